@@ -25,7 +25,7 @@ from toolcrib.storage.provider_credentials import ProviderCredentialStore, Store
 from toolcrib.storage.sessions import SessionStore
 from toolcrib.storage.users import ActingUser, UserStore
 from toolcrib.storage.workspaces import WorkspaceStore
-from toolcrib.wiring import assemble, credentials_lock, desk
+from toolcrib.wiring import assemble, credentials_lock, run_service
 
 FILES, BYTES = 20, 2_048
 _RULES = """
@@ -115,11 +115,11 @@ async def cluster(database_name: str, scratch: Path, model_url: str) -> AsyncIte
     async with AsyncExitStack() as opened:
         database = await opened.enter_async_context(Database.open(settings.database_url, settings.system_url))
         providers = await opened.enter_async_context(open_providers(private_hosts=["*"]))
-        presence = opened.enter_context(
+        heartbeat = opened.enter_context(
             ProcessHeartbeat.start(settings.system_url, node=settings.node_name, lease=settings.heartbeat_lease_seconds)
         )
-        engine = assemble(settings, database, process_id=presence.id)
-        front = await opened.enter_async_context(desk(settings, database, engine, providers, presence))
+        engine = assemble(settings, database, process_id=heartbeat.id)
+        front = await opened.enter_async_context(run_service(settings, database, engine, providers, heartbeat))
         tenant = await _tenant(database, settings.node_name)
         access = ProviderCredentialStore(database, credentials_lock(settings))
         await access.store(ActingUser(_user(tenant)), "openai-compatible", StoredProviderCredentials("x", model_url))

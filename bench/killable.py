@@ -34,12 +34,14 @@ def main(action: str, workspace: str, user: str, session: str, folder: str) -> N
 async def _work(action: str, tenant: Tenant, session: SessionId, folder: Path) -> str:
     async with services(Settings(), tools=[_reader(folder)]) as parts:
         if action == "start":
-            run = await parts.desk.submit(tenant, session, "Read the sample files one by one and report.", via="bench")
+            run = await parts.run_service.submit(
+                tenant, session, "Read the sample files one by one and report.", via="bench"
+            )
         else:
-            [run] = await parts.desk.page(tenant, session, before=None, limit=1)
+            [run] = await parts.run_service.page(tenant, session, before=None, limit=1)
         while run.state is not RunState.ENDED:
             await asyncio.sleep(_LOOK_SECONDS)
-            run = await parts.desk.get(tenant, run.id)
+            run = await parts.run_service.get(tenant, run.id)
     return str(run.end_reason)
 
 

@@ -65,24 +65,24 @@ def timed_stages() -> Iterator[Callable[[], Passed]]:
     def take_stages() -> Passed:
         nonlocal since
         passed: Passed = {}
-        for place, began, ended in passages:
-            first, took = passed.get(place, (began - since, 0.0))
-            passed[place] = (first, took + ended - began)
+        for path, began, ended in passages:
+            first, took = passed.get(path, (began - since, 0.0))
+            passed[path] = (first, took + ended - began)
         passages.clear()
         since = perf_counter()
         return passed
 
     try:
-        for (place, owner, name), (_, _, original) in zip(_PLACES, kept, strict=True):
-            setattr(owner, name, _timed(original, functools.partial(_note, passages, place)))
+        for (path, owner, name), (_, _, original) in zip(_PLACES, kept, strict=True):
+            setattr(owner, name, _timed(original, functools.partial(_note, passages, path)))
         yield take_stages
     finally:
         for owner, name, original in kept:
             setattr(owner, name, original)
 
 
-def _note(passages: list[tuple[str, float, float]], place: str, began: float) -> None:
-    passages.append((place, began, perf_counter()))
+def _note(passages: list[tuple[str, float, float]], path: str, began: float) -> None:
+    passages.append((path, began, perf_counter()))
 
 
 def _timed(original: Any, note: Callable[[float], None]) -> Any:

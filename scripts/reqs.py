@@ -103,15 +103,15 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _in_body(body: Sequence[ast.stmt], place: str, inherited: list[ast.Call]) -> Iterator[Showing]:
+def _in_body(body: Sequence[ast.stmt], path: str, inherited: list[ast.Call]) -> Iterator[Showing]:
     marks = inherited + [mark for statement in body if _is_pytestmark(statement) for mark in _marks([statement])]
     for statement in body:
         match statement:
             case ast.ClassDef(name=name, decorator_list=decorators) if name.startswith("Test"):
-                yield from _in_body(statement.body, f"{place}::{name}", marks + _marks(decorators))
+                yield from _in_body(statement.body, f"{path}::{name}", marks + _marks(decorators))
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name.startswith("test"):
                 for mark in marks + _marks(statement.decorator_list):
-                    yield from _showings(mark, f"{place}::{name}")
+                    yield from _showings(mark, f"{path}::{name}")
 
 
 def _is_pytestmark(statement: ast.stmt) -> bool:

@@ -199,17 +199,17 @@ class Settings(BaseSettings):
         """The signed file that records how far the audit log was verified."""
         return self.data_dir / "audit-verified.json"
 
-    def refuse_weak_secrets(self) -> None:
+    def reject_weak_secrets(self) -> None:
         """Raise Misconfigured unless every secret could be random."""
-        _refuse_weak("TOOLCRIB_JWT_SECRET", self.jwt_secret)
-        _refuse_weak("TOOLCRIB_AUDIT_SEAL_KEY", self.audit_seal_key)
+        _reject_weak("TOOLCRIB_JWT_SECRET", self.jwt_secret)
+        _reject_weak("TOOLCRIB_AUDIT_SEAL_KEY", self.audit_seal_key)
         if self.jwt_previous_secret:
-            _refuse_weak("TOOLCRIB_JWT_PREVIOUS_SECRET", self.jwt_previous_secret)
+            _reject_weak("TOOLCRIB_JWT_PREVIOUS_SECRET", self.jwt_previous_secret)
         if self.credentials_encryption_key:
-            _refuse_weak("TOOLCRIB_CREDENTIALS_ENCRYPTION_KEY", self.credentials_encryption_key)
+            _reject_weak("TOOLCRIB_CREDENTIALS_ENCRYPTION_KEY", self.credentials_encryption_key)
 
 
-def _refuse_weak(name: str, secret: SecretStr) -> None:
+def _reject_weak(name: str, secret: SecretStr) -> None:
     remedy = "Create one with: python3 -c 'import secrets; print(secrets.token_urlsafe(48))'"
     value = secret.get_secret_value()
     if len(value.encode()) < MINIMUM_SECRET_BYTES:

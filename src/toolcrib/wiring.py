@@ -102,12 +102,12 @@ class ToolRuntime:
     """The gate and its services on one database, without an API."""
 
     registry: ToolRegistry
-    shelves: WorkspaceServices
+    workspace_services: WorkspaceServices
     executor: Gate
     approvals: Approvals
     questions: Questions
     waiting: ResumeWorker
-    bell: WakeSignal
+    wake_signal: WakeSignal
     shell: Shell
     background: BackgroundShell
     toolbox: McpToolsets
@@ -143,7 +143,7 @@ def assemble(
     toolbox = McpToolsets(
         McpServerStore(database, credentials_lock(settings)), partial(mcp_connections, settings, sandbox)
     )
-    shelves = WorkspaceServices(
+    workspace_services = WorkspaceServices(
         files=files,
         blobs=blobs,
         changes=changes,
@@ -165,7 +165,7 @@ def assemble(
     background = BackgroundShell(
         sandbox,
         shell,
-        shelves,
+        workspace_services,
         committer,
         BackgroundProcessStore(database),
         AuditStore(database),
@@ -176,13 +176,15 @@ def assemble(
     calls = ToolCallStore(database)
     ours = [*discover_tools(toolcrib.tools), search, *commands, plan_exit, read_result_with(calls)]
     registry = ToolRegistry([*ours, *tools], added=toolbox, own=search_keys)
-    process, patience, bell = str(process_id), timedelta(seconds=settings.approval_timeout_seconds), WakeSignal()
+    process, patience, wake_signal = str(process_id), timedelta(seconds=settings.approval_timeout_seconds), WakeSignal()
     approval_rows = ApprovalRows(database, most_open=settings.max_open_approvals)
-    approvals = Approvals(approval_rows, blobs, registry, live, process=process, patience=patience, decided=bell.notify)
-    questions = Questions(QuestionRows(database), live, process=process, patience=patience, decided=bell.notify)
+    approvals = Approvals(
+        approval_rows, blobs, registry, live, process=process, patience=patience, decided=wake_signal.notify
+    )
+    questions = Questions(QuestionRows(database), live, process=process, patience=patience, decided=wake_signal.notify)
     executor = Gate(
         registry=registry,
-        shelves=shelves,
+        workspace_services=workspace_services,
         recorder=CallRecorder(
             committer,
             WorkspaceQuota(database, files=settings.max_workspace_files, bytes=settings.max_workspace_bytes),
@@ -206,12 +208,22 @@ def assemble(
         calls,
         node=settings.node_name,
         process=process,
-        decided=bell.subscribe(),
+        decided=wake_signal.subscribe(),
         lease=settings.heartbeat_lease_seconds,
         max_attempts=settings.max_attempts,
     )
     return ToolRuntime(
-        registry, shelves, executor, approvals, questions, waiting, bell, shell, background, toolbox, search_keys
+        registry,
+        workspace_services,
+        executor,
+        approvals,
+        questions,
+        waiting,
+        wake_signal,
+        shell,
+        background,
+        toolbox,
+        search_keys,
     )
 
 
@@ -246,23 +258,28 @@ def advancing(
 
 
 @asynccontextmanager
-async def desk(
+async def run_service(
     settings: Settings,
     database: Database,
     engine: ToolRuntime,
     providers: ProviderRegistry,
-    presence: ProcessHeartbeat,
+    heartbeat: ProcessHeartbeat,
     live: EventPublisher | None = None,
 ) -> AsyncIterator[RunService]:
     """Start a run worker and provide the run service in front of it."""
     runs = RunStore(database)
     advance = advancing(settings, database, engine, providers, live)
     runner = RunWorker(
-        runs, ServerProcessStore(database), advance, presence, node=settings.node_name, decided=engine.bell.subscribe()
+        runs,
+        ServerProcessStore(database),
+        advance,
+        heartbeat,
+        node=settings.node_name,
+        decided=engine.wake_signal.subscribe(),
     )
     running = asyncio.create_task(runner.run())
     try:
-        yield RunService(runs, engine.bell, live or NullPublisher(), runner=runner)
+        yield RunService(runs, engine.wake_signal, live or NullPublisher(), runner=runner)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -304,7 +321,7 @@ async def services(
 
     With ``binds_logins`` browser logins depend on the token secret: no other server on this database can continue them.
     """
-    settings.refuse_weak_secrets()
+    settings.reject_weak_secrets()
     async with AsyncExitStack() as opened:
         database = await opened.enter_async_context(
             Database.open(settings.database_url, settings.system_url, pool_size=settings.pool_size)
@@ -315,12 +332,12 @@ async def services(
         providers = await opened.enter_async_context(
             open_providers(private_hosts=settings.allowed_private_model_hosts, proxy=settings.model_proxy)
         )
-        presence = opened.enter_context(
+        heartbeat = opened.enter_context(
             ProcessHeartbeat.start(settings.system_url, node=settings.node_name, lease=settings.heartbeat_lease_seconds)
         )
         sandbox = Sandbox()
-        engine = assemble(settings, database, tools=tools, live=live, process_id=presence.id, sandbox=sandbox)
-        await recover(engine.shelves.files, engine.shelves.sync, node=settings.node_name)
+        engine = assemble(settings, database, tools=tools, live=live, process_id=heartbeat.id, sandbox=sandbox)
+        await recover(engine.workspace_services.files, engine.workspace_services.sync, node=settings.node_name)
         await engine.waiting.recover()
         sealing = AuditSealStore(database)
         sealer = AuditSealer(sealing, audit_seal_key(settings), anchor=settings.audit_anchor)
@@ -328,25 +345,27 @@ async def services(
             sealing, audit_seal_key(settings), anchor=settings.audit_anchor, mark=settings.audit_mark
         )
         exporter = CheckpointExporter(verifier, file=settings.audit_checkpoint_file, url=settings.audit_checkpoint_url)
-        bin_ = TrashCollector(engine.shelves.trash, engine.shelves.mounts, node=settings.node_name)
+        bin_ = TrashCollector(
+            engine.workspace_services.trash, engine.workspace_services.mounts, node=settings.node_name
+        )
         collector = RetentionWorker(RetentionStore(database), keep=keeping(settings), bin=bin_)
         deleted = asyncio.Event()
         deletion = WorkspaceDeletion(
             DeletedWorkspaceStore(database),
-            engine.shelves.mounts,
+            engine.workspace_services.mounts,
             engine.background.end_all_of,
             data_dir=settings.data_dir,
             node=settings.node_name,
-            process=str(presence.id),
+            process=str(heartbeat.id),
             lease=settings.heartbeat_lease_seconds,
             deleted=deleted,
         )
-        front = await opened.enter_async_context(desk(settings, database, engine, providers, presence, live))
+        front = await opened.enter_async_context(run_service(settings, database, engine, providers, heartbeat, live))
         access = ProviderCredentialStore(database, credentials_lock(settings))
         accounts = UserStore(database, bound_to=settings.jwt_secret.get_secret_value() if binds_logins else "")
-        doors = ConnectionLimits()
+        connection_limits = ConnectionLimits()
         at_work = [
-            asyncio.create_task(EndedLogins(accounts, doors).run()),
+            asyncio.create_task(EndedLogins(accounts, connection_limits).run()),
             asyncio.create_task(engine.shell.probe()),
             asyncio.create_task(sealer.run(settings.audit_seal_interval_seconds)),
             asyncio.create_task(exporter.run(settings.audit_checkpoint_seconds)),
@@ -364,9 +383,12 @@ async def services(
                 workspaces=WorkspaceStore(database, most=settings.max_workspaces, on_deleted=deleted.set),
                 agents=AgentStore(database),
                 packages=PackageInstaller(
-                    PackageStore(database), engine.shelves.files, engine.shelves.mounts, node=settings.node_name
+                    PackageStore(database),
+                    engine.workspace_services.files,
+                    engine.workspace_services.mounts,
+                    node=settings.node_name,
                 ),
-                files=engine.shelves.files,
+                files=engine.workspace_services.files,
                 audit=AuditStore(database),
                 verifier=verifier,
                 usage=UsageStore(database),
@@ -384,7 +406,7 @@ async def services(
                 questions=engine.questions,
                 grants=GrantStore(database),
                 invitations=InvitationStore(database),
-                desk=front,
+                run_service=front,
                 access=access,
                 model_access=CredentialResolver(access),
                 search_keys=engine.search_keys,
@@ -393,7 +415,7 @@ async def services(
                 tokens=AccessTokens.from_settings(settings),
                 login_links=LoginLinks(settings.jwt_secret.get_secret_value(), node=settings.node_name),
                 setup_links=SetupLinks(settings.jwt_secret.get_secret_value()),
-                doors=doors,
+                connection_limits=connection_limits,
             )
         finally:
             for task in at_work:

@@ -98,22 +98,22 @@ def test_approving_for_the_session_or_always_is_saved_and_can_be_revoked(workspa
     agent = hire(workspace)
     session = session_of(workspace, agent)
     write = {"tool": "write", "args": {"path": "/a.txt", "content": "b\n", "overwrite": True}}
-    for scope, place in (("session", session), ("always", None)):
-        told = agent.asks(session=place, path="/a.txt", content=scope, overwrite=True)
+    for scope, put_file in (("session", session), ("always", None)):
+        told = agent.asks(session=put_file, path="/a.txt", content=scope, overwrite=True)
         offered = workspace.get(f"/approvals/{told['approval_id']}").json()["offered"]
         unsaid = decide(workspace, told["approval_id"], scope=scope)
         refused(unsaid, 400, "VALIDATION_ERROR", fields={"rule": Says("Give the rule")})
         assert decide(workspace, told["approval_id"], scope=scope, rule=offered).status_code == 200
         ended(workspace, told["call_id"])
 
-        again = agent.workspace.post("/tools", write | ({"session_id": place} if place else {}))
+        again = agent.workspace.post("/tools", write | ({"session_id": put_file} if put_file else {}))
         assert again.status_code == 200, again.text
         elsewhere = {"tool": "write", "args": {"path": "/b.txt", "content": ""}}
         assert agent.workspace.post("/tools", elsewhere).status_code == 202
         [grant] = workspace.get("/grants").json()["items"]
         gone = workspace.http.delete(f"/workspaces/{workspace.id}/grants/{grant['id']}", headers=workspace.headers)
         assert gone.status_code == 204
-        assert agent.workspace.post("/tools", write | ({"session_id": place} if place else {})).status_code == 202
+        assert agent.workspace.post("/tools", write | ({"session_id": put_file} if put_file else {})).status_code == 202
 
 
 def test_a_member_cannot_approve_always(workspace: Workspace, grace: Someone) -> None:

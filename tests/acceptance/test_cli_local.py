@@ -80,7 +80,7 @@ def test_the_shell_commands_work_on_a_directory(own: Laptop) -> None:
         redone = own.says("redo", at=project)
         nothing = own.says("redo", at=project, status=2)
         made = own.says("tool", "write", "--path", "/a.txt", "--content", "one\n", at=project)
-        book = json.loads(own.says("audit", "verify", "--json", at=project))
+        audit = json.loads(own.says("audit", "verify", "--json", at=project))
         refused = own.says("tool", "write", "--path", "/a.txt", "--content", "two\n", at=project, status=1)
         found = json.loads(own.says("tool", "grep", "--json", "--json-args", '{"pattern": "frog"}', at=project))
         entries = [json.loads(line) for line in own.says("log", "--json", at=project).splitlines()]
@@ -98,8 +98,8 @@ def test_the_shell_commands_work_on_a_directory(own: Laptop) -> None:
     assert "Nothing to redo" in nothing
     assert (project / "haiku.md").read_text() == HAIKU
     assert json.loads(made)["path"] == "/a.txt"
-    assert book["whole"]
-    assert book["sealed"] + book["unsealed"] > 3
+    assert audit["whole"]
+    assert audit["sealed"] + audit["unsealed"] > 3
     assert "overwrite" in refused
     assert [match["path"] for match in found["matches"]] == ["/haiku.md"]
     assert [entry["tool"] for entry in entries] == ["write", "undo", "undo", "write", "write"]

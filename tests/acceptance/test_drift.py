@@ -13,7 +13,7 @@ pytestmark = pytest.mark.req("WS-7", part="changes on disk")
 
 def test_a_change_on_disk_becomes_a_version_by_external(workspace: Workspace) -> None:
     file_id = workspace.write("/a.md", "ours\n")["file_id"]
-    workspace.place("/a.md", "theirs\n")
+    workspace.put_file("/a.md", "theirs\n")
 
     seen = workspace.result("read", path="/a.md")
 
@@ -47,7 +47,7 @@ def test_a_new_mtime_alone_is_no_change(workspace: Workspace) -> None:
 
 def test_overwriting_keeps_an_undetected_change(workspace: Workspace) -> None:
     file_id = workspace.write("/a.md", "ours\n")["file_id"]
-    workspace.place("/a.md", "theirs\n")
+    workspace.put_file("/a.md", "theirs\n")
 
     workspace.result("write", path="/a.md", content="mine\n", overwrite=True)
 
@@ -56,7 +56,7 @@ def test_overwriting_keeps_an_undetected_change(workspace: Workspace) -> None:
 
 def test_edit_works_on_the_content_on_disk(workspace: Workspace) -> None:
     file_id = workspace.write("/a.md", "ours\n")["file_id"]
-    workspace.place("/a.md", "ours and theirs\n")
+    workspace.put_file("/a.md", "ours and theirs\n")
 
     workspace.result("edit", path="/a.md", old_string="ours and", new_string="only")
 
@@ -69,7 +69,7 @@ def test_edit_works_on_the_content_on_disk(workspace: Workspace) -> None:
 
 def test_rm_keeps_an_undetected_change(workspace: Workspace) -> None:
     file_id = workspace.write("/a.md", "ours\n")["file_id"]
-    workspace.place("/a.md", "theirs\n")
+    workspace.put_file("/a.md", "theirs\n")
 
     workspace.result("rm", path="/a.md")
 
@@ -80,7 +80,7 @@ def test_rm_keeps_an_undetected_change(workspace: Workspace) -> None:
 
 def test_mv_keeps_an_undetected_change(workspace: Workspace) -> None:
     file_id = workspace.write("/a.md", "ours\n")["file_id"]
-    workspace.place("/a.md", "theirs\n")
+    workspace.put_file("/a.md", "theirs\n")
 
     workspace.result("mv", source="/a.md", destination="/b.md")
 
@@ -90,7 +90,7 @@ def test_mv_keeps_an_undetected_change(workspace: Workspace) -> None:
 
 def test_mv_of_a_folder_keeps_undetected_changes(workspace: Workspace) -> None:
     file_id = workspace.write("/src/a.md", "ours\n")["file_id"]
-    workspace.place("/src/a.md", "theirs\n")
+    workspace.put_file("/src/a.md", "theirs\n")
 
     workspace.result("mv", source="/src", destination="/lib")
 
@@ -112,7 +112,7 @@ def test_mv_of_a_folder_records_deletions_on_disk(workspace: Workspace) -> None:
 
 def test_restore_keeps_an_undetected_change(workspace: Workspace) -> None:
     first = workspace.write("/a.md", "ours\n")
-    workspace.place("/a.md", "theirs\n")
+    workspace.put_file("/a.md", "theirs\n")
 
     result_of(workspace.post(f"/files/{first['file_id']}/restore", {"version_id": first["version_id"]}))
 
@@ -158,7 +158,7 @@ def test_a_mode_changed_on_disk_becomes_a_version_and_is_kept(workspace: Workspa
 def test_a_file_replaced_by_a_folder_on_disk_is_detected(workspace: Workspace) -> None:
     workspace.write("/a", "ours\n")
     workspace.on_disk("/a").unlink()
-    workspace.place("/a/b.md", "theirs\n")
+    workspace.put_file("/a/b.md", "theirs\n")
 
     response = workspace.call("read", path="/a")
 
@@ -200,7 +200,7 @@ def test_a_folder_with_an_unlisted_entry_is_not_empty(workspace: Workspace, name
 @pytest.mark.req("WS-3", part="links, over HTTP")
 @pytest.mark.parametrize("target", ["../outside.txt", "inside.txt", "nowhere"])
 def test_a_link_is_neither_followed_nor_replaced_and_can_be_removed(workspace: Workspace, target: str) -> None:
-    outside, inside = workspace.project.parent / "outside.txt", workspace.place("/inside.txt", "inside")
+    outside, inside = workspace.project.parent / "outside.txt", workspace.put_file("/inside.txt", "inside")
     outside.write_text("outside")
     workspace.on_disk("/link").symlink_to(target)
 

@@ -111,7 +111,7 @@ def test_stale_protection_names_who_changed_the_file(workspace: Workspace, grace
 @pytest.mark.req("WS-7", part="a change behind the server's back is a conflict")
 def test_stale_protection_detects_a_change_on_disk(workspace: Workspace) -> None:
     stale = workspace.write("/a.md", "one\n")["hash"]
-    workspace.place("/a.md", "two\n")
+    workspace.put_file("/a.md", "two\n")
 
     response = workspace.call("edit", path="/a.md", old_string="two", new_string="three", last_read_hash=stale)
 
@@ -247,10 +247,10 @@ def test_not_found_names_the_closest_match_and_the_difference(
 def test_a_file_with_unchanged_content_is_not_stale(workspace: Workspace) -> None:
     seen = workspace.write("/a.md", "one\n")["hash"]
     file = workspace.on_disk("/a.md")
-    workspace.place("/a.md", "two\n")
+    workspace.put_file("/a.md", "two\n")
     workspace.result("read", path="/a.md")
     file.unlink()
-    workspace.place("/a.md", "one\n")
+    workspace.put_file("/a.md", "one\n")
     file.chmod(0o755)
     workspace.result("touch", path="/a.md")
 
@@ -270,7 +270,7 @@ def test_a_file_with_unchanged_content_is_not_stale(workspace: Workspace) -> Non
 def test_crlf_is_matched_and_kept_with_a_note(
     workspace: Workspace, before: bytes, old: str, new: str, after: bytes
 ) -> None:
-    workspace.place("/a.txt", before)
+    workspace.put_file("/a.txt", before)
 
     result = workspace.result("edit", path="/a.txt", old_string=old, new_string=new)
 
@@ -293,7 +293,7 @@ def test_crlf_is_matched_and_kept_with_a_note(
     ],
 )
 def test_bytes_outside_the_edit_survive(workspace: Workspace, before: str, after: str) -> None:
-    workspace.place("/a.txt", before)
+    workspace.put_file("/a.txt", before)
     old, new = ("last", "the last") if before.startswith("last") else ("a", "the")
 
     seen = workspace.result("read", path="/a.txt")
@@ -307,7 +307,7 @@ def test_bytes_outside_the_edit_survive(workspace: Workspace, before: str, after
 
 
 def test_latin_1_survives_and_is_not_mixed_with_utf_8(workspace: Workspace) -> None:
-    workspace.place("/a.txt", "un café\n".encode("latin-1"))
+    workspace.put_file("/a.txt", "un café\n".encode("latin-1"))
 
     workspace.result("edit", path="/a.txt", old_string="un", new_string="deux")
     response = workspace.call("edit", path="/a.txt", old_string="deux", new_string="très")
@@ -317,7 +317,7 @@ def test_latin_1_survives_and_is_not_mixed_with_utf_8(workspace: Workspace) -> N
 
 
 def test_a_large_file_is_edited_and_its_errors_are_explained(workspace: Workspace) -> None:
-    workspace.place("/a.txt", lines(100_000))
+    workspace.put_file("/a.txt", lines(100_000))
 
     workspace.result("edit", path="/a.txt", old_string="line 77777\n", new_string="here\n")
     response = workspace.call("edit", path="/a.txt", old_string="line  77776", new_string="here too")

@@ -41,7 +41,7 @@ def test_size_and_hash_are_of_the_bytes_on_disk(workspace: Workspace) -> None:
 @pytest.mark.req("WS-7", part="file_info sees a change on disk")
 def test_size_is_accurate_after_a_change_on_disk(workspace: Workspace) -> None:
     workspace.write("/a.md", "x")
-    workspace.place("/a.md", lines(100))
+    workspace.put_file("/a.md", lines(100))
 
     info = workspace.result("file_info", path="/a.md")
 
@@ -58,7 +58,7 @@ def test_line_count(workspace: Workspace, content: str, count: int) -> None:
 
 
 def test_a_binary_file_has_no_line_count(workspace: Workspace) -> None:
-    workspace.place("/a.bin", b"\0\1\2\n")
+    workspace.put_file("/a.bin", b"\0\1\2\n")
 
     info = workspace.result("file_info", path="/a.bin")
 

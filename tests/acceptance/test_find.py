@@ -64,7 +64,7 @@ def test_without_recursion_only_direct_children_are_found(workspace: Workspace) 
 def test_sizes_are_those_on_disk(workspace: Workspace) -> None:
     for size in (0, 10, 100, 1_000):
         workspace.write(f"/{size}.bin", "x" * size)
-    workspace.place("/10.bin", "x" * 500)
+    workspace.put_file("/10.bin", "x" * 500)
 
     assert found(workspace, min_size=100) == ["/10.bin", "/100.bin", "/1000.bin"]
     assert found(workspace, min_size=100, max_size=500) == ["/10.bin", "/100.bin"]
@@ -73,7 +73,7 @@ def test_sizes_are_those_on_disk(workspace: Workspace) -> None:
 
 
 def test_untracked_files_are_found(workspace: Workspace) -> None:
-    workspace.place("/other.txt", "")
+    workspace.put_file("/other.txt", "")
 
     [match] = workspace.result("find", name="other.*")["matches"]
 
@@ -97,7 +97,7 @@ def test_virtual_files_are_found(workspace: Workspace, chat: Callable[[str], str
 
 def test_results_are_limited_to_50_by_default(workspace: Workspace) -> None:
     for number in range(60):
-        workspace.place(f"/{number:02}.txt", "")
+        workspace.put_file(f"/{number:02}.txt", "")
 
     assert found(workspace) == [f"/{number:02}.txt" for number in range(50)]
     assert len(found(workspace, limit=0)) == 60

@@ -75,7 +75,7 @@ def test_several_patterns(workspace: Workspace) -> None:
 
 def test_synced_shows_whether_a_file_is_tracked(workspace: Workspace) -> None:
     workspace.write("/known.txt", "")
-    workspace.place("/other.txt", "four")
+    workspace.put_file("/other.txt", "four")
 
     matches = workspace.result("glob", pattern="*.txt")["matches"]
 
@@ -97,7 +97,7 @@ def test_virtual_files_are_found(workspace: Workspace, chat: Callable[[str], str
 
 def test_all_matches_are_returned_unless_a_limit_is_set(workspace: Workspace) -> None:
     for number in range(60):
-        workspace.place(f"/{number:02}.txt", "")
+        workspace.put_file(f"/{number:02}.txt", "")
 
     assert len(found(workspace, pattern="*")) == 60
     assert found(workspace, pattern="*", limit=2) == ["/00.txt", "/01.txt"]

@@ -81,8 +81,8 @@ def test_the_latest_version_is_searched_in_the_database_and_on_disk_alike(worksp
     workspace.write("/a.txt", "old\n")
     workspace.result("write", path="/a.txt", content="new\n", overwrite=True)
     workspace.write("/b.txt", "old\n")
-    workspace.place("/b.txt", "new\n")
-    workspace.place("/c.txt", "new\n")
+    workspace.put_file("/b.txt", "new\n")
+    workspace.put_file("/c.txt", "new\n")
 
     assert found(workspace, pattern="old") == []
     assert found(workspace, pattern="new") == [("/a.txt", 1), ("/b.txt", 1), ("/c.txt", 1)]
@@ -129,7 +129,7 @@ def test_context_is_returned_as_arrays_of_lines(workspace: Workspace) -> None:
 
 
 def test_line_ends_are_not_part_of_lines(workspace: Workspace) -> None:
-    workspace.place("/a.txt", b"foo\r\nfoo bar\r\n")
+    workspace.put_file("/a.txt", b"foo\r\nfoo bar\r\n")
 
     result = workspace.result("grep", pattern="foo$")
 
@@ -159,7 +159,7 @@ def test_wrong_arguments(workspace: Workspace, args: dict[str, object], field: s
 
 @pytest.mark.req("WS-4", part="grep")
 def test_an_agent_gets_no_matches_from_protected_files(workspace: Workspace) -> None:
-    workspace.place("/.env", "KEY=needle\n")
+    workspace.put_file("/.env", "KEY=needle\n")
     workspace.write("/a.txt", "needle\n")
 
     result = workspace.agent("trust: guided\n").result("grep", pattern="needle")

@@ -99,7 +99,7 @@ def test_five_lines_run_an_agent_whose_calls_a_callback_approves(project: Path, 
         result = crib.run("Write notes")
         changed = crib.changes(result)
         read = crib.call("read", path="/notes.md")
-        book = [(record.tool, record.decision, record.outcome) for record in crib.log()]
+        audit = [(record.tool, record.decision, record.outcome) for record in crib.log()]
         undone = crib.undo(result)
         gone = not (project / "notes.md").exists()
         crib.redo()
@@ -111,7 +111,7 @@ def test_five_lines_run_an_agent_whose_calls_a_callback_approves(project: Path, 
     assert result.ok
     assert [(one["path"], one["change"]) for one in changed] == [("/notes.md", "created")]
     assert read["content"] == "# Notes\n"
-    assert ("write", "ask", "done") in book
+    assert ("write", "ask", "done") in audit
     assert [one["path"] for one in undone["changes"]] == ["/notes.md"]
     assert gone
     assert (project / "notes.md").read_text() == "# Notes\n"

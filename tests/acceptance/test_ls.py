@@ -81,7 +81,7 @@ def test_folders_come_first_then_by_path(workspace: Workspace) -> None:
 def test_default_limit_is_50_and_0_is_unlimited(workspace: Workspace) -> None:
     names = [f"/{number:03}.md" for number in range(60)]
     for name in names:
-        workspace.place(name, "")
+        workspace.put_file(name, "")
 
     assert workspace.names() == names[:50]
     assert workspace.names(limit=7) == names[:7]
@@ -90,8 +90,8 @@ def test_default_limit_is_50_and_0_is_unlimited(workspace: Workspace) -> None:
 
 def test_limit_is_applied_after_merging_and_sorting(workspace: Workspace) -> None:
     workspace.write("/b.md", "")
-    workspace.place("/a.md", "")
-    workspace.place("/z/inner.md", "")
+    workspace.put_file("/a.md", "")
+    workspace.put_file("/z/inner.md", "")
 
     entries = workspace.result("ls", limit=2)["entries"]
 

@@ -45,7 +45,7 @@ def test_a_folder_that_write_created_already_has_an_id(workspace: Workspace) -> 
 
 @pytest.mark.req("WS-7", part="mkdir")
 def test_a_folder_on_disk_only_becomes_synced(workspace: Workspace) -> None:
-    workspace.place("/a/b/c.md", "x")
+    workspace.put_file("/a/b/c.md", "x")
 
     result = workspace.result("mkdir", path="/a/b")
 
@@ -60,7 +60,7 @@ def test_conflict_with_a_file_at_any_point_in_the_path(workspace: Workspace, pat
     if synced:
         workspace.write("/a/file", "x")
     else:
-        workspace.place("/a/file", "x")
+        workspace.put_file("/a/file", "x")
 
     refused(workspace.call("mkdir", path=path), 409, "CONFLICT", Says("/a/file"))
     assert workspace.on_disk("/a/file").read_text() == "x"

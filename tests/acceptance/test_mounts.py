@@ -69,7 +69,7 @@ def test_permissions_pkg_writes_are_rejected_and_only_the_others_are_writable(wo
 
 def test_fs_read_supports_windowing_and_token_safe_truncation_and_returns_sha256(workspace: Workspace) -> None:
     text = "".join(f"line {number}\n" for number in range(1, 10_001))
-    workspace.place("/a.txt", text)
+    workspace.put_file("/a.txt", text)
 
     whole = workspace.result("fs.read", path="@project/a.txt")
     window = workspace.result("fs.read", path="@project/a.txt", startLine=1_000, endLine=1_001)
@@ -85,8 +85,8 @@ def test_fs_read_supports_windowing_and_token_safe_truncation_and_returns_sha256
 
 
 def test_fs_search_returns_structured_matches_with_optional_context_and_truncation(workspace: Workspace) -> None:
-    workspace.place("/src/a.txt", "one\nneedle\nthree\n")
-    workspace.place("/src/b.txt", "needle\n" * 60)
+    workspace.put_file("/src/a.txt", "one\nneedle\nthree\n")
+    workspace.put_file("/src/b.txt", "needle\n" * 60)
 
     found = workspace.result("fs.search", path="@project/src/a.txt", pattern="/NEED.E/i")
     many = workspace.result("fs.search", path="@project", pattern="needle", before=0, after=0)
@@ -132,7 +132,7 @@ def test_fs_write_and_fs_apply_patch_enforce_write_limits_and_are_atomic(workspa
 
 
 def test_tool_results_always_match_the_union_and_are_json_safe(workspace: Workspace) -> None:
-    workspace.place("/a.bin", b"\0\xff\xfe")
+    workspace.put_file("/a.bin", b"\0\xff\xfe")
     codes = {}
     calls: dict[str, tuple[str, dict[str, Any]]] = {
         "a file that is not there": ("fs.read", {"path": "@project/none"}),
@@ -167,7 +167,7 @@ def test_tool_results_always_match_the_union_and_are_json_safe(workspace: Worksp
 
 @pytest.mark.req("AU-1", part="execution.jsonl")
 def test_every_tool_call_is_audit_logged_with_input_output_and_duration(workspace: Workspace, ada: Someone) -> None:
-    workspace.place("/foo.md", "secret words\n")
+    workspace.put_file("/foo.md", "secret words\n")
 
     workspace.result("fs.read", path="@project/foo.md", startLine=1, endLine=20)
     workspace.result("fs.write", path="@pkg/x", content="secret words")

@@ -80,7 +80,7 @@ def test_conflict_an_existing_destination_is_not_overwritten(
     if synced:
         workspace.write(taken, "theirs")
     else:
-        workspace.place(taken, "theirs")
+        workspace.put_file(taken, "theirs")
 
     refused(workspace.call("mv", source="/a.md", destination=destination), 409, "CONFLICT", Says("exists", taken))
     assert workspace.on_disk("/a.md").read_text() == "mine"
@@ -108,7 +108,7 @@ def test_parent_validation_the_folder_must_exist(workspace: Workspace, destinati
 def test_a_folder_moves_with_its_contents(workspace: Workspace) -> None:
     inner = workspace.write("/src/deep/a.md", "a")["file_id"]
     folder = workspace.file_id("/src")
-    workspace.place("/src/on-disk-only.md", "b")
+    workspace.put_file("/src/on-disk-only.md", "b")
     workspace.result("mkdir", path="/lib")
 
     result = workspace.result("mv", source="/src", destination="/lib/")

@@ -89,7 +89,7 @@ def test_only_plan_files_are_edited(workspace: Workspace) -> None:
 
 
 def test_a_legacy_plan_is_edited_as_one_text(workspace: Workspace) -> None:
-    workspace.place("/plans/old.plan", BODY)
+    workspace.put_file("/plans/old.plan", BODY)
 
     workspace.result("plan_edit", path="/plans/old.plan", insert_line=0, insert_content="top")
 
@@ -98,7 +98,7 @@ def test_a_legacy_plan_is_edited_as_one_text(workspace: Workspace) -> None:
 
 @pytest.mark.usefixtures("plan")
 def test_broken_frontmatter_is_reported_and_left_unchanged(workspace: Workspace) -> None:
-    workspace.place(PATH, "---\ntitle: T\nbody\n")
+    workspace.put_file(PATH, "---\ntitle: T\nbody\n")
 
     response = workspace.call("plan_edit", path=PATH, old_string="body", new_string="x")
 

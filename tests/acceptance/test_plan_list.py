@@ -45,7 +45,7 @@ def test_a_plan_that_was_just_written_comes_first(workspace: Workspace) -> None:
 
 def test_limit_and_total(workspace: Workspace) -> None:
     for number in range(53):
-        workspace.place(f"/plans/{number:02}.plan", f"---\ncreated_at: 2025-01-01T00:00:{number:02}Z\n---\n")
+        workspace.put_file(f"/plans/{number:02}.plan", f"---\ncreated_at: 2025-01-01T00:00:{number:02}Z\n---\n")
 
     default = workspace.result("plan_list")
     assert (len(default["plans"]), default["total"]) == (50, 53)
@@ -62,7 +62,7 @@ def test_without_plans_the_list_is_empty(workspace: Workspace) -> None:
 
 def test_plans_are_found_wherever_they_are(workspace: Workspace) -> None:
     workspace.result("plan_write", title="elsewhere", content="x", path="/docs/roadmap.plan")
-    workspace.place("/plans/2024/by-hand.plan", "# By hand\n")
+    workspace.put_file("/plans/2024/by-hand.plan", "# By hand\n")
     workspace.write("/plans/document.plan", "# Written as a document\n")
     workspace.write("/src/no.plan", "# A document that is called so\n")
 
@@ -83,7 +83,7 @@ def test_deleted_plans_are_not_listed(workspace: Workspace) -> None:
 
 
 def test_a_plan_with_broken_frontmatter_is_listed_with_the_error(workspace: Workspace) -> None:
-    workspace.place("/plans/broken.plan", "---\ntitle: T\n")
+    workspace.put_file("/plans/broken.plan", "---\ntitle: T\n")
     put(workspace, "whole", "draft", "2025-01-15T10:30:00Z")
 
     plans = {plan["name"]: plan for plan in workspace.result("plan_list")["plans"]}

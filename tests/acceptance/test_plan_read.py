@@ -38,7 +38,7 @@ def test_a_name_may_include_its_extension(workspace: Workspace) -> None:
 
 
 def test_a_legacy_plan_has_no_metadata_and_unchanged_content(workspace: Workspace) -> None:
-    workspace.place("/plans/old.plan", CONTENT)
+    workspace.put_file("/plans/old.plan", CONTENT)
 
     result = workspace.result("plan_read", name="old")
 
@@ -104,7 +104,7 @@ def test_a_missing_plan_is_not_found(workspace: Workspace) -> None:
 )
 def test_broken_frontmatter_is_reported(workspace: Workspace, content: str, why: str) -> None:
     workspace.write(PATH, HEAD + CONTENT)
-    workspace.place(PATH, content)
+    workspace.put_file(PATH, content)
 
     refused(
         workspace.call("plan_read", path=PATH),

@@ -93,7 +93,7 @@ def test_a_file_of_another_type_becomes_a_plan(workspace: Workspace, known: bool
     if known:
         workspace.write("/plans/a-b-c.plan", "# Old\n")
     else:
-        workspace.place("/plans/a-b-c.plan", "# Old\n")
+        workspace.put_file("/plans/a-b-c.plan", "# Old\n")
 
     workspace.result("plan_write", title="T", content="# New\n", path="/plans/a-b-c.plan")
 
@@ -102,7 +102,7 @@ def test_a_file_of_another_type_becomes_a_plan(workspace: Workspace, known: bool
 
 
 def test_broken_frontmatter_is_not_overwritten(workspace: Workspace) -> None:
-    workspace.place("/plans/a-b-c.plan", "---\ntitle: [\n---\nold\n")
+    workspace.put_file("/plans/a-b-c.plan", "---\ntitle: [\n---\nold\n")
 
     response = workspace.call("plan_write", title="T", content="x", path="/plans/a-b-c.plan")
 

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.req("TL-3", part="project")
 
 def test_a_file_and_a_directory_are_read_by_relative_path(workspace: Workspace) -> None:
     workspace.write("/sub/nested.txt", "nested content")
-    workspace.place("/file-a.txt", "a")
+    workspace.put_file("/file-a.txt", "a")
 
     assert workspace.result("read_file", path="sub/nested.txt") == {"output": "nested content"}
     assert workspace.result("list_directory") == {"output": "sub/\nfile-a.txt"}

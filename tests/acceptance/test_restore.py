@@ -116,7 +116,7 @@ def test_restoring_to_an_occupied_path_is_a_conflict(workspace: Workspace, synce
     if synced:
         workspace.write("/a.md", "new")
     else:
-        workspace.place("/a.md", "new")
+        workspace.put_file("/a.md", "new")
 
     refused(workspace.post(f"/files/{file_id}/restore", {}), 409, "CONFLICT", Says("/a.md"))
     assert workspace.on_disk("/a.md").read_text() == "new"

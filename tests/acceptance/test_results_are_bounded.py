@@ -114,7 +114,7 @@ def test_every_tool_is_truncated_in_the_same_way(workspace: Workspace, tool: str
 
 def test_a_long_list_loses_its_end(workspace: Workspace) -> None:
     for number in range(600):
-        workspace.place(f"/{number:03}-{'n' * 60}.md", "")
+        workspace.put_file(f"/{number:03}-{'n' * 60}.md", "")
     agent = workspace.agent(READING)
 
     response = agent.call("ls", limit=0)

@@ -32,7 +32,7 @@ def test_a_deleted_file_stays_in_the_database(workspace: Workspace) -> None:
 
 @pytest.mark.req("WS-7", part="rm of a disk-only file")
 def test_filesystem_only_files_are_deleted_with_file_id_null(workspace: Workspace) -> None:
-    file = workspace.place("/a.md", "x")
+    file = workspace.put_file("/a.md", "x")
 
     assert workspace.result("rm", path="/a.md") == {"path": "/a.md", "file_id": None}
     assert not file.exists()
@@ -68,7 +68,7 @@ def test_folder_protection_a_folder_with_a_file_further_down_is_a_conflict(works
 
 def test_folder_protection_counts_files_on_disk_only(workspace: Workspace) -> None:
     workspace.result("mkdir", path="/a")
-    file = workspace.place("/a/b.md", "x")
+    file = workspace.put_file("/a/b.md", "x")
 
     refused(workspace.call("rm", path="/a"), 409, "CONFLICT", Says("not empty", "/a"))
     assert file.read_text() == "x"

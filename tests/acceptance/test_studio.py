@@ -9,7 +9,7 @@ pytestmark = pytest.mark.req("TL-3", part="studio")
 
 
 def test_ac12_file_read_gives_the_content_of_a_file_in_the_project(workspace: Workspace) -> None:
-    workspace.place("/test.txt", "hello")
+    workspace.put_file("/test.txt", "hello")
 
     result = workspace.result("file_read", path="test.txt")
 

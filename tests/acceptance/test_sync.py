@@ -18,7 +18,7 @@ pytestmark = [
 
 def test_ls_returns_synced_and_unsynced_files(workspace: Workspace) -> None:
     written = workspace.write("/synced.md", "x")
-    workspace.place("/unsynced.md", "y")
+    workspace.put_file("/unsynced.md", "y")
     workspace.on_disk("/folder").mkdir()
 
     unknown = {"id": None, "synced": False, "is_virtual": False, "updated_at": A_TIME}
@@ -46,7 +46,7 @@ def test_ls_returns_synced_and_unsynced_files(workspace: Workspace) -> None:
 
 def test_ls_lists_untracked_files_recursively(workspace: Workspace) -> None:
     workspace.write("/a/synced.md", "x")
-    workspace.place("/a/b/unsynced.md", "y")
+    workspace.put_file("/a/b/unsynced.md", "y")
 
     entries = workspace.result("ls", recursive=True)["entries"]
 
@@ -59,13 +59,13 @@ def test_ls_lists_untracked_files_recursively(workspace: Workspace) -> None:
 
 
 def test_a_folder_on_disk_only_can_be_listed(workspace: Workspace) -> None:
-    workspace.place("/folder/a.md", "x")
+    workspace.put_file("/folder/a.md", "x")
 
     assert workspace.names(path="/folder") == ["/folder/a.md"]
 
 
 def test_reading_imports_nothing(workspace: Workspace) -> None:
-    workspace.place("/a.md", "x")
+    workspace.put_file("/a.md", "x")
 
     for tool, args in _LOOKING:
         workspace.result(tool, **args)
@@ -86,7 +86,7 @@ _LOOKING: list[tuple[str, dict[str, Any]]] = [
 
 
 def test_read_falls_back_to_disk(workspace: Workspace) -> None:
-    workspace.place("/a.md", "one\ntwo\n")
+    workspace.put_file("/a.md", "one\ntwo\n")
 
     assert workspace.result("read", path="/a.md") == {
         "path": "/a.md",
@@ -101,7 +101,7 @@ def test_read_falls_back_to_disk(workspace: Workspace) -> None:
 
 
 def test_cat_falls_back_to_disk(workspace: Workspace) -> None:
-    workspace.place("/a.md", "one\n")
+    workspace.put_file("/a.md", "one\n")
     workspace.write("/b.md", "two\n")
 
     files = workspace.result("cat", paths=["/a.md", "/b.md"])["files"]
@@ -110,7 +110,7 @@ def test_cat_falls_back_to_disk(workspace: Workspace) -> None:
 
 
 def test_file_info_falls_back_to_disk(workspace: Workspace) -> None:
-    workspace.place("/a.md", "one\n")
+    workspace.put_file("/a.md", "one\n")
 
     assert workspace.result("file_info", path="/a.md") == {
         "path": "/a.md",
@@ -134,7 +134,7 @@ def test_file_info_of_a_folder_falls_back_to_disk(workspace: Workspace) -> None:
 
 
 def test_read_multiple_files_falls_back_to_disk(workspace: Workspace) -> None:
-    workspace.place("/a.md", "one\n")
+    workspace.put_file("/a.md", "one\n")
     workspace.write("/b.md", "two\n")
 
     files = workspace.result("read_multiple_files", paths=["/a.md", "/b.md"])["files"]
@@ -151,7 +151,7 @@ def test_404_only_if_found_in_neither(workspace: Workspace, tool: str) -> None:
 
 
 def test_edit_imports_first_and_then_operates(workspace: Workspace) -> None:
-    workspace.place("/sub/a.md", "one\n")
+    workspace.put_file("/sub/a.md", "one\n")
 
     result = workspace.result("edit", path="/sub/a.md", old_string="one", new_string="two")
 
@@ -162,7 +162,7 @@ def test_edit_imports_first_and_then_operates(workspace: Workspace) -> None:
 
 
 def test_edit_takes_the_hash_of_a_file_on_disk_only(workspace: Workspace) -> None:
-    workspace.place("/a.md", "one\n")
+    workspace.put_file("/a.md", "one\n")
     seen = workspace.result("read", path="/a.md")["hash"]
 
     right = workspace.call("edit", path="/a.md", old_string="one", new_string="two", last_read_hash=seen)
@@ -173,7 +173,7 @@ def test_edit_takes_the_hash_of_a_file_on_disk_only(workspace: Workspace) -> Non
 
 
 def test_mv_imports_first_and_then_operates(workspace: Workspace) -> None:
-    workspace.place("/a.md", "one\n")
+    workspace.put_file("/a.md", "one\n")
 
     workspace.result("mv", source="/a.md", destination="/b.md")
 
@@ -187,7 +187,7 @@ def test_mv_imports_first_and_then_operates(workspace: Workspace) -> None:
 
 
 def test_mv_imports_a_folder_on_disk_only(workspace: Workspace) -> None:
-    workspace.place("/src/deep/a.md", "one\n")
+    workspace.put_file("/src/deep/a.md", "one\n")
 
     workspace.result("mv", source="/src", destination="/lib")
 
@@ -197,7 +197,7 @@ def test_mv_imports_a_folder_on_disk_only(workspace: Workspace) -> None:
 
 
 def test_write_without_overwrite_keeps_a_file_on_disk_only(workspace: Workspace) -> None:
-    workspace.place("/a.md", "theirs")
+    workspace.put_file("/a.md", "theirs")
 
     response = workspace.call("write", path="/a.md", content="mine")
 
@@ -206,7 +206,7 @@ def test_write_without_overwrite_keeps_a_file_on_disk_only(workspace: Workspace)
 
 
 def test_overwriting_a_file_on_disk_only_keeps_its_content(workspace: Workspace) -> None:
-    workspace.place("/a.md", "theirs")
+    workspace.put_file("/a.md", "theirs")
 
     result = workspace.result("write", path="/a.md", content="mine", overwrite=True)
 
@@ -217,7 +217,7 @@ def test_overwriting_a_file_on_disk_only_keeps_its_content(workspace: Workspace)
 
 
 def test_rm_of_a_file_on_disk_only_can_be_undone(workspace: Workspace) -> None:
-    workspace.place("/sub/a.bin", b"\0\1\2")
+    workspace.put_file("/sub/a.bin", b"\0\1\2")
 
     result = workspace.result("rm", path="/sub/a.bin")
 

@@ -73,7 +73,7 @@ def test_directories_are_not_created(workspace: Workspace) -> None:
 
 @pytest.mark.req("WS-7", part="touch")
 def test_a_file_on_disk_only_becomes_synced(workspace: Workspace) -> None:
-    workspace.place("/a.md", "external\n")
+    workspace.put_file("/a.md", "external\n")
 
     file_id = workspace.result("touch", path="/a.md")["file_id"]
 

@@ -147,7 +147,7 @@ def test_a_version_is_read_unchanged(workspace: Workspace, content: Any) -> None
 
 
 def test_bytes_that_are_not_text_are_read_as_base64(workspace: Workspace) -> None:
-    workspace.place("/a.bin", b"\0\1\2")
+    workspace.put_file("/a.bin", b"\0\1\2")
     file_id = workspace.result("touch", path="/a.bin")["file_id"]
 
     version = result_of(workspace.get(f"/versions/{workspace.versions(file_id)[0]['version_id']}"))
@@ -213,7 +213,7 @@ def test_the_same_version_twice_has_no_difference(workspace: Workspace) -> None:
 
 
 def test_binary_versions_are_not_compared(workspace: Workspace) -> None:
-    workspace.place("/a.bin", b"\0\1")
+    workspace.put_file("/a.bin", b"\0\1")
     version_id = workspace.versions(workspace.result("touch", path="/a.bin")["file_id"])[0]["version_id"]
 
     response = workspace.get(f"/versions/{version_id}/compare/{version_id}")

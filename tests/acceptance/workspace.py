@@ -60,7 +60,7 @@ class Workspace:
         """Writes a tracked file. Returns the result."""
         return self.result("write", path=path, content=content)
 
-    def place(self, path: str, content: str | bytes) -> Path:
+    def put_file(self, path: str, content: str | bytes) -> Path:
         """Writes an untracked file, or changes a file outside the server."""
         file = self.on_disk(path)
         file.parent.mkdir(parents=True, exist_ok=True)

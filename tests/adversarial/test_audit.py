@@ -16,7 +16,7 @@ from psycopg import sql
 from tests.conftest import DatabaseUrls
 from tests.faults.databases import migrated_database, new_database, urls_of
 from tests.faults.processes import Ended, run_command
-from tests.integration.conftest import Crib, new_caller, new_person
+from tests.integration.conftest import WorkspaceFixture, new_caller, new_person
 from toolcrib.core.agents import AgentRules, TrustLevel
 from toolcrib.core.approvals import ApprovalDecision
 from toolcrib.core.callers import Agent
@@ -33,12 +33,12 @@ from toolcrib.wiring import assemble, audit_seal_key
 
 pytestmark = [
     pytest.mark.req("AU-1", part="a changed, missing or reordered record is found"),
-    pytest.mark.xdist_group("book"),
+    pytest.mark.xdist_group("audit log"),
 ]
 
 
 @dataclass(frozen=True)
-class Book(Crib):
+class AuditLogFixture(WorkspaceFixture):
     """An audit log that only this test writes: a database has one for all its workspaces."""
 
     urls: DatabaseUrls
@@ -89,7 +89,7 @@ def template() -> Iterator[str]:
 
 
 @pytest.fixture
-async def book(template: str, settings: Settings) -> AsyncIterator[Book]:
+async def audit_log(template: str, settings: Settings) -> AsyncIterator[AuditLogFixture]:
     settings.data_dir.mkdir()
     with new_database(template) as name:
         urls = urls_of(name)
@@ -98,7 +98,7 @@ async def book(template: str, settings: Settings) -> AsyncIterator[Book]:
         )
         async with Database.open(urls.app, urls.system, pool_size=4) as database:
             caller = await new_caller(database, settings)
-            yield Book(assemble(settings, database, tools=[broken]), database, settings, caller, urls)
+            yield AuditLogFixture(assemble(settings, database, tools=[broken]), database, settings, caller, urls)
 
 
 @tool(danger=Danger.SAFE)
@@ -110,32 +110,32 @@ def broken() -> None:
 # An intact log
 
 
-async def test_intact_log_is_verified(book: Book) -> None:
-    await book.filled()
+async def test_intact_log_is_verified(audit_log: AuditLogFixture) -> None:
+    await audit_log.filled()
 
-    ended = book.verified()
+    ended = audit_log.verified()
 
     assert ended == Ended(0, "Audit log verified: 6 records in 3 seals.\n")
 
 
-async def test_stopping_sealer_seals_what_was_written_since(book: Book) -> None:
-    at_work = asyncio.create_task(book.sealer.run(3600))
-    await book.call("file_info", path="/")
+async def test_stopping_sealer_seals_what_was_written_since(audit_log: AuditLogFixture) -> None:
+    at_work = asyncio.create_task(audit_log.sealer.run(3600))
+    await audit_log.call("file_info", path="/")
 
     at_work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await at_work
 
-    assert book.verified().said.startswith("Audit log verified: 1 record")
-    assert book.rows("select sum(record_count) from audit_seals") == [(1,)]
+    assert audit_log.verified().said.startswith("Audit log verified: 1 record")
+    assert audit_log.rows("select sum(record_count) from audit_seals") == [(1,)]
 
 
-async def test_records_that_are_not_sealed_yet_are_counted_and_reported(book: Book) -> None:
-    await book.filled(seals=1)
-    await book.call("file_info", path="/")
-    await book.call("file_info", path="/")
+async def test_records_that_are_not_sealed_yet_are_counted_and_reported(audit_log: AuditLogFixture) -> None:
+    await audit_log.filled(seals=1)
+    await audit_log.call("file_info", path="/")
+    await audit_log.call("file_info", path="/")
 
-    words, facts = book.verified(), book.verified("--json")
+    words, facts = audit_log.verified(), audit_log.verified("--json")
 
     assert words.status == facts.status == 0
     assert "2 records are not sealed yet and were not verified." in words.said
@@ -144,14 +144,14 @@ async def test_records_that_are_not_sealed_yet_are_counted_and_reported(book: Bo
     }  # fmt: skip
 
 
-async def test_empty_log_is_verified(book: Book) -> None:
-    assert book.verified().status == 0
+async def test_empty_log_is_verified(audit_log: AuditLogFixture) -> None:
+    assert audit_log.verified().status == 0
 
 
-async def test_another_key_does_not_match(book: Book) -> None:
-    await book.filled(seals=1)
+async def test_another_key_does_not_match(audit_log: AuditLogFixture) -> None:
+    await audit_log.filled(seals=1)
 
-    ended = book.verified(key=secrets.token_urlsafe(48))
+    ended = audit_log.verified(key=secrets.token_urlsafe(48))
 
     assert ended.status == 1
     assert "the audit key differs" in ended.said
@@ -220,26 +220,26 @@ DAMAGES: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGES.values(), ids=DAMAGES.keys())
-async def test_verify_detects(damage: tuple[str, ...], message: str, book: Book) -> None:
-    await book.filled()
+async def test_verify_detects(damage: tuple[str, ...], message: str, audit_log: AuditLogFixture) -> None:
+    await audit_log.filled()
 
-    book.behind_our_back(*damage)
+    audit_log.behind_our_back(*damage)
 
-    ended = book.verified()
+    ended = audit_log.verified()
     assert ended.status == 1
     assert message in ended.said
     assert "verification FAILED" in ended.said
     assert "Traceback" not in ended.said
     verifier = AuditVerifier(
-        AuditSealStore(book.database), audit_seal_key(book.settings), anchor=book.settings.audit_anchor
+        AuditSealStore(audit_log.database), audit_seal_key(audit_log.settings), anchor=audit_log.settings.audit_anchor
     )
     assert message in " ".join((await verifier.stretch(0)).problems)
 
 
-async def test_change_of_any_column_of_a_record_is_detected(book: Book) -> None:
-    await book.filled(seals=1)
-    sealing, key = AuditSealStore(book.database), audit_seal_key(book.settings)
-    columns = book.rows(
+async def test_change_of_any_column_of_a_record_is_detected(audit_log: AuditLogFixture) -> None:
+    await audit_log.filled(seals=1)
+    sealing, key = AuditSealStore(audit_log.database), audit_seal_key(audit_log.settings)
+    columns = audit_log.rows(
         "select column_name, udt_name from information_schema.columns where table_name = 'audit_records' and "
         "table_schema = 'toolcrib' and column_name <> 'position'"
     )
@@ -249,13 +249,13 @@ async def test_change_of_any_column_of_a_record_is_detected(book: Book) -> None:
     }  # fmt: skip
     unseen: list[str] = []
     for column, kind in columns:
-        book.behind_our_back(
+        audit_log.behind_our_back(
             "create table kept as select * from audit_records where position = 1",
             f"update audit_records set {column} = {others[kind]} where position = 1",
         )
         if not (await verify(sealing, key)).problems:
             unseen.append(column)
-        book.behind_our_back(
+        audit_log.behind_our_back(
             f"update audit_records set {column} = kept.{column} from kept where audit_records.position = 1",
             "drop table kept",
         )
@@ -265,92 +265,92 @@ async def test_change_of_any_column_of_a_record_is_detected(book: Book) -> None:
     assert unseen == []
 
 
-async def test_record_inserted_into_an_old_gap_is_detected(book: Book) -> None:
-    await book.filled(seals=1)
-    leave_a_gap(book)
-    await book.filled(seals=1)
-    book.behind_our_back("update audit_seals set sealed_at = now() - interval '2 hours'")
-    await book.filled(seals=1)
-    assert book.verified().status == 0
+async def test_record_inserted_into_an_old_gap_is_detected(audit_log: AuditLogFixture) -> None:
+    await audit_log.filled(seals=1)
+    leave_a_gap(audit_log)
+    await audit_log.filled(seals=1)
+    audit_log.behind_our_back("update audit_seals set sealed_at = now() - interval '2 hours'")
+    await audit_log.filled(seals=1)
+    assert audit_log.verified().status == 0
 
-    book.behind_our_back(INSERT.format(position=3))
+    audit_log.behind_our_back(INSERT.format(position=3))
 
-    ended = book.verified()
+    ended = audit_log.verified()
     assert ended.status == 1
     assert "Unsealed records between sealed ones: 3." in ended.said
 
 
-async def test_unreadable_anchor_fails_verification_without_a_traceback(book: Book) -> None:
+async def test_unreadable_anchor_fails_verification_without_a_traceback(audit_log: AuditLogFixture) -> None:
     """A server killed while it writes the anchor must not leave such a file; tampering with it is reported."""
-    await book.filled(seals=1)
-    book.settings.audit_anchor.write_text("")
+    await audit_log.filled(seals=1)
+    audit_log.settings.audit_anchor.write_text("")
 
-    ended = book.verified()
+    ended = audit_log.verified()
 
     assert ended.status == 1
     assert "verification FAILED" in ended.said
     assert "Traceback" not in ended.said
 
 
-async def test_anchor_is_replaced_atomically(book: Book) -> None:
+async def test_anchor_is_replaced_atomically(audit_log: AuditLogFixture) -> None:
     """If it were written in place, a reader or a kill could meet it half written."""
-    await book.filled(seals=1)
-    with book.settings.audit_anchor.open() as opened:
+    await audit_log.filled(seals=1)
+    with audit_log.settings.audit_anchor.open() as opened:
         before = opened.read()
-        await book.filled(seals=1)
+        await audit_log.filled(seals=1)
         opened.seek(0)
         assert opened.read() == before
 
-    assert book.settings.audit_anchor.read_text() != before
+    assert audit_log.settings.audit_anchor.read_text() != before
 
 
 # Concurrent writes
 
 
-async def test_late_commit_is_sealed_later_and_the_log_stays_verified(book: Book) -> None:
-    await book.call("file_info", path="/")
-    async with await psycopg.AsyncConnection.connect(book.urls.owner) as late:
+async def test_late_commit_is_sealed_later_and_the_log_stays_verified(audit_log: AuditLogFixture) -> None:
+    await audit_log.call("file_info", path="/")
+    async with await psycopg.AsyncConnection.connect(audit_log.urls.owner) as late:
         await late.execute("set search_path to toolcrib")
         await late.execute(sql.SQL("insert into audit_records overriding system value {}").format(another_record()))
-        await book.call("file_info", path="/")
-        assert await book.sealer.seal() == 2
-        assert book.verified().status == 0
+        await audit_log.call("file_info", path="/")
+        assert await audit_log.sealer.seal() == 2
+        assert audit_log.verified().status == 0
 
-    assert "1 records are not sealed yet" in book.verified().said
-    assert await book.sealer.seal() == 1
-    ended = book.verified("--full")
+    assert "1 records are not sealed yet" in audit_log.verified().said
+    assert await audit_log.sealer.seal() == 1
+    ended = audit_log.verified("--full")
     assert ended == Ended(0, "Audit log verified: 3 records in 2 seals.\n")
 
 
-async def test_rolled_back_record_leaves_the_log_verified(book: Book) -> None:
-    await book.filled(seals=1)
-    leave_a_gap(book)
-    await book.filled(seals=1)
+async def test_rolled_back_record_leaves_the_log_verified(audit_log: AuditLogFixture) -> None:
+    await audit_log.filled(seals=1)
+    leave_a_gap(audit_log)
+    await audit_log.filled(seals=1)
 
-    assert book.verified() == Ended(0, "Audit log verified: 4 records in 2 seals.\n")
+    assert audit_log.verified() == Ended(0, "Audit log verified: 4 records in 2 seals.\n")
 
 
-async def test_concurrent_sealers_do_not_fork_the_chain(book: Book) -> None:
+async def test_concurrent_sealers_do_not_fork_the_chain(audit_log: AuditLogFixture) -> None:
     sealed: list[int] = []
 
     async def seal_often() -> None:
-        async with Database.open(book.urls.app, book.urls.system, pool_size=2) as database:
+        async with Database.open(audit_log.urls.app, audit_log.urls.system, pool_size=2) as database:
             sealer = AuditSealer(
-                AuditSealStore(database), audit_seal_key(book.settings), anchor=book.settings.audit_anchor
+                AuditSealStore(database), audit_seal_key(audit_log.settings), anchor=audit_log.settings.audit_anchor
             )
             sealed.extend([await sealer.seal() for _ in range(10)])
 
     async def call_often() -> None:
         for _ in range(20):
-            await book.call("file_info", path="/")
+            await audit_log.call("file_info", path="/")
 
     await asyncio.gather(*(seal_often() for _ in range(4)), *(call_often() for _ in range(4)))
-    sealed.append(await book.sealer.seal())
+    sealed.append(await audit_log.sealer.seal())
 
-    numbers = [number for (number,) in book.rows("select number from audit_seals order by number")]
+    numbers = [number for (number,) in audit_log.rows("select number from audit_seals order by number")]
     covered = Counter(
         position
-        for (position,) in book.rows(
+        for (position,) in audit_log.rows(
             "select a.position from audit_records a join audit_seals s on s.positions @> a.position"
         )
     )
@@ -358,20 +358,22 @@ async def test_concurrent_sealers_do_not_fork_the_chain(book: Book) -> None:
     assert set(covered.values()) == {1}
     assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) > 1
-    assert book.verified().status == 0
+    assert audit_log.verified().status == 0
 
 
-async def test_seal_made_during_verification_is_no_error(book: Book) -> None:
-    await book.filled(seals=1)
+async def test_seal_made_during_verification_is_no_error(audit_log: AuditLogFixture) -> None:
+    await audit_log.filled(seals=1)
 
     class Interrupted(AuditSealStore):
         """A sealer runs between the chain and the rest of the verification."""
 
         async def unsealed_below(self) -> list[int]:
-            await book.filled(seals=1)
+            await audit_log.filled(seals=1)
             return await super().unsealed_below()
 
-    found = await verify(Interrupted(book.database), audit_seal_key(book.settings), anchor=book.settings.audit_anchor)
+    found = await verify(
+        Interrupted(audit_log.database), audit_seal_key(audit_log.settings), anchor=audit_log.settings.audit_anchor
+    )
 
     assert found.problems == ()
 
@@ -380,8 +382,8 @@ async def test_seal_made_during_verification_is_no_error(book: Book) -> None:
 
 
 @pytest.mark.req("AU-1", part="one record for each call")
-async def test_every_call_has_exactly_one_record_however_it_ends(book: Book) -> None:
-    agent = (await book.agent(trust=TrustLevel.SUPERVISED)).agent
+async def test_every_call_has_exactly_one_record_however_it_ends(audit_log: AuditLogFixture) -> None:
+    agent = (await audit_log.agent(trust=TrustLevel.SUPERVISED)).agent
     calls: dict[str, tuple[str, dict[str, Any], Agent | None]] = {
         "read": ("file_info", {"path": "/"}, None),
         "changed": ("write", {"path": "/a.txt", "content": "x"}, None),
@@ -396,67 +398,73 @@ async def test_every_call_has_exactly_one_record_however_it_ends(book: Book) -> 
     }
     made: dict[CallId, str] = {}
     for name, (asked, arguments, actor) in calls.items():
-        caller = replace(book.caller, agent=actor)
-        outcome = await book.call(asked, caller, **arguments)
+        caller = replace(audit_log.caller, agent=actor)
+        outcome = await audit_log.call(asked, caller, **arguments)
         made[outcome.call_id] = name
         if outcome.is_waiting:
             approval_id, no = outcome.metadata["approval_id"], ApprovalDecision(approved=False)
-            await book.engine.approvals.decide(Tenant.of(book.caller), approval_id, no, via="test")
+            await audit_log.engine.approvals.decide(Tenant.of(audit_log.caller), approval_id, no, via="test")
 
-    recorded = Counter(call_id for (call_id,) in book.rows("select call_id from audit_records where rule <> 'admin'"))
+    recorded = Counter(
+        call_id for (call_id,) in audit_log.rows("select call_id from audit_records where rule <> 'admin'")
+    )
     assert {made[CallId(call_id)]: times for call_id, times in recorded.items()} == dict.fromkeys(calls, 1)
 
 
-async def test_call_of_a_non_member_is_recorded(book: Book) -> None:
-    stranger = replace(book.caller, user_id=await new_person(book.database), call_id=CallId(new_id()))
+async def test_call_of_a_non_member_is_recorded(audit_log: AuditLogFixture) -> None:
+    stranger = replace(audit_log.caller, user_id=await new_person(audit_log.database), call_id=CallId(new_id()))
 
     with pytest.raises(Forbidden):
-        await book.call("read", stranger, path="/a.txt")
+        await audit_log.call("read", stranger, path="/a.txt")
 
-    assert book.rows("select tool, decision, rule, outcome, error_code from audit_records") == [
+    assert audit_log.rows("select tool, decision, rule, outcome, error_code from audit_records") == [
         ("read", "deny", "membership", "denied", "FORBIDDEN")
     ]
 
 
-async def test_call_of_a_deleted_agent_is_recorded(book: Book) -> None:
+async def test_call_of_a_deleted_agent_is_recorded(audit_log: AuditLogFixture) -> None:
     gone = Agent(AgentId(new_id()), "helper", AgentRules(trust=TrustLevel.SUPERVISED))
 
     with pytest.raises(Forbidden):
-        await book.call("read", replace(book.caller, agent=gone), path="/a.txt")
+        await audit_log.call("read", replace(audit_log.caller, agent=gone), path="/a.txt")
 
-    assert book.rows("select tool, outcome, error_code from audit_records") == [("read", "denied", "FORBIDDEN")]
+    assert audit_log.rows("select tool, outcome, error_code from audit_records") == [("read", "denied", "FORBIDDEN")]
 
 
-async def test_call_on_a_node_that_is_not_the_workspaces_home_is_recorded(book: Book) -> None:
-    book.behind_our_back("update workspaces set home_node = 'another'")
+async def test_call_on_a_node_that_is_not_the_workspaces_home_is_recorded(audit_log: AuditLogFixture) -> None:
+    audit_log.behind_our_back("update workspaces set home_node = 'another'")
 
     with pytest.raises(Superseded):
-        await book.call("write", path="/a.txt", content="x")
+        await audit_log.call("write", path="/a.txt", content="x")
 
-    assert book.rows("select tool, error_code from audit_records") == [("write", "SUPERSEDED")]
+    assert audit_log.rows("select tool, error_code from audit_records") == [("write", "SUPERSEDED")]
 
 
-async def test_call_that_fails_by_an_internal_error_is_recorded(book: Book) -> None:
+async def test_call_that_fails_by_an_internal_error_is_recorded(audit_log: AuditLogFixture) -> None:
     with pytest.raises(RuntimeError):
-        await book.call("broken")
+        await audit_log.call("broken")
 
-    [(name, outcome)] = book.rows("select tool, outcome from audit_records")
+    [(name, outcome)] = audit_log.rows("select tool, outcome from audit_records")
     assert name == "broken"
     assert outcome != "done"
 
 
-async def test_concurrent_calls_have_one_record_each_and_a_malformed_one_harms_no_other(book: Book) -> None:
+async def test_concurrent_calls_have_one_record_each_and_a_malformed_one_harms_no_other(
+    audit_log: AuditLogFixture,
+) -> None:
     named = [*["file_info"] * 20, "odd\0name", *["file_info"] * 20]
 
-    outcomes = await asyncio.gather(*(book.call(name, path="/") for name in named))
+    outcomes = await asyncio.gather(*(audit_log.call(name, path="/") for name in named))
 
-    recorded = Counter(call_id for (call_id,) in book.rows("select call_id from audit_records where rule <> 'admin'"))
+    recorded = Counter(
+        call_id for (call_id,) in audit_log.rows("select call_id from audit_records where rule <> 'admin'")
+    )
     assert recorded == Counter(outcome.call_id for outcome in outcomes)
     assert sum(outcome.succeeded for outcome in outcomes) == 40
 
 
 @pytest.mark.req("AU-1", part="contents only as size and sha256")
-async def test_audit_log_has_contents_only_as_size_and_hash(book: Book) -> None:
+async def test_audit_log_has_contents_only_as_size_and_hash(audit_log: AuditLogFixture) -> None:
     words = f"never to be seen {secrets.token_hex(8)}"
     given: list[tuple[str, dict[str, Any]]] = [
         ("write", {"path": "/a.txt", "content": words}),
@@ -477,20 +485,20 @@ async def test_audit_log_has_contents_only_as_size_and_hash(book: Book) -> None:
     ]
 
     for name, arguments in given:
-        await book.call(name, **arguments)
+        await audit_log.call(name, **arguments)
 
-    records = book.rows("select audit_records::text, arguments from audit_records order by position")
+    records = audit_log.rows("select audit_records::text, arguments from audit_records order by position")
     assert len(records) == len(given)
     assert [record for record, _ in records if words in record] == []
     digest = sha256(words.encode()).hexdigest()
     assert records[0][1] == {"path": "/a.txt", "content": {"bytes": len(words), "sha256": digest}}
     # Neither do the rows of the calls, which are kept for long.
-    assert [row for (row,) in book.rows("select arguments::text from tool_calls") if words in row] == []
+    assert [row for (row,) in audit_log.rows("select arguments::text from tool_calls") if words in row] == []
 
 
-def leave_a_gap(book: Book) -> None:
+def leave_a_gap(audit_log: AuditLogFixture) -> None:
     """Take a position, and do not commit."""
-    with psycopg.connect(book.urls.owner, options="-c search_path=toolcrib") as connection:
+    with psycopg.connect(audit_log.urls.owner, options="-c search_path=toolcrib") as connection:
         connection.execute("select nextval(pg_get_serial_sequence('toolcrib.audit_records', 'position'))")
         connection.rollback()
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Crib, new_caller
-from tests.integration.gate.builders import book_of, trusted
+from tests.integration.conftest import WorkspaceFixture, new_caller
+from tests.integration.gate.builders import audit_records_of, trusted
 from toolcrib.core.callers import Caller
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
@@ -58,18 +58,20 @@ HOSTILE: dict[str, Any] = {
 
 
 @pytest.fixture
-async def crib(database: Database, settings: Settings) -> Crib:
-    return Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
+async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
+    return WorkspaceFixture(assemble(settings, database), database, settings, await new_caller(database, settings))
 
 
 @pytest.fixture
-async def agent(crib: Crib) -> Caller:
-    return await trusted(crib)
+async def agent(workspace: WorkspaceFixture) -> Caller:
+    return await trusted(workspace)
 
 
 @pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
-async def test_case_82_any_argument_value_ends_the_call_and_is_recorded(crib: Crib, agent: Caller, value: Any) -> None:
-    await crib.result("write", path="/a.txt", content="a\n")
+async def test_case_82_any_argument_value_ends_the_call_and_is_recorded(
+    workspace: WorkspaceFixture, agent: Caller, value: Any
+) -> None:
+    await workspace.result("write", path="/a.txt", content="a\n")
     calls: list[tuple[str, dict[str, Any]]] = [
         ("read", {"path": value}),
         ("read", {"path": "/a.txt", "limit": value}),
@@ -100,23 +102,25 @@ async def test_case_82_any_argument_value_ends_the_call_and_is_recorded(crib: Cr
     if isinstance(value, str):
         calls += [(value, {}), ("read", {value: 1})]
 
-    for caller in (crib.caller, agent):
+    for caller in (workspace.caller, agent):
         for tool, arguments in calls:
-            outcome = await crib.call(tool, caller, **arguments)
-            assert len(await book_of(crib, outcome.call_id)) == 1
+            outcome = await workspace.call(tool, caller, **arguments)
+            assert len(await audit_records_of(workspace, outcome.call_id)) == 1
             assert outcome.error is None or outcome.error.code not in ("INTERNAL_ERROR", "TOOL_FAILED")
 
 
 @pytest.mark.req("WS-6", part="hostile contents")
 @pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
-async def test_case_82_any_content_is_stored_and_read_back_or_rejected(crib: Crib, agent: Caller, value: Any) -> None:
-    outcome = await crib.call("write", agent, path="/a", content=value)
+async def test_case_82_any_content_is_stored_and_read_back_or_rejected(
+    workspace: WorkspaceFixture, agent: Caller, value: Any
+) -> None:
+    outcome = await workspace.call("write", agent, path="/a", content=value)
 
-    assert len(await book_of(crib, outcome.call_id)) == 1
+    assert len(await audit_records_of(workspace, outcome.call_id)) == 1
     if not outcome.succeeded:
         assert outcome.error is not None
         assert set(outcome.error.fields) == {"content"}
-        assert list(crib.project.iterdir()) == []
+        assert list(workspace.project.iterdir()) == []
         return
     for tool, arguments in (
         ("read", {"path": "/a"}),
@@ -124,27 +128,31 @@ async def test_case_82_any_content_is_stored_and_read_back_or_rejected(crib: Cri
         ("read_multiple_files", {"paths": ["/a"]}),
         ("file_info", {"path": "/a"}),
     ):
-        for caller in (crib.caller, agent):
-            assert (await crib.call(tool, caller, **arguments)).succeeded, tool
+        for caller in (workspace.caller, agent):
+            assert (await workspace.call(tool, caller, **arguments)).succeeded, tool
 
 
 @pytest.mark.parametrize("text", ["a\0b\n", "\ufffe\uffff\n", "\u2028\n", "\U0010ffff\n", "\x1b[31m\n"])
-async def test_case_82_text_with_unusual_characters_is_read_back_unchanged(crib: Crib, text: str) -> None:
-    await crib.result("write", path="/a", content=text)
+async def test_case_82_text_with_unusual_characters_is_read_back_unchanged(
+    workspace: WorkspaceFixture, text: str
+) -> None:
+    await workspace.result("write", path="/a", content=text)
 
-    assert (crib.project / "a").read_bytes() == text.encode()
-    read = await crib.result("read", path="/a")
+    assert (workspace.project / "a").read_bytes() == text.encode()
+    read = await workspace.result("read", path="/a")
     assert read["content"] == text or "\0" in text
 
 
-async def test_case_82_truncated_result_is_stored_except_for_what_cannot_be_stored(crib: Crib, agent: Caller) -> None:
+async def test_case_82_truncated_result_is_stored_except_for_what_cannot_be_stored(
+    workspace: WorkspaceFixture, agent: Caller
+) -> None:
     text = 'print("\\u0000 \\ud800 \U0001f600")\n' * 5_000
-    await crib.result("write", path="/a.py", content=text)
+    await workspace.result("write", path="/a.py", content=text)
 
-    outcome = await crib.call("read", agent, path="/a.py", limit=5_000)
+    outcome = await workspace.call("read", agent, path="/a.py", limit=5_000)
 
     assert outcome.metadata["truncated"]["total_bytes"] > 0
-    async with crib.database.as_system() as connection:
+    async with workspace.database.as_system() as connection:
         cursor = await connection.execute(
             "select result ->> 'content' from toolcrib.tool_calls where id = %s", (outcome.call_id,)
         )
@@ -152,14 +160,14 @@ async def test_case_82_truncated_result_is_stored_except_for_what_cannot_be_stor
 
 
 @pytest.mark.req("AU-1", part="one call's arguments never keep another's record from being written")
-async def test_case_82_hostile_call_does_not_corrupt_the_records_of_others(crib: Crib) -> None:
-    await crib.result("write", path="/a.txt", content="a\n")
+async def test_case_82_hostile_call_does_not_corrupt_the_records_of_others(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", path="/a.txt", content="a\n")
 
     outcomes = await asyncio.gather(
-        *(crib.call("read", path="/a.txt", unknown=value) for value in HOSTILE.values()),
-        *(crib.call("read", path="/a.txt") for _ in range(20)),
+        *(workspace.call("read", path="/a.txt", unknown=value) for value in HOSTILE.values()),
+        *(workspace.call("read", path="/a.txt") for _ in range(20)),
     )
 
     assert [outcome.succeeded for outcome in outcomes[-20:]] == [True] * 20
     for outcome in outcomes:
-        assert len(await book_of(crib, outcome.call_id)) == 1
+        assert len(await audit_records_of(workspace, outcome.call_id)) == 1

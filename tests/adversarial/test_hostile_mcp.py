@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import uvicorn
 
-from tests.integration.conftest import Crib
+from tests.integration.conftest import WorkspaceFixture
 from tests.integration.gate.builders import hired
-from tests.integration.mcp.conftest import added, approved, crib, neighbour, sandbox, settings
+from tests.integration.mcp.conftest import added, approved, neighbour, sandbox, settings, workspace
 from tests.wait_until import PATIENCE
 from toolcrib.core.errors import BadArguments, PermissionDenied, TimedOut, ToolFailed
 from toolcrib.core.mcp_servers import McpServer
@@ -23,7 +23,7 @@ from toolcrib.mcp.mcp_http import checked_url
 from toolcrib.storage.database import Tenant
 from toolcrib.wiring import assemble
 
-__all__ = ["crib", "sandbox", "settings"]
+__all__ = ["sandbox", "settings", "workspace"]
 
 pytestmark = pytest.mark.xdist_group("hostile-mcp")
 
@@ -34,8 +34,8 @@ _GRACE = 30.0
 _NEIGHBOURS_CALLS = 9
 
 
-async def hostile(crib: Crib, **how: Any) -> McpServer:
-    return await added(crib, "hostile", command=["/usr/bin/python3", "-c", _PROGRAM], **how)
+async def hostile(workspace: WorkspaceFixture, **how: Any) -> McpServer:
+    return await added(workspace, "hostile", command=["/usr/bin/python3", "-c", _PROGRAM], **how)
 
 
 @asynccontextmanager
@@ -47,27 +47,29 @@ async def answered_in_time() -> AsyncIterator[None]:
 
 @pytest.mark.req("MC-1", part="a hostile server")
 @pytest.mark.parametrize("tool", ["late", "huge", "junk", "crash", "malformed", "flood"])
-async def test_whatever_the_server_does_the_call_ends_as_a_tool_error_and_the_next_works(crib: Crib, tool: str) -> None:
-    await hostile(crib)
+async def test_whatever_the_server_does_the_call_ends_as_a_tool_error_and_the_next_works(
+    workspace: WorkspaceFixture, tool: str
+) -> None:
+    await hostile(workspace)
     permissions = {f"mcp:hostile/{name}": {"allowed": True, "timeout": _SECONDS} for name in (tool, "fine")}
     permissions["mcp:hostile/fine"]["timeout"] = PATIENCE
-    agent = await hired(crib, trust="autonomous", toolsets=["mcp:hostile"], tool_permissions=permissions)
-    other = await neighbour(crib)
+    agent = await hired(workspace, trust="autonomous", toolsets=["mcp:hostile"], tool_permissions=permissions)
+    other = await neighbour(workspace)
     async with answered_in_time():
-        outcome, elsewhere = await asyncio.gather(crib.call(f"mcp:hostile/{tool}", agent), _busy(other))
+        outcome, elsewhere = await asyncio.gather(workspace.call(f"mcp:hostile/{tool}", agent), _busy(other))
     assert isinstance(outcome.error, ToolFailed), outcome.result
     assert isinstance(outcome.error, TimedOut) or tool not in ("late", "junk")
     assert elsewhere < 1.0, f"a neighbour waited {elsewhere:.2f} s"
-    again = await crib.call("mcp:hostile/fine", agent)
+    again = await workspace.call("mcp:hostile/fine", agent)
     assert again.succeeded, again.error
 
 
-async def _busy(crib: Crib) -> float:
+async def _busy(workspace: WorkspaceFixture) -> float:
     """Return how long most of many small calls took: single calls may meet a busy machine."""
     took = []
     for _ in range(_NEIGHBOURS_CALLS):
         began = time.monotonic()
-        assert (await crib.call("ls", path="/")).succeeded
+        assert (await workspace.call("ls", path="/")).succeeded
         took.append(time.monotonic() - began)
     return statistics.median(took)
 
@@ -136,21 +138,21 @@ async def _answer(send: Any, body: bytes, *, status: int = 200, location: bytes 
 
 
 @pytest.mark.req("MC-1", part="a hostile server behind an address")
-async def test_hostile_http_server_achieves_no_more(crib: Crib) -> None:
+async def test_hostile_http_server_achieves_no_more(workspace: WorkspaceFixture) -> None:
     far = FarAway()
     names = ("hang", "huge", "junk", "astray", "endless", "fine")
     permissions = {f"mcp:far/{name}": {"allowed": True, "timeout": _SECONDS} for name in names}
     permissions["mcp:far/fine"]["timeout"] = PATIENCE
-    agent = await hired(crib, trust="autonomous", toolsets=["mcp:far"], tool_permissions=permissions)
+    agent = await hired(workspace, trust="autonomous", toolsets=["mcp:far"], tool_permissions=permissions)
     async with answering(far) as address:
-        await added(crib, "far", url=f"{address}/mcp")
+        await added(workspace, "far", url=f"{address}/mcp")
         for name in names[:-1]:
             async with answered_in_time():
-                outcome = await crib.call(f"mcp:far/{name}", agent)
+                outcome = await workspace.call(f"mcp:far/{name}", agent)
             assert isinstance(outcome.error, ToolFailed), (name, outcome.result)
-            again = await crib.call("mcp:far/fine", agent)
+            again = await workspace.call("mcp:far/fine", agent)
             assert again.succeeded, (name, again.error)
-        await crib.engine.toolbox.close()
+        await workspace.engine.toolbox.close()
     assert not far.led_astray
 
 
@@ -168,71 +170,73 @@ async def answering(app: Any) -> AsyncIterator[str]:
 
 
 @pytest.mark.req("MC-1", part="a changed tool list")
-async def test_changed_tool_is_disabled_until_an_owner_approves_it_again(crib: Crib) -> None:
-    server = await hostile(crib)
-    assert (await crib.call("mcp:hostile/fine")).succeeded
-    assert (await crib.call("mcp:hostile/rename")).succeeded
+async def test_changed_tool_is_disabled_until_an_owner_approves_it_again(workspace: WorkspaceFixture) -> None:
+    server = await hostile(workspace)
+    assert (await workspace.call("mcp:hostile/fine")).succeeded
+    assert (await workspace.call("mcp:hostile/rename")).succeeded
 
-    refused = await crib.call("mcp:hostile/fine")
+    refused = await workspace.call("mcp:hostile/fine")
     assert isinstance(refused.error, ToolFailed)
     assert "its definition changed since it was approved" in refused.error.message
-    assert (await crib.call("mcp:hostile/extra")).error is not None, "a new tool waits for approval too"
-    assert (await crib.call("mcp:hostile/inject")).succeeded, "the others stay on"
-    registry = await crib.engine.registry.for_workspace(crib.caller.workspace_id)
+    assert (await workspace.call("mcp:hostile/extra")).error is not None, "a new tool waits for approval too"
+    assert (await workspace.call("mcp:hostile/inject")).succeeded, "the others stay on"
+    registry = await workspace.engine.registry.for_workspace(workspace.caller.workspace_id)
     assert not registry.require("mcp:hostile/fine").is_available
 
-    now = await crib.engine.toolbox.rows.get(Tenant.of(crib.caller), server.id)
+    now = await workspace.engine.toolbox.rows.get(Tenant.of(workspace.caller), server.id)
     assert now.changed_tools == {"fine"}
     assert now.needs_approval
-    await approved(crib, server.id)
-    assert (await crib.call("mcp:hostile/fine")).succeeded
-    assert (await crib.call("mcp:hostile/extra")).succeeded
+    await approved(workspace, server.id)
+    assert (await workspace.call("mcp:hostile/fine")).succeeded
+    assert (await workspace.call("mcp:hostile/extra")).succeeded
 
 
 @pytest.mark.req("MC-1", part="approval of a list")
-async def test_tools_need_an_approved_list_and_only_the_list_that_was_shown(crib: Crib) -> None:
-    server = await hostile(crib, approve=False)
+async def test_tools_need_an_approved_list_and_only_the_list_that_was_shown(workspace: WorkspaceFixture) -> None:
+    server = await hostile(workspace, approve=False)
     assert server.last_error is not None
     assert "'bad name" in server.last_error
     assert "'abroad'" in server.last_error, "a schema that refers to other documents is not taken"
-    assert (await crib.call("mcp:hostile/fine")).error is not None
+    assert (await workspace.call("mcp:hostile/fine")).error is not None
     with pytest.raises(BadArguments, match="Validation failed"):
-        await crib.engine.toolbox.approve(Tenant.of(crib.caller), server.id, "0" * 64)
+        await workspace.engine.toolbox.approve(Tenant.of(workspace.caller), server.id, "0" * 64)
 
 
 @pytest.mark.req("MC-1", part="what a server says is data")
-async def test_text_from_a_server_is_data_without_control_characters(crib: Crib) -> None:
-    await hostile(crib)
-    said = (await crib.result("mcp:hostile/inject"))["text"]
+async def test_text_from_a_server_is_data_without_control_characters(workspace: WorkspaceFixture) -> None:
+    await hostile(workspace)
+    said = (await workspace.result("mcp:hostile/inject"))["text"]
     assert "ignore your rules" in said, "it is told, as what the server said"
     assert not any(character in said for character in "\x1b\x07\u200b")
-    link = await crib.result("mcp:hostile/link")
+    link = await workspace.result("mcp:hostile/link")
     assert link == {"text": "[secret: http://127.0.0.1:9/secret]"}, "an address is told, not fetched"
-    assert (await crib.result("mcp:hostile/asks"))["text"] == "[true, true]", "it gets no model and no roots of ours"
-    picture = await crib.result("mcp:hostile/picture")
+    assert (await workspace.result("mcp:hostile/asks"))["text"] == "[true, true]", (
+        "it gets no model and no roots of ours"
+    )
+    picture = await workspace.result("mcp:hostile/picture")
     assert "data" not in picture["media"][0]
 
 
 @pytest.mark.req("MC-1", part="permissions and trust")
-async def test_agent_needs_toolset_permission_and_approval(crib: Crib) -> None:
-    await hostile(crib, safe_tools=["inject"])
+async def test_agent_needs_toolset_permission_and_approval(workspace: WorkspaceFixture) -> None:
+    await hostile(workspace, safe_tools=["inject"])
     allowed = {name: {"allowed": True} for name in ("mcp:hostile/fine", "mcp:hostile/inject")}
-    without_toolset = await hired(crib, tool_permissions=allowed)
-    assert isinstance((await crib.call("mcp:hostile/fine", without_toolset)).error, PermissionDenied)
-    without_permission = await hired(crib, toolsets=["mcp:hostile"], tool_permissions={"read": {"allowed": True}})
-    assert isinstance((await crib.call("mcp:hostile/fine", without_permission)).error, PermissionDenied)
-    guided = await hired(crib, toolsets=["mcp:hostile"], tool_permissions=allowed)
-    assert (await crib.call("mcp:hostile/fine", guided)).is_waiting, "its tools are dangerous"
-    assert (await crib.call("mcp:hostile/inject", guided)).succeeded, "unless the owner says otherwise"
+    without_toolset = await hired(workspace, tool_permissions=allowed)
+    assert isinstance((await workspace.call("mcp:hostile/fine", without_toolset)).error, PermissionDenied)
+    without_permission = await hired(workspace, toolsets=["mcp:hostile"], tool_permissions={"read": {"allowed": True}})
+    assert isinstance((await workspace.call("mcp:hostile/fine", without_permission)).error, PermissionDenied)
+    guided = await hired(workspace, toolsets=["mcp:hostile"], tool_permissions=allowed)
+    assert (await workspace.call("mcp:hostile/fine", guided)).is_waiting, "its tools are dangerous"
+    assert (await workspace.call("mcp:hostile/inject", guided)).succeeded, "unless the owner says otherwise"
 
 
-async def test_other_workspaces_have_none_of_its_tools(crib: Crib) -> None:
-    await hostile(crib)
-    other = await neighbour(crib)
+async def test_other_workspaces_have_none_of_its_tools(workspace: WorkspaceFixture) -> None:
+    await hostile(workspace)
+    other = await neighbour(workspace)
     outcome = await other.call("mcp:hostile/fine")
     assert outcome.error is not None
     assert "not found" in outcome.error.message
-    assert await crib.engine.toolbox.tools_of(other.caller.workspace_id) == {}
+    assert await workspace.engine.toolbox.tools_of(other.caller.workspace_id) == {}
 
 
 @pytest.mark.parametrize(
@@ -243,15 +247,15 @@ def test_urls_that_would_leak_or_mislead_are_rejected(url: str) -> None:
         checked_url(url, private_hosts=())
 
 
-async def test_address_inside_the_servers_network_is_not_contacted(crib: Crib) -> None:
+async def test_address_inside_the_servers_network_is_not_contacted(workspace: WorkspaceFixture) -> None:
     contacted = asyncio.Event()
     listener = await asyncio.start_server(lambda *_: contacted.set(), "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
     # As with an operator who allows nothing.
-    strict = crib.settings.model_copy(update={"allowed_private_mcp_hosts": ()})
+    strict = workspace.settings.model_copy(update={"allowed_private_mcp_hosts": ()})
     async with listener:
-        engine = assemble(strict, crib.database)
-        guarded = Crib(engine, crib.database, strict, crib.caller)
+        engine = assemble(strict, workspace.database)
+        guarded = WorkspaceFixture(engine, workspace.database, strict, workspace.caller)
         server = await added(guarded, "inside", url=f"https://localhost:{port}/mcp", approve=False)
         await engine.toolbox.close()
     assert server.offered_tools is None

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.packages import AGENT, DOCUMENT, GRAPH, files_of, package_of, tar_of
-from tests.integration.conftest import Crib, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_caller
 from tests.wait_until import PATIENCE
 from toolcrib.core.agents import TrustLevel
 from toolcrib.core.callers import Caller
@@ -29,7 +29,7 @@ from toolcrib.storage.packages import PackageStore
 from toolcrib.storage.sessions import SessionStore
 from toolcrib.wiring import assemble
 from toolcrib.workspace.packages.installer import PackageInstaller
-from toolcrib.workspace.packages.package_archive import MOST_BYTES, MOST_FILES, package_in, plainly_read
+from toolcrib.workspace.packages.package_archive import MOST_BYTES, MOST_FILES, package_in, read_archive_parts
 
 
 def zip_with(name: str, body: bytes = b"x", *, mode: int = 0, **entry: Any) -> bytes:
@@ -172,7 +172,7 @@ def test_valid_archives_of_every_kind_have_the_same_contents() -> None:
     files = {"docs/guide.md": "# Guide", "agents/planner.yaml": AGENT, "workflow.md": DOCUMENT}
     archives = package_of(files=files), tar_of(files=files), tar_of(files=files, gz=False)
 
-    found = [plainly_read(archive) for archive in archives]
+    found = [read_archive_parts(archive) for archive in archives]
 
     assert [one["files"] for one in found] == [sorted((k, v.encode()) for k, v in files_of(files=files).items())] * 3
     assert found[0]["workflow"] == {"start": "start", "nodes": ["start"], "edges": [], "schema": None}
@@ -182,38 +182,45 @@ def test_valid_archives_of_every_kind_have_the_same_contents() -> None:
 
 
 @pytest.fixture
-async def crib(database: Database, settings: Settings) -> Crib:
-    return Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
+async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
+    return WorkspaceFixture(assemble(settings, database), database, settings, await new_caller(database, settings))
 
 
 @pytest.fixture
-def packages(crib: Crib) -> PackageInstaller:
-    shelves = crib.engine.shelves
-    return PackageInstaller(PackageStore(crib.database), shelves.files, shelves.mounts, node=crib.settings.node_name)
+def packages(workspace: WorkspaceFixture) -> PackageInstaller:
+    workspace_services = workspace.engine.workspace_services
+    return PackageInstaller(
+        PackageStore(workspace.database),
+        workspace_services.files,
+        workspace_services.mounts,
+        node=workspace.settings.node_name,
+    )
 
 
 async def test_failed_install_leaves_nothing_and_keeps_the_previous_version(
-    crib: Crib, packages: PackageInstaller
+    workspace: WorkspaceFixture, packages: PackageInstaller
 ) -> None:
-    tenant = Tenant.of(crib.caller)
+    tenant = Tenant.of(workspace.caller)
     await packages.install(tenant, package_of(files={"a.md": "first"}))
-    await AgentStore(crib.database).create(tenant, name="demo.taken", definition="")
+    await AgentStore(workspace.database).create(tenant, name="demo.taken", definition="")
     bad = [archive() for archive in (HOSTILE["zip: '../evil'"], HOSTILE["zip: a link"], HOSTILE["tar: a link"])]
 
     for archive in (*bad, package_of(files={"agents/taken.yaml": AGENT}), package_of(name="other")):
         with pytest.raises(ToolcribError):
             await packages.install(tenant, archive)
 
-    assert (await crib.result("fs.read", path="@pkg/a.md"))["content"] == "first"
-    above = crib.settings.data_dir / "workspaces" / str(tenant.workspace_id)
+    assert (await workspace.result("fs.read", path="@pkg/a.md"))["content"] == "first"
+    above = workspace.settings.data_dir / "workspaces" / str(tenant.workspace_id)
     assert sorted(one.name for one in (above / "packages").rglob("*") if one.is_file()) == ["a.md", "package.json"]
     assert [one.version for one in await packages.rows.list(tenant)] == ["1.0.0"]
 
 
-async def test_package_files_are_private_and_not_executable(crib: Crib, packages: PackageInstaller) -> None:
-    await packages.install(Tenant.of(crib.caller), package_of(files={"bin/run": "#!/bin/sh\n"}))
+async def test_package_files_are_private_and_not_executable(
+    workspace: WorkspaceFixture, packages: PackageInstaller
+) -> None:
+    await packages.install(Tenant.of(workspace.caller), package_of(files={"bin/run": "#!/bin/sh\n"}))
 
-    root = crib.engine.shelves.mounts.packages.current(crib.caller.workspace_id)
+    root = workspace.engine.workspace_services.mounts.packages.current(workspace.caller.workspace_id)
     assert root is not None
     found = {path: path.lstat() for path in (root, *root.rglob("*"))}
     assert {os.stat(path.parent).st_mode & 0o077 for path in (root, root.parent)} == {0}
@@ -221,18 +228,18 @@ async def test_package_files_are_private_and_not_executable(crib: Crib, packages
 
 
 async def test_packages_agent_has_at_most_guided_trust_and_lifts_no_protection(
-    crib: Crib, packages: PackageInstaller
+    workspace: WorkspaceFixture, packages: PackageInstaller
 ) -> None:
     greedy = (
         "trust: autonomous\nmax_trust: autonomous\nunprotected_paths: ['.env']\n"
         "tool_permissions: {bash: {allowed: true}}\n"
     )
-    tenant = Tenant.of(crib.caller)
+    tenant = Tenant.of(workspace.caller)
 
     made = await packages.install(tenant, package_of(files={"agents/greedy.yaml": greedy}))
 
     assert made.agents == ("demo.greedy",)
-    [agent] = await AgentStore(crib.database).list(tenant)
+    [agent] = await AgentStore(workspace.database).list(tenant)
     assert (agent.name, agent.package, agent.definition) == ("demo.greedy", "demo", greedy)
     assert (agent.rules.trust, agent.rules.max_trust, agent.rules.unprotected_paths) == (TrustLevel.GUIDED, None, ())
 
@@ -250,19 +257,19 @@ FREE = {
 
 
 @pytest.fixture
-async def runner(crib: Crib, packages: PackageInstaller) -> Caller:
+async def runner(workspace: WorkspaceFixture, packages: PackageInstaller) -> Caller:
     """An autonomous agent in a run of a workflow, after its first step."""
-    tenant = Tenant.of(crib.caller)
+    tenant = Tenant.of(workspace.caller)
     files = {"workflow.md": DOCUMENT, "workflow.graph.json": json.dumps(GRAPH)}
     await packages.install(tenant, package_of(files=files))
     document, workflow = await packages.workflow(tenant, "demo")
-    agent = await crib.agent(**FREE)
-    session = await SessionStore(crib.database).create(
+    agent = await workspace.agent(**FREE)
+    session = await SessionStore(workspace.database).create(
         tenant, agent_id=agent.agent_id, package="demo", workflow=workflow
     )
     await packages.begin(tenant, session.id, document)
     caller = replace(agent, session_id=session.id)
-    moved = await crib.call("fs.apply_patch", caller, path="@state/workflow.md", patch=_to("plan"))
+    moved = await workspace.call("fs.apply_patch", caller, path="@state/workflow.md", patch=_to("plan"))
     assert moved.result["ok"] is True, moved.result
     return caller
 
@@ -287,13 +294,15 @@ LEAVING: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("how", LEAVING)
-async def test_no_tool_takes_an_agent_out_of_its_workflow(crib: Crib, runner: Caller, how: str) -> None:
+async def test_no_tool_takes_an_agent_out_of_its_workflow(
+    workspace: WorkspaceFixture, runner: Caller, how: str
+) -> None:
     tool, arguments = LEAVING[how]
-    document = crib.mount(f"state/{runner.session_id}") / "workflow.md"
+    document = workspace.mount(f"state/{runner.session_id}") / "workflow.md"
     before = document.read_text()
     assert "currentNodeId: plan" in before
 
-    outcome = await crib.call(tool, runner, **arguments)
+    outcome = await workspace.call(tool, runner, **arguments)
 
     if how == "writes it with a command":
         # An edge leads there: whichever tool takes the step, it is a step of the workflow.
@@ -304,31 +313,33 @@ async def test_no_tool_takes_an_agent_out_of_its_workflow(crib: Crib, runner: Ca
     assert outcome.error is not None, outcome.result
 
 
-async def test_agent_cannot_undo_a_step_and_a_person_can(crib: Crib, runner: Caller) -> None:
-    document = crib.mount(f"state/{runner.session_id}") / "workflow.md"
-    moved = await crib.call("fs.apply_patch", runner, path="@state/workflow.md", patch=_to("review"))
+async def test_agent_cannot_undo_a_step_and_a_person_can(workspace: WorkspaceFixture, runner: Caller) -> None:
+    document = workspace.mount(f"state/{runner.session_id}") / "workflow.md"
+    moved = await workspace.call("fs.apply_patch", runner, path="@state/workflow.md", patch=_to("review"))
     undone = {"calls": [str(moved.call_id)]}
 
-    refused = await crib.call("undo", runner, **undone)
+    refused = await workspace.call("undo", runner, **undone)
     assert refused.error is not None, refused.result
     assert "currentNodeId: review" in document.read_text()
-    await crib.call("undo", replace(crib.caller, session_id=runner.session_id), **undone)
+    await workspace.call("undo", replace(workspace.caller, session_id=runner.session_id), **undone)
     assert "currentNodeId: plan" in document.read_text()
 
 
-async def test_background_process_writes_nothing_where_a_workflow_runs(crib: Crib, runner: Caller) -> None:
-    state = crib.mount(f"state/{runner.session_id}")
+async def test_background_process_writes_nothing_where_a_workflow_runs(
+    workspace: WorkspaceFixture, runner: Caller
+) -> None:
+    state = workspace.mount(f"state/{runner.session_id}")
     before = (state / "workflow.md").read_text()
     command = (
         "cd /state; echo x > workflow.md; rm -f workflow.md; echo x > y; mv y workflow.md; echo over > /project/over"
     )
 
-    started = await crib.call("bash_start", runner, command=command)
+    started = await workspace.call("bash_start", runner, command=command)
 
     assert started.error is None, started.error
     async with asyncio.timeout(PATIENCE):
-        while not (crib.project / "over").exists():
-            await crib.call("bash_list", runner)
-    await crib.engine.background.close()
+        while not (workspace.project / "over").exists():
+            await workspace.call("bash_list", runner)
+    await workspace.engine.background.close()
     assert (state / "workflow.md").read_text() == before
     assert not (state / "y").exists()

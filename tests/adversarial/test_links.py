@@ -65,23 +65,23 @@ def at(path: str) -> WorkspacePath:
     return WorkspacePath(Mount.PROJECT, path)
 
 
-def every_act(disk: MountWriter, place: WorkspacePath) -> dict[str, Callable[[], object]]:
+def every_act(disk: MountWriter, path: WorkspacePath) -> dict[str, Callable[[], object]]:
     """Return every call that would read or change a path's target."""
     return {
-        "read": lambda: disk.read(place, limit=99),
-        "entries": lambda: disk.entries(place),
-        "walk": lambda: list(disk.walk(place)),
-        "write": lambda: disk.write(place, b"x", mode=0o644),
-        "make_folder": lambda: disk.make_folder(place, mode=0o700),
-        "set_mode": lambda: disk.set_mode(place, 0o777),
-        "set_times": lambda: disk.set_times(place),
-        "sweep": lambda: disk.sweep(place),
+        "read": lambda: disk.read(path, limit=99),
+        "entries": lambda: disk.entries(path),
+        "walk": lambda: list(disk.walk(path)),
+        "write": lambda: disk.write(path, b"x", mode=0o644),
+        "make_folder": lambda: disk.make_folder(path, mode=0o700),
+        "set_mode": lambda: disk.set_mode(path, 0o777),
+        "set_times": lambda: disk.set_times(path),
+        "sweep": lambda: disk.sweep(path),
     }
 
 
-def every_act_below(disk: MountWriter, place: WorkspacePath) -> dict[str, Callable[[], object]]:
+def every_act_below(disk: MountWriter, path: WorkspacePath) -> dict[str, Callable[[], object]]:
     """Return every call that would have to pass through a path."""
-    below, deeper = place.child("secret"), place.child("new").child("x")
+    below, deeper = path.child("secret"), path.child("new").child("x")
     return every_act(disk, below) | {
         "look": lambda: disk.stat(below),
         "write new": lambda: disk.write(deeper, b"x", mode=0o644),
@@ -151,7 +151,7 @@ def test_case_26_link_to_a_folder(disk: MountWriter, root: Path, outside: Path) 
 def test_case_26_walk_lists_the_link_and_does_not_enter_it(disk: MountWriter, root: Path, outside: Path) -> None:
     (root / "link").symlink_to(outside)
 
-    assert sorted(place.path for place, _ in disk.walk(at("/"))) == ["/folder", "/folder/file", "/link"]
+    assert sorted(path.path for path, _ in disk.walk(at("/"))) == ["/folder", "/folder/file", "/link"]
 
 
 def test_case_27_dangling_link_on_create(disk: MountWriter, root: Path, outside: Path) -> None:

@@ -96,28 +96,28 @@ def test_case_07_empty_path(parse: type) -> None:
 
 
 def test_case_07_dot_is_the_root_which_cannot_be_read(disk: MountWriter) -> None:
-    for place in (parse_absolute("."), parse_mounted("@project/."), parse_relative(".")):
-        assert place.is_root
+    for path in (parse_absolute("."), parse_mounted("@project/."), parse_relative(".")):
+        assert path.is_root
         with pytest.raises(BadArguments):
-            disk.read(place, limit=9)
+            disk.read(path, limit=9)
 
 
 @LANGUAGES
 @pytest.mark.parametrize("text", ["%2e%2e/outside/secret", "%2e%2e%2foutside", "..%2fsecret", "%00"])
 def test_case_08_percent_is_literal(parse: type, prefix: str, text: str, disk: MountWriter) -> None:
-    place = parse(prefix + text)
+    path = parse(prefix + text)
 
-    assert place.path == f"/{text}"
-    assert disk.stat(place) is None
+    assert path.path == f"/{text}"
+    assert disk.stat(path) is None
 
 
 @LANGUAGES
 @pytest.mark.parametrize("text", ["~", "~/secret", "~root/x", "$HOME/x"])
 def test_case_09_tilde_is_literal(parse: type, prefix: str, text: str, disk: MountWriter) -> None:
-    place = parse(prefix + text)
+    path = parse(prefix + text)
 
-    assert place.path == f"/{text}"
-    assert disk.stat(place) is None
+    assert path.path == f"/{text}"
+    assert disk.stat(path) is None
 
 
 def test_case_10_sibling_with_the_same_prefix(disk: MountWriter, root: Path) -> None:
@@ -138,24 +138,24 @@ def test_case_11_unknown_mount(text: str) -> None:
 @pytest.mark.req("WS-1", part="@pkg is read-only")
 @pytest.mark.parametrize("openat2", [True, False], ids=["openat2", "walk"])
 def test_case_12_write_to_pkg(root: Path, openat2: bool) -> None:
-    place = parse_mounted("@pkg/secret")
+    path = parse_mounted("@pkg/secret")
     new = parse_mounted("@pkg/new/x")
     with MountWriter(root, writable=False, openat2=openat2) as disk:
         for act in (
-            lambda: disk.write(place, b"x", mode=0o644),
+            lambda: disk.write(path, b"x", mode=0o644),
             lambda: disk.write(new, b"x", mode=0o644),
             lambda: disk.make_folder(new, mode=0o755),
             lambda: disk.make_link(new, "secret"),
-            lambda: disk.rename(place, new),
-            lambda: disk.set_mode(place, 0o777),
-            lambda: disk.set_times(place),
-            lambda: disk.remove(place),
+            lambda: disk.rename(path, new),
+            lambda: disk.set_mode(path, 0o777),
+            lambda: disk.set_times(path),
+            lambda: disk.remove(path),
             lambda: disk.sweep(WorkspacePath(Mount.PKG, "/")),
         ):
             with pytest.raises(ReadOnlyMount):
                 act()
 
-        assert disk.read(place, limit=99)[0] == b"ws"
+        assert disk.read(path, limit=99)[0] == b"ws"
         assert [entry.name for entry in disk.entries(WorkspacePath(Mount.PKG, "/"))] == ["secret"]
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Crib, new_caller
-from tests.integration.gate.builders import book_of, get, put, trusted, with_tools
+from tests.integration.conftest import WorkspaceFixture, new_caller
+from tests.integration.gate.builders import audit_records_of, get, put, trusted, with_tools
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import (
     CallDenied,
@@ -65,13 +65,13 @@ CODE_SPELLINGS = {
 
 
 @pytest.fixture
-async def crib(database: Database, settings: Settings) -> Crib:
-    return Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
+async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
+    return WorkspaceFixture(assemble(settings, database), database, settings, await new_caller(database, settings))
 
 
 @pytest.fixture
-async def agent(crib: Crib) -> Caller:
-    return await trusted(crib)
+async def agent(workspace: WorkspaceFixture) -> Caller:
+    return await trusted(workspace)
 
 
 def calls_on(path: str) -> dict[str, dict[str, Any]]:
@@ -97,147 +97,155 @@ def plan_calls_on(path: str) -> dict[str, dict[str, Any]]:
     }
 
 
-async def refused(crib: Crib, agent: Caller, tool: str, **arguments: Any) -> None:
-    outcome = await crib.call(tool, agent, **arguments)
+async def refused(workspace: WorkspaceFixture, agent: Caller, tool: str, **arguments: Any) -> None:
+    outcome = await workspace.call(tool, agent, **arguments)
     assert isinstance(outcome.error, SandboxViolation), (tool, arguments, outcome)
     assert type(outcome.error) is ProtectedPath
     assert (outcome.state, outcome.error.code) == (OutcomeState.DENIED, "VALIDATION_ERROR")
     assert "hunter2" not in outcome.error.message
-    [record] = await book_of(crib, outcome.call_id)
+    [record] = await audit_records_of(workspace, outcome.call_id)
     assert (record.outcome, record.error_code) == ("denied", "VALIDATION_ERROR")
 
 
-async def waits(crib: Crib, agent: Caller, tool: str, **arguments: Any) -> None:
-    outcome = await crib.call(tool, agent, **arguments)
+async def waits(workspace: WorkspaceFixture, agent: Caller, tool: str, **arguments: Any) -> None:
+    outcome = await workspace.call(tool, agent, **arguments)
     assert outcome.is_waiting, (tool, arguments, outcome)
-    approval = await crib.engine.approvals.get(Tenant.of(crib.caller), outcome.metadata["approval_id"])
+    approval = await workspace.engine.approvals.get(Tenant.of(workspace.caller), outcome.metadata["approval_id"])
     assert approval.rule == "protected-name"
     assert approval.effects["protected"], tool
 
 
-def standing(crib: Crib) -> dict[str, bytes | None]:
+def path_state(workspace: WorkspaceFixture) -> dict[str, bytes | None]:
     return {
-        str(path.relative_to(crib.project)): path.read_bytes() if path.is_file() else None
-        for path in sorted(crib.project.rglob("*"))
+        str(path.relative_to(workspace.project)): path.read_bytes() if path.is_file() else None
+        for path in sorted(workspace.project.rglob("*"))
     }
 
 
 @pytest.mark.parametrize("path", SPELLINGS.values(), ids=SPELLINGS)
 async def test_cases_17_to_22_no_spelling_is_read_or_written_even_if_nothing_is_there(
-    crib: Crib, agent: Caller, path: str
+    workspace: WorkspaceFixture, agent: Caller, path: str
 ) -> None:
-    await crib.result("write", path="/mine.txt", content="mine")
-    before = standing(crib)
+    await workspace.result("write", path="/mine.txt", content="mine")
+    before = path_state(workspace)
 
     for tool, arguments in calls_on(path).items():
-        await refused(crib, agent, tool, **arguments)
-    await refused(crib, agent, "mv", source="/mine.txt", destination=path)
+        await refused(workspace, agent, tool, **arguments)
+    await refused(workspace, agent, "mv", source="/mine.txt", destination=path)
 
-    assert standing(crib) == before
+    assert path_state(workspace) == before
 
 
 @pytest.mark.parametrize("path", CODE_SPELLINGS.values(), ids=CODE_SPELLINGS)
 async def test_no_spelling_of_a_file_that_becomes_code_is_written_without_approval(
-    crib: Crib, agent: Caller, path: str
+    workspace: WorkspaceFixture, agent: Caller, path: str
 ) -> None:
-    await crib.result("write", path="/mine.txt", content="mine")
-    before = standing(crib)
+    await workspace.result("write", path="/mine.txt", content="mine")
+    before = path_state(workspace)
 
     for tool in ("write", "touch", "mkdir"):
-        await waits(crib, agent, tool, **calls_on(path)[tool])
-    assert standing(crib) == before
+        await waits(workspace, agent, tool, **calls_on(path)[tool])
+    assert path_state(workspace) == before
 
-    await crib.result("write", path=f"{path.rpartition('/')[0]}/beside", content="theirs")
-    await waits(crib, agent, "mv", source="/mine.txt", destination=path)
-    await crib.result("write", path=path, content="mine")
-    before = standing(crib)
+    await workspace.result("write", path=f"{path.rpartition('/')[0]}/beside", content="theirs")
+    await waits(workspace, agent, "mv", source="/mine.txt", destination=path)
+    await workspace.result("write", path=path, content="mine")
+    before = path_state(workspace)
     for tool in ("write", "edit", "touch", "rm", "mv"):
-        await waits(crib, agent, tool, **calls_on(path)[tool])
-    assert (await crib.call("read", agent, path=path)).result["content"] == "mine"
-    assert standing(crib) == before
+        await waits(workspace, agent, tool, **calls_on(path)[tool])
+    assert (await workspace.call("read", agent, path=path)).result["content"] == "mine"
+    assert path_state(workspace) == before
 
 
 @pytest.mark.parametrize("path", ["/secrets/a.plan", "/.env.plan", "/.ssh/a-b-c.plan", "/CREDENTIALS/b.plan"])
-async def test_plan_with_a_protected_name_is_hidden_from_agents(crib: Crib, agent: Caller, path: str) -> None:
-    await crib.result("plan_write", path=path, title="x", content=SECRET)
-    before = standing(crib)
+async def test_plan_with_a_protected_name_is_hidden_from_agents(
+    workspace: WorkspaceFixture, agent: Caller, path: str
+) -> None:
+    await workspace.result("plan_write", path=path, title="x", content=SECRET)
+    before = path_state(workspace)
 
     for tool, arguments in plan_calls_on(path).items():
-        await refused(crib, agent, tool, **arguments)
-    outcome = await crib.call("plan_list", agent)
+        await refused(workspace, agent, tool, **arguments)
+    outcome = await workspace.call("plan_list", agent)
 
     assert outcome.result == {"plans": [], "total": 0}
-    assert standing(crib) == before
+    assert path_state(workspace) == before
 
 
 @pytest.mark.parametrize("path", ["/.env", "/.git/config", "/a/credentials.json", "/.ssh/id_rsa"])
-async def test_tracked_and_untracked_files_are_denied_alike(crib: Crib, agent: Caller, path: str) -> None:
-    await crib.result("write", path=path, content=SECRET)
-    on_disk = crib.project / "disk" / path.lstrip("/")
+async def test_tracked_and_untracked_files_are_denied_alike(
+    workspace: WorkspaceFixture, agent: Caller, path: str
+) -> None:
+    await workspace.result("write", path=path, content=SECRET)
+    on_disk = workspace.project / "disk" / path.lstrip("/")
     on_disk.parent.mkdir(parents=True)
     on_disk.write_text(SECRET)
 
     for there in (path, f"/disk{path}"):
         for tool, arguments in calls_on(there).items():
-            await refused(crib, agent, tool, **arguments)
+            await refused(workspace, agent, tool, **arguments)
 
     assert on_disk.read_text() == SECRET
-    assert (await crib.result("read", path=path))["content"] == SECRET
+    assert (await workspace.result("read", path=path))["content"] == SECRET
 
 
-async def test_case_23_git_as_a_file_is_not_written_without_approval_and_can_be_read(crib: Crib, agent: Caller) -> None:
-    (crib.project / "sub").mkdir()
-    (crib.project / "sub" / ".git").write_text("gitdir: ../.git/modules/sub\n")
+async def test_case_23_git_as_a_file_is_not_written_without_approval_and_can_be_read(
+    workspace: WorkspaceFixture, agent: Caller
+) -> None:
+    (workspace.project / "sub").mkdir()
+    (workspace.project / "sub" / ".git").write_text("gitdir: ../.git/modules/sub\n")
 
     for tool in ("write", "edit", "touch", "rm", "mv"):
-        await waits(crib, agent, tool, **calls_on("/sub/.git")[tool])
+        await waits(workspace, agent, tool, **calls_on("/sub/.git")[tool])
 
-    read = await crib.call("read", agent, path="/sub/.git")
+    read = await workspace.call("read", agent, path="/sub/.git")
     assert read.result["content"] == "gitdir: ../.git/modules/sub\n"
 
 
 @pytest.mark.parametrize("path", [["/.env"], {"path": "/.env"}, 7, None, True, b"/.env"], ids=repr)
 async def test_case_24_path_that_is_not_a_string_is_an_invalid_argument(
-    crib: Crib, agent: Caller, path: object
+    workspace: WorkspaceFixture, agent: Caller, path: object
 ) -> None:
     for tool, arguments in calls_on("/x").items():
         key = "source" if tool == "mv" else "path"
-        outcome = await crib.call(tool, agent, **{**arguments, key: path})
+        outcome = await workspace.call(tool, agent, **{**arguments, key: path})
         assert outcome.error is not None
         assert set(outcome.error.fields) == {key}, tool
-    assert standing(crib) == {}
+    assert path_state(workspace) == {}
 
 
-async def test_case_12_pkg_is_not_written(crib: Crib, agent: Caller) -> None:
-    crib = with_tools(crib, put, get)
-    (crib.mount("pkg") / "a.md").write_text("theirs")
+async def test_case_12_pkg_is_not_written(workspace: WorkspaceFixture, agent: Caller) -> None:
+    workspace = with_tools(workspace, put, get)
+    (workspace.mount("pkg") / "a.md").write_text("theirs")
     allowed = {"put": {"allowed": True}, "get": {"allowed": True}}
-    agent = await trusted(crib, tool_permissions=allowed)
+    agent = await trusted(workspace, tool_permissions=allowed)
 
     for path in ("@pkg/a.md", "@pkg/new.md", "@pkg/.env"):
-        outcome = await crib.call("put", agent, path=path, text="mine")
+        outcome = await workspace.call("put", agent, path=path, text="mine")
         assert type(outcome.error) is ReadOnlyMount
         assert outcome.state is OutcomeState.DENIED
-    assert (await crib.call("get", agent, path="@pkg/a.md")).result == "theirs"
-    assert [path.read_text() for path in crib.mount("pkg").iterdir()] == ["theirs"]
+    assert (await workspace.call("get", agent, path="@pkg/a.md")).result == "theirs"
+    assert [path.read_text() for path in workspace.mount("pkg").iterdir()] == ["theirs"]
 
 
-async def test_protected_names_are_protected_in_every_mount(crib: Crib) -> None:
-    crib = with_tools(crib, put, get)
-    agent = await trusted(crib, tool_permissions={"put": {"allowed": True}, "get": {"allowed": True}})
+async def test_protected_names_are_protected_in_every_mount(workspace: WorkspaceFixture) -> None:
+    workspace = with_tools(workspace, put, get)
+    agent = await trusted(workspace, tool_permissions={"put": {"allowed": True}, "get": {"allowed": True}})
 
     for mount in ("project", "central", "state"):
-        await refused(crib, agent, "get", path=f"@{mount}/.env")
-        await refused(crib, agent, "put", path=f"@{mount}/d/.env", text="x")
+        await refused(workspace, agent, "get", path=f"@{mount}/.env")
+        await refused(workspace, agent, "put", path=f"@{mount}/d/.env", text="x")
 
 
-async def test_batch_withholds_the_protected_file_and_returns_the_others(crib: Crib, agent: Caller) -> None:
+async def test_batch_withholds_the_protected_file_and_returns_the_others(
+    workspace: WorkspaceFixture, agent: Caller
+) -> None:
     for path in ("/a.txt", "/.env", "/b.txt"):
-        await crib.result("write", path=path, content=SECRET if path == "/.env" else f"{path}\n")
+        await workspace.result("write", path=path, content=SECRET if path == "/.env" else f"{path}\n")
     paths = ["/a.txt", "/.env", "/.git/config", "/.E\u200bNV", "/b.txt"]
 
-    shown = (await crib.call("cat", agent, paths=paths, show_headers=True)).result
-    read = (await crib.call("read_multiple_files", agent, paths=paths)).result["files"]
+    shown = (await workspace.call("cat", agent, paths=paths, show_headers=True)).result
+    read = (await workspace.call("read_multiple_files", agent, paths=paths)).result["files"]
 
     assert [file["error"] is None for file in shown["files"]] == [True, False, False, False, True]
     assert [file["success"] for file in read] == [True, False, False, False, True]
@@ -247,158 +255,168 @@ async def test_batch_withholds_the_protected_file_and_returns_the_others(crib: C
     assert "hunter2" not in str(read)
 
 
-async def test_protected_names_are_listed_without_their_contents(crib: Crib, agent: Caller) -> None:
-    await crib.result("write", path="/.env", content=SECRET)
-    (crib.project / ".git").mkdir()
-    (crib.project / ".git" / "config").write_text("[core]\n")
+async def test_protected_names_are_listed_without_their_contents(workspace: WorkspaceFixture, agent: Caller) -> None:
+    await workspace.result("write", path="/.env", content=SECRET)
+    (workspace.project / ".git").mkdir()
+    (workspace.project / ".git" / "config").write_text("[core]\n")
 
-    listed = (await crib.call("ls", agent, recursive=True)).result["entries"]
+    listed = (await workspace.call("ls", agent, recursive=True)).result["entries"]
 
     real = [entry["path"] for entry in listed if not entry["is_virtual"]]
     assert real == ["/.git", "/.env", "/.git/config"]
 
 
-async def test_no_version_of_a_protected_file_is_returned(crib: Crib, agent: Caller) -> None:
-    made = await crib.result("write", path="/.env", content=SECRET)
-    later = await crib.result("write", path="/.env", content="KEY=2\n", overwrite=True)
+async def test_no_version_of_a_protected_file_is_returned(workspace: WorkspaceFixture, agent: Caller) -> None:
+    made = await workspace.result("write", path="/.env", content=SECRET)
+    later = await workspace.result("write", path="/.env", content="KEY=2\n", overwrite=True)
 
-    await refused(crib, agent, "file_versions", file_id=made["file_id"])
+    await refused(workspace, agent, "file_versions", file_id=made["file_id"])
     for version in (made["version_id"], later["version_id"]):
-        await refused(crib, agent, "file_version", version_id=version)
-    await refused(crib, agent, "file_compare", from_version=made["version_id"], to_version=later["version_id"])
-    await refused(crib, agent, "file_restore", file_id=made["file_id"], version_id=made["version_id"])
-    await crib.result("rm", path="/.env")
-    await refused(crib, agent, "file_restore", file_id=made["file_id"])
-    await refused(crib, agent, "file_version", version_id=made["version_id"])
-    assert "hunter2" not in str((await crib.call("deleted_files", agent)).result)
+        await refused(workspace, agent, "file_version", version_id=version)
+    await refused(workspace, agent, "file_compare", from_version=made["version_id"], to_version=later["version_id"])
+    await refused(workspace, agent, "file_restore", file_id=made["file_id"], version_id=made["version_id"])
+    await workspace.result("rm", path="/.env")
+    await refused(workspace, agent, "file_restore", file_id=made["file_id"])
+    await refused(workspace, agent, "file_version", version_id=made["version_id"])
+    assert "hunter2" not in str((await workspace.call("deleted_files", agent)).result)
 
 
 @pytest.mark.parametrize(("before", "after"), [("/.env", "/notes.txt"), ("/notes.txt", "/.env")])
 async def test_version_from_a_protected_time_is_not_returned(
-    crib: Crib, agent: Caller, before: str, after: str
+    workspace: WorkspaceFixture, agent: Caller, before: str, after: str
 ) -> None:
-    made = await crib.result("write", path=before, content=SECRET)
-    await crib.result("mv", source=before, destination=after)
-    versions = (await crib.result("file_versions", file_id=made["file_id"]))["versions"]
+    made = await workspace.result("write", path=before, content=SECRET)
+    await workspace.result("mv", source=before, destination=after)
+    versions = (await workspace.result("file_versions", file_id=made["file_id"]))["versions"]
     protected = [version["version_id"] for version in versions if version["path"] == "/.env"]
 
     for version in protected:
-        await refused(crib, agent, "file_version", version_id=version)
+        await refused(workspace, agent, "file_version", version_id=version)
     # A file that has a protected name now is not returned under its earlier name either.
     if after == "/.env":
-        await refused(crib, agent, "file_version", version_id=made["version_id"])
-        await refused(crib, agent, "file_compare", from_version=made["version_id"], to_version=made["version_id"])
+        await refused(workspace, agent, "file_version", version_id=made["version_id"])
+        await refused(workspace, agent, "file_compare", from_version=made["version_id"], to_version=made["version_id"])
 
 
-async def test_owner_lifts_a_single_pattern_for_one_agent(crib: Crib, agent: Caller) -> None:
+async def test_owner_lifts_a_single_pattern_for_one_agent(workspace: WorkspaceFixture, agent: Caller) -> None:
     for path in ("/.env", "/.env.local", "/.git/config"):
-        await crib.result("write", path=path, content=SECRET)
-    lifted = await trusted(crib, unprotected_paths=[".env"])
+        await workspace.result("write", path=path, content=SECRET)
+    lifted = await trusted(workspace, unprotected_paths=[".env"])
 
-    assert (await crib.call("read", lifted, path="/.env")).result["content"] == SECRET
-    assert (await crib.call("write", lifted, path="/.ENV", content="x")).succeeded
-    assert (await crib.call("edit", lifted, path="/.env", old_string="hunter2", new_string="3")).succeeded
-    await refused(crib, lifted, "read", path="/.env.local")
-    await refused(crib, lifted, "read", path="/.git/config")
-    await refused(crib, agent, "read", path="/.env")
+    assert (await workspace.call("read", lifted, path="/.env")).result["content"] == SECRET
+    assert (await workspace.call("write", lifted, path="/.ENV", content="x")).succeeded
+    assert (await workspace.call("edit", lifted, path="/.env", old_string="hunter2", new_string="3")).succeeded
+    await refused(workspace, lifted, "read", path="/.env.local")
+    await refused(workspace, lifted, "read", path="/.git/config")
+    await refused(workspace, agent, "read", path="/.env")
 
 
 @pytest.mark.parametrize("synced", [True, False], ids=["known", "on disk only"])
 @pytest.mark.parametrize("child", [".env", "deep/er/.git/config", "x/deploy.pem"])
-async def test_folder_with_a_protected_child_is_not_moved(crib: Crib, agent: Caller, child: str, synced: bool) -> None:
-    await crib.result("write", path="/app/main.py", content="print()\n")
-    inside = crib.project / "app" / child
+async def test_folder_with_a_protected_child_is_not_moved(
+    workspace: WorkspaceFixture, agent: Caller, child: str, synced: bool
+) -> None:
+    await workspace.result("write", path="/app/main.py", content="print()\n")
+    inside = workspace.project / "app" / child
     if synced:
-        await crib.result("write", path=f"/app/{child}", content=SECRET)
+        await workspace.result("write", path=f"/app/{child}", content=SECRET)
     else:
         inside.parent.mkdir(parents=True, exist_ok=True)
         inside.write_text(SECRET)
-    before = standing(crib)
+    before = path_state(workspace)
 
-    await refused(crib, agent, "mv", source="/app", destination="/elsewhere")
+    await refused(workspace, agent, "mv", source="/app", destination="/elsewhere")
 
-    assert standing(crib) == before
-    assert (await crib.call("mv", source="/app", destination="/elsewhere")).succeeded
+    assert path_state(workspace) == before
+    assert (await workspace.call("mv", source="/app", destination="/elsewhere")).succeeded
 
 
-async def test_moving_into_a_folder_that_would_protect_it_needs_approval(crib: Crib, agent: Caller) -> None:
-    await crib.result("write", path="/hooks/pre-commit", content="#!/bin/sh\n")
-    (crib.project / ".git").mkdir()
+async def test_moving_into_a_folder_that_would_protect_it_needs_approval(
+    workspace: WorkspaceFixture, agent: Caller
+) -> None:
+    await workspace.result("write", path="/hooks/pre-commit", content="#!/bin/sh\n")
+    (workspace.project / ".git").mkdir()
 
     for destination in ("/.git/", "/.git/hooks", "/.githooks", "/.git"):
-        await waits(crib, agent, "mv", source="/hooks", destination=destination)
-    await refused(crib, agent, "mv", source="/hooks", destination="/secrets")
+        await waits(workspace, agent, "mv", source="/hooks", destination=destination)
+    await refused(workspace, agent, "mv", source="/hooks", destination="/secrets")
 
-    assert (crib.project / "hooks" / "pre-commit").exists()
+    assert (workspace.project / "hooks" / "pre-commit").exists()
 
 
 @pytest.mark.parametrize("target", [".env", "sub/../.env", "./.env"])
-async def test_case_31_alias_of_a_protected_file_returns_nothing(crib: Crib, agent: Caller, target: str) -> None:
-    (crib.project / "sub").mkdir()
-    (crib.project / ".env").write_text(SECRET)
-    (crib.project / "notes").symlink_to(target)
+async def test_case_31_alias_of_a_protected_file_returns_nothing(
+    workspace: WorkspaceFixture, agent: Caller, target: str
+) -> None:
+    (workspace.project / "sub").mkdir()
+    (workspace.project / ".env").write_text(SECRET)
+    (workspace.project / "notes").symlink_to(target)
 
     for tool, arguments in calls_on("/notes").items():
-        outcome = await crib.call(tool, agent, **arguments)
+        outcome = await workspace.call(tool, agent, **arguments)
         assert "hunter2" not in str(outcome), tool
         if tool in ("read", "write", "edit"):
             assert isinstance(outcome.error, SymlinkNotFollowed | PathOutsideMount), tool
-    assert (crib.project / ".env").read_text() == SECRET
-    for file_id in await known_files(crib):
-        assert "hunter2" not in str(await crib.call("file_versions", agent, file_id=file_id))
+    assert (workspace.project / ".env").read_text() == SECRET
+    for file_id in await known_files(workspace):
+        assert "hunter2" not in str(await workspace.call("file_versions", agent, file_id=file_id))
 
 
-async def known_files(crib: Crib) -> list[str]:
-    async with crib.database.as_system() as connection:
+async def known_files(workspace: WorkspaceFixture) -> list[str]:
+    async with workspace.database.as_system() as connection:
         cursor = await connection.execute(
-            "select id::text from toolcrib.files where workspace_id = %s", (crib.caller.workspace_id,)
+            "select id::text from toolcrib.files where workspace_id = %s", (workspace.caller.workspace_id,)
         )
         return [found for (found,) in await cursor.fetchall()]
 
 
 @pytest.mark.parametrize("first", ["read", "touch", "edit", "write", "mv", "file_info"])
-async def test_case_32_hard_link_to_a_protected_file_returns_nothing(crib: Crib, agent: Caller, first: str) -> None:
-    (crib.project / ".env").write_text(SECRET)
-    os.link(crib.project / ".env", crib.project / "notes")
+async def test_case_32_hard_link_to_a_protected_file_returns_nothing(
+    workspace: WorkspaceFixture, agent: Caller, first: str
+) -> None:
+    (workspace.project / ".env").write_text(SECRET)
+    os.link(workspace.project / ".env", workspace.project / "notes")
 
-    outcome = await crib.call(first, agent, **calls_on("/notes")[first])
+    outcome = await workspace.call(first, agent, **calls_on("/notes")[first])
 
     assert "hunter2" not in str(outcome)
     # Its content is not in the history either, into which the call may have imported it.
-    for file_id in await known_files(crib):
-        found = await crib.call("file_versions", agent, file_id=file_id)
+    for file_id in await known_files(workspace):
+        found = await workspace.call("file_versions", agent, file_id=file_id)
         for version in (found.result or {}).get("versions", ()):
-            given = await crib.call("file_version", agent, version_id=version["version_id"])
+            given = await workspace.call("file_version", agent, version_id=version["version_id"])
             assert "hunter2" not in str(given), first
-    assert (crib.project / ".env").read_text() == SECRET
+    assert (workspace.project / ".env").read_text() == SECRET
 
 
 async def test_case_32_tracked_file_that_became_a_hard_link_is_not_imported_by_an_agent(
-    crib: Crib, agent: Caller
+    workspace: WorkspaceFixture, agent: Caller
 ) -> None:
-    await crib.result("write", path="/notes", content="mine\n")
-    (crib.project / ".env").write_text(SECRET)
-    (crib.project / "notes").unlink()
-    os.link(crib.project / ".env", crib.project / "notes")
+    await workspace.result("write", path="/notes", content="mine\n")
+    (workspace.project / ".env").write_text(SECRET)
+    (workspace.project / "notes").unlink()
+    os.link(workspace.project / ".env", workspace.project / "notes")
 
     for tool, arguments in calls_on("/notes").items():
-        outcome = await crib.call(tool, agent, **arguments)
+        outcome = await workspace.call(tool, agent, **arguments)
         assert isinstance(outcome.error, ProtectedPath), tool
 
-    [file_id] = await known_files(crib)
-    assert len((await crib.result("file_versions", file_id=file_id))["versions"]) == 1
+    [file_id] = await known_files(workspace)
+    assert len((await workspace.result("file_versions", file_id=file_id))["versions"]) == 1
 
 
-async def test_case_40_workspace_with_a_replaced_root_is_not_served_from_elsewhere(crib: Crib, agent: Caller) -> None:
-    await crib.result("write", path="/a.txt", content="mine\n")
-    elsewhere, root = crib.settings.data_dir / "elsewhere", crib.project
+async def test_case_40_workspace_with_a_replaced_root_is_not_served_from_elsewhere(
+    workspace: WorkspaceFixture, agent: Caller
+) -> None:
+    await workspace.result("write", path="/a.txt", content="mine\n")
+    elsewhere, root = workspace.settings.data_dir / "elsewhere", workspace.project
     elsewhere.mkdir()
     (elsewhere / "a.txt").write_text(SECRET)
     root.rename(root.with_name("kept"))
     root.symlink_to(elsewhere)
 
-    read = await crib.call("read", agent, path="/a.txt")
-    written = await crib.call("write", agent, path="/b.txt", content="x")
+    read = await workspace.call("read", agent, path="/a.txt")
+    written = await workspace.call("write", agent, path="/b.txt", content="x")
 
     # The root is held open: what is at its path now does not matter.
     assert (read.result["content"], written.succeeded) == ("mine\n", True)
@@ -408,11 +426,11 @@ async def test_case_40_workspace_with_a_replaced_root_is_not_served_from_elsewhe
 
 
 @pytest.mark.req("WS-8", part="case 41")
-async def test_case_41_of_writers_with_one_hash_one_succeeds(crib: Crib, agent: Caller) -> None:
-    read = await crib.result("write", path="/a.txt", content="start\n")
+async def test_case_41_of_writers_with_one_hash_one_succeeds(workspace: WorkspaceFixture, agent: Caller) -> None:
+    read = await workspace.result("write", path="/a.txt", content="start\n")
     edit = {"path": "/a.txt", "old_string": "start", "last_read_hash": read["hash"]}
 
-    outcomes = await asyncio.gather(*(crib.call("edit", agent, **edit, new_string=str(n)) for n in range(6)))
+    outcomes = await asyncio.gather(*(workspace.call("edit", agent, **edit, new_string=str(n)) for n in range(6)))
 
     assert sum(outcome.succeeded for outcome in outcomes) == 1
 
@@ -422,39 +440,41 @@ async def test_case_41_of_writers_with_one_hash_one_succeeds(crib: Crib, agent: 
 
 @pytest.mark.req("WS-2", part="through the gate")
 @pytest.mark.parametrize("write", [False, True])
-async def test_ac3_path_that_climbs_to_etc_passwd_is_a_traversal(crib: Crib, agent: Caller, write: bool) -> None:
+async def test_ac3_path_that_climbs_to_etc_passwd_is_a_traversal(
+    workspace: WorkspaceFixture, agent: Caller, write: bool
+) -> None:
     tool, more = ("write", {"content": "x"}) if write else ("read", {})
 
-    for caller in (agent, crib.caller):
-        outcome = await crib.call(tool, caller, path="../../etc/passwd", **more)
+    for caller in (agent, workspace.caller):
+        outcome = await workspace.call(tool, caller, path="../../etc/passwd", **more)
         assert type(outcome.error) is PathOutsideMount
         assert "outside" in outcome.error.message
 
 
 @pytest.mark.req("WS-3", part="through the gate")
-async def test_ac4_link_to_etc_passwd_is_outside(crib: Crib, agent: Caller) -> None:
-    (crib.project / "alias").symlink_to("/etc/passwd")
+async def test_ac4_link_to_etc_passwd_is_outside(workspace: WorkspaceFixture, agent: Caller) -> None:
+    (workspace.project / "alias").symlink_to("/etc/passwd")
 
-    for caller in (agent, crib.caller):
+    for caller in (agent, workspace.caller):
         for tool in ("read", "edit"):
-            outcome = await crib.call(tool, caller, **calls_on("/alias")[tool])
+            outcome = await workspace.call(tool, caller, **calls_on("/alias")[tool])
             assert isinstance(outcome.error, PathOutsideMount), tool
             assert "outside" in outcome.error.message
     assert isinstance(
-        (await crib.call("write", agent, **calls_on("/alias")["write"])).error, SymlinkNotFollowed | CallDenied
+        (await workspace.call("write", agent, **calls_on("/alias")["write"])).error, SymlinkNotFollowed | CallDenied
     )
 
 
 @pytest.mark.req("WS-2", part="through the gate")
-async def test_ac5_path_inside_is_accepted_and_resolved(crib: Crib, agent: Caller) -> None:
-    outcome = await crib.call("write", agent, path="src/./x/../a.py", content="print()\n")
+async def test_ac5_path_inside_is_accepted_and_resolved(workspace: WorkspaceFixture, agent: Caller) -> None:
+    outcome = await workspace.call("write", agent, path="src/./x/../a.py", content="print()\n")
 
     assert outcome.result["path"] == "/src/a.py"
-    assert (crib.project / "src" / "a.py").read_text() == "print()\n"
+    assert (workspace.project / "src" / "a.py").read_text() == "print()\n"
 
 
 @pytest.mark.parametrize("write", [True, False])
-async def test_ac6_env_file_is_a_dangerous_path(crib: Crib, agent: Caller, write: bool) -> None:
+async def test_ac6_env_file_is_a_dangerous_path(workspace: WorkspaceFixture, agent: Caller, write: bool) -> None:
     tool, more = ("write", {"content": "x"}) if write else ("read", {})
 
-    await refused(crib, agent, tool, path=".env", **more)
+    await refused(workspace, agent, tool, path=".env", **more)

@@ -239,7 +239,7 @@ def test_case_36_swap_during_listing(swapper: Path, arena: Arena, disk: MountWri
 )
 def test_case_36_swap_during_walking(swapper: Path, arena: Arena, disk: MountWriter, times: int) -> None:
     def walk(_: int) -> str:
-        found = {place.path for place, _ in disk.walk(at("/"))}
+        found = {workspace_path.path for workspace_path, _ in disk.walk(at("/"))}
         assert not {path for path in found if path.endswith("only-outside")}
         return "inside" if len(found) > 2 else "refused"
 

@@ -166,7 +166,7 @@ async def test_84_checked_address_is_the_one_contacted(tmp_path: Path) -> None:
     ],
 )
 def test_85_tricks_with_names_are_denied(host: str) -> None:
-    assert EgressProxy(("example.org", "*.example.com"), EgressNetwork()).refusal(host.lower(), 443)
+    assert EgressProxy(("example.org", "*.example.com"), EgressNetwork()).denial(host.lower(), 443)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_85_tricks_with_names_are_denied(host: str) -> None:
 )
 def test_grant_covers_a_name_and_its_ports(host: str, port: int, granted: bool) -> None:
     egress = EgressProxy(("example.org", "*.example.com", "other.org:8443"), EgressNetwork())
-    assert (egress.refusal(host, port) is None) == granted
+    assert (egress.denial(host, port) is None) == granted
 
 
 async def test_only_the_proxy_reaches_the_network(tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ async def test_66_files_that_would_run_on_the_host_are_only_proposed(stand: Stan
         )
         made = {entry.path for entry in await view.effect() if entry.change is EntryChange.CREATED}
     assert made == {".git/hooks", ".git/hooks/post-checkout", ".mcp.json"}
-    assert sorted(place.name for place in stand.tree.rglob("*")) == [".git"]
+    assert sorted(path.name for path in stand.tree.rglob("*")) == [".git"]
 
 
 async def test_68_mask_persists_while_the_host_replaces_the_file(stand: Stand) -> None:
@@ -274,12 +274,12 @@ async def test_70_state_that_the_sandbox_reports_cannot_be_forged(stand: Stand) 
 
 
 async def test_read_only_directories_and_the_system_cannot_be_written(stand: Stand) -> None:
-    places = ["/mnt/pkg/x", "/usr/x", "/etc/x", "/x", "/dev/x", "/mnt/x", "/home/x", "/proc/sys/kernel/core_pattern"]
-    places += ["/proc/sysrq-trigger", "/proc/sys/kernel/hostname", "/proc/sys/vm/drop_caches"]
+    paths = ["/mnt/pkg/x", "/usr/x", "/etc/x", "/x", "/dev/x", "/mnt/x", "/home/x", "/proc/sys/kernel/core_pattern"]
+    paths += ["/proc/sysrq-trigger", "/proc/sys/kernel/hostname", "/proc/sys/vm/drop_caches"]
     # Opened and not written: a write here would change a setting of the kernel that runs the test.
     program = f"""
 import os
-for place in {places!r}:
+for place in {paths!r}:
     try: print("opened", place, os.open(place, os.O_WRONLY | os.O_CREAT))
     except OSError: pass
 """

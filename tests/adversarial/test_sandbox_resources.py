@@ -82,12 +82,12 @@ signal.pause()
     assert result.exit_code is None or result.exit_code == 137
 
 
-@pytest.mark.parametrize("place", ["/tmp", "/dev/shm", "/home/agent", "/mnt/project"])
-async def test_73_filling_writable_space_is_ended(stand: Stand, place: str) -> None:
+@pytest.mark.parametrize("path", ["/tmp", "/dev/shm", "/home/agent", "/mnt/project"])
+async def test_73_filling_writable_space_is_ended(stand: Stand, path: str) -> None:
     program = f"""
 print("up", flush=True)
 for number in range(1000):
-    open("{place}/%d" % number, "wb").write(bytes(4 << 20))
+    open("{path}/%d" % number, "wb").write(bytes(4 << 20))
 """
     assert await ended_soon(stand, program, ResourceLimits(disk_bytes=64 * MIB)) == "more than 64 MiB written"
     assert list(stand.staging.iterdir()) == []

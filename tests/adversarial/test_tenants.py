@@ -159,7 +159,7 @@ class Someone:
 
 
 @dataclass(frozen=True)
-class Cast:
+class TenantAccounts:
     """The application, Ada with a workspace of marked data, a viewer in it, and Mallory with her own."""
 
     http: httpx2.AsyncClient
@@ -220,7 +220,7 @@ def own_settings(database_urls: DatabaseUrls, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture(scope="module")
-async def cast(own_settings: Settings, database_urls: DatabaseUrls) -> AsyncIterator[Cast]:
+async def accounts(own_settings: Settings, database_urls: DatabaseUrls) -> AsyncIterator[TenantAccounts]:
     """Created once: every test checks that nothing of Ada's changes."""
     settings = own_settings
     async with open_services(settings) as services:
@@ -240,7 +240,7 @@ async def cast(own_settings: Settings, database_urls: DatabaseUrls) -> AsyncIter
         long_ago = AccessTokens(settings.jwt_secret.get_secret_value(), clock=lambda: time.time() - 3600)
         transport = httpx2.ASGITransport(app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
-            yield Cast(
+            yield TenantAccounts(
                 http=http,
                 services=services,
                 operations=operations,
@@ -260,93 +260,95 @@ async def cast(own_settings: Settings, database_urls: DatabaseUrls) -> AsyncIter
 
 
 @pytest.mark.req("AP-2", part="no token")
-async def test_only_public_routes_work_without_a_token(cast: Cast) -> None:
-    answers = {operation.name: await cast.ask(operation, cast.ids, None) for operation in cast.guarded}
+async def test_only_public_routes_work_without_a_token(accounts: TenantAccounts) -> None:
+    answers = {operation.name: await accounts.ask(operation, accounts.ids, None) for operation in accounts.guarded}
 
     assert {name: answer.status_code for name, answer in answers.items()} == dict.fromkeys(answers, 401)
 
 
 @pytest.mark.req("AP-2", part="expired token")
-async def test_no_route_accepts_an_expired_token(cast: Cast) -> None:
-    before = cast.everything_of_adas()
+async def test_no_route_accepts_an_expired_token(accounts: TenantAccounts) -> None:
+    before = accounts.everything_of_adas()
 
-    answers = {operation.name: await cast.ask(operation, cast.ids, cast.expired) for operation in cast.guarded}
+    answers = {
+        operation.name: await accounts.ask(operation, accounts.ids, accounts.expired) for operation in accounts.guarded
+    }
 
     assert {name: answer.status_code for name, answer in answers.items()} == dict.fromkeys(answers, 401)
-    assert cast.everything_of_adas() == before
+    assert accounts.everything_of_adas() == before
 
 
 @pytest.mark.req("AP-5", part="membership")
 @pytest.mark.req("AP-2", part="membership")
-async def test_no_route_admits_another_tenant(cast: Cast) -> None:
-    before = cast.everything_of_adas()
+async def test_no_route_admits_another_tenant(accounts: TenantAccounts) -> None:
+    before = accounts.everything_of_adas()
 
-    person = {o.name: await cast.ask(o, cast.ids, cast.mallory.headers) for o in cast.in_workspaces}
-    agent = {o.name: await cast.ask(o, cast.ids, cast.foreign_agent) for o in cast.in_workspaces}
+    person = {o.name: await accounts.ask(o, accounts.ids, accounts.mallory.headers) for o in accounts.in_workspaces}
+    agent = {o.name: await accounts.ask(o, accounts.ids, accounts.foreign_agent) for o in accounts.in_workspaces}
 
     assert {name: answer.status_code for name, answer in person.items()} == dict.fromkeys(person, 403)
     assert {name: answer.status_code for name, answer in agent.items()} == dict.fromkeys(agent, 403)
     assert_nothing_came_out([*person.values(), *agent.values()])
-    assert cast.everything_of_adas() == before
+    assert accounts.everything_of_adas() == before
 
 
 @pytest.mark.req("AP-5", part="membership")
-async def test_ids_of_another_tenant_are_not_found_in_ones_own_workspace(cast: Cast) -> None:
-    before = cast.everything_of_adas()
-    mixed = cast.ids | {"workspace_id": cast.mallorys["workspace_id"]}
-    naming_more = [o for o in cast.in_workspaces if len(o.parameters) > 1]
+async def test_ids_of_another_tenant_are_not_found_in_ones_own_workspace(accounts: TenantAccounts) -> None:
+    before = accounts.everything_of_adas()
+    mixed = accounts.ids | {"workspace_id": accounts.mallorys["workspace_id"]}
+    naming_more = [o for o in accounts.in_workspaces if len(o.parameters) > 1]
 
-    answers = {o.name: await cast.ask(o, mixed, cast.mallory.headers) for o in naming_more}
+    answers = {o.name: await accounts.ask(o, mixed, accounts.mallory.headers) for o in naming_more}
 
     assert {name: answer.status_code for name, answer in answers.items()} == dict.fromkeys(answers, 404)
     assert_nothing_came_out(answers.values())
-    assert cast.everything_of_adas() == before
+    assert accounts.everything_of_adas() == before
 
 
 @pytest.mark.req("AP-5", part="membership")
-async def test_routes_outside_workspaces_return_only_the_callers_own_data(cast: Cast) -> None:
-    outside = [o for o in cast.guarded if not o.is_in_a_workspace]
+async def test_routes_outside_workspaces_return_only_the_callers_own_data(accounts: TenantAccounts) -> None:
+    outside = [o for o in accounts.guarded if not o.is_in_a_workspace]
     # `logout` needs no workspace and ends a login; it is last so that it does not disturb the others.
     outside.sort(key=lambda operation: operation.name == "logout")
-    before = cast.everything_of_adas()
+    before = accounts.everything_of_adas()
 
-    answers = {o.name: await cast.ask(o, cast.ids, cast.mallory.headers) for o in outside}
+    answers = {o.name: await accounts.ask(o, accounts.ids, accounts.mallory.headers) for o in outside}
 
     assert set(answers) == OWN
     assert {name for name, answer in answers.items() if answer.status_code == 404} == NOT_FOUND
     assert {name for name, answer in answers.items() if answer.is_error} == NOT_FOUND
     assert_nothing_came_out(answers.values())
-    assert cast.everything_of_adas() == before
+    assert accounts.everything_of_adas() == before
 
 
 @pytest.mark.req("AP-2", part="roles")
-async def test_viewer_may_use_reading_routes_and_no_writing_ones(cast: Cast) -> None:
-    before = cast.everything_of_adas()
+async def test_viewer_may_use_reading_routes_and_no_writing_ones(accounts: TenantAccounts) -> None:
+    before = accounts.everything_of_adas()
 
-    answers = {o.name: await cast.ask(o, cast.ids, cast.viewer.headers) for o in cast.in_workspaces}
+    answers = {o.name: await accounts.ask(o, accounts.ids, accounts.viewer.headers) for o in accounts.in_workspaces}
 
     refused = {name for name, answer in answers.items() if answer.status_code == 403}
     assert refused == set(answers) - VIEWER_MAY
     assert {name: answer.status_code for name, answer in answers.items() if name in VIEWER_MAY} == dict.fromkeys(
         VIEWER_MAY, 200
     )
-    assert cast.everything_of_adas() == before
+    assert accounts.everything_of_adas() == before
 
 
 @pytest.mark.req("AP-2", part="roles")
-async def test_viewer_may_call_reading_tools_and_no_others(cast: Cast) -> None:
-    before = cast.everything_of_adas()
-    url = f"/api/v1/workspaces/{cast.ids['workspace_id']}/tools"
+async def test_viewer_may_call_reading_tools_and_no_others(accounts: TenantAccounts) -> None:
+    before = accounts.everything_of_adas()
+    url = f"/api/v1/workspaces/{accounts.ids['workspace_id']}/tools"
 
     answers = {
-        tool: await cast.http.post(url, json={"tool": tool, "args": arguments}, headers=cast.viewer.headers)
-        for tool, arguments in tool_calls(cast).items()
+        tool: await accounts.http.post(url, json={"tool": tool, "args": arguments}, headers=accounts.viewer.headers)
+        for tool, arguments in tool_calls(accounts).items()
     }
 
     refused = {tool for tool, answer in answers.items() if answer.status_code == 403}
     assert refused == set(answers) - VIEWER_TOOLS
     assert {answers[tool].status_code for tool in VIEWER_TOOLS} == {200}
-    assert cast.everything_of_adas() == before
+    assert accounts.everything_of_adas() == before
 
 
 # The second line of defence: row-level security alone
@@ -364,50 +366,58 @@ def no_first_lock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.req("AP-5", part="row-level security alone")
 @pytest.mark.usefixtures("no_first_lock")
-async def test_without_the_programs_check_a_foreign_workspace_is_unknown_to_every_route(cast: Cast) -> None:
-    before = cast.everything_of_adas()
-    nowhere = cast.ids | {"workspace_id": str(new_id())}
+async def test_without_the_programs_check_a_foreign_workspace_is_unknown_to_every_route(
+    accounts: TenantAccounts,
+) -> None:
+    before = accounts.everything_of_adas()
+    nowhere = accounts.ids | {"workspace_id": str(new_id())}
 
-    foreign = {o.name: await cast.ask(o, cast.ids, cast.mallory.headers) for o in cast.in_workspaces}
-    none = {o.name: await cast.ask(o, nowhere, cast.mallory.headers) for o in cast.in_workspaces}
+    foreign = {o.name: await accounts.ask(o, accounts.ids, accounts.mallory.headers) for o in accounts.in_workspaces}
+    none = {o.name: await accounts.ask(o, nowhere, accounts.mallory.headers) for o in accounts.in_workspaces}
 
     assert {name: _without_ids(answer.text) for name, answer in foreign.items()} == {
         name: _without_ids(answer.text) for name, answer in none.items()
     }
     assert_nothing_came_out(foreign.values())
-    assert cast.everything_of_adas() == before
+    assert accounts.everything_of_adas() == before
 
 
 @pytest.mark.req("AP-5", part="row-level security alone")
 @pytest.mark.usefixtures("no_first_lock")
-async def test_without_the_programs_check_a_foreign_workspace_is_unknown_to_every_tool(cast: Cast) -> None:
-    before = cast.everything_of_adas()
-    stranger = Caller(WorkspaceId(UUID(cast.ids["workspace_id"])), cast.mallory.id)
+async def test_without_the_programs_check_a_foreign_workspace_is_unknown_to_every_tool(
+    accounts: TenantAccounts,
+) -> None:
+    before = accounts.everything_of_adas()
+    stranger = Caller(WorkspaceId(UUID(accounts.ids["workspace_id"])), accounts.mallory.id)
     nowhere = replace(stranger, workspace_id=WorkspaceId(new_id()))
 
-    foreign = {tool: await _told(cast, tool, arguments, stranger) for tool, arguments in tool_calls(cast).items()}
-    none = {tool: await _told(cast, tool, arguments, nowhere) for tool, arguments in tool_calls(cast).items()}
+    foreign = {
+        tool: await _told(accounts, tool, arguments, stranger) for tool, arguments in tool_calls(accounts).items()
+    }
+    none = {tool: await _told(accounts, tool, arguments, nowhere) for tool, arguments in tool_calls(accounts).items()}
 
     assert foreign == none
     assert {tool: words for tool, words in foreign.items() if MARK in words} == {}
-    assert cast.everything_of_adas() == before
+    assert accounts.everything_of_adas() == before
 
 
 @pytest.mark.req("AP-5", part="row-level security alone")
-async def test_statement_without_a_where_sees_only_its_own_tenant(cast: Cast, database_urls: DatabaseUrls) -> None:
+async def test_statement_without_a_where_sees_only_its_own_tenant(
+    accounts: TenantAccounts, database_urls: DatabaseUrls
+) -> None:
     with psycopg.connect(database_urls.app, options="-c search_path=toolcrib") as connection:
         tables = sorted(tenant_tables(connection))
         select = sql.SQL("select distinct workspace_id::text from {}")
         nobody = {
             t: connection.execute(select.format(sql.Identifier(t))).fetchall() for t in tables if t != "audit_seals"
         }
-        connection.execute("select enter(%s, null, %s, null)", (cast.mallory.id, cast.mallorys["workspace_id"]))
+        connection.execute("select enter(%s, null, %s, null)", (accounts.mallory.id, accounts.mallorys["workspace_id"]))
         inside = {t: connection.execute(select.format(sql.Identifier(t))).fetchall() for t in tables}
-        connection.execute("select enter(%s, null, %s, null)", (cast.mallory.id, cast.ids["workspace_id"]))
+        connection.execute("select enter(%s, null, %s, null)", (accounts.mallory.id, accounts.ids["workspace_id"]))
         refused = {t: connection.execute(select.format(sql.Identifier(t))).fetchall() for t in tables}
 
     assert {table: found for table, found in nobody.items() if found} == {}
-    ada, own = (cast.ids["workspace_id"],), (cast.mallorys["workspace_id"],)
+    ada, own = (accounts.ids["workspace_id"],), (accounts.mallorys["workspace_id"],)
     assert {table for table, found in inside.items() if ada in found} == set()
     assert {table for table, found in refused.items() if ada in found} == set()
     # Everywhere, people see only what is their own: their memberships and their keys.
@@ -598,7 +608,7 @@ def tenant_tables(connection: psycopg.Connection[Any]) -> set[str]:
     return {name for (name,) in found.fetchall()}
 
 
-def tool_calls(cast: Cast) -> dict[str, dict[str, Any]]:
+def tool_calls(accounts: TenantAccounts) -> dict[str, dict[str, Any]]:
     """A call of every tool. A new tool fails here until somebody defines its call."""
     calls: dict[str, dict[str, Any]] = {
         "ls": {"path": "/", "recursive": True},
@@ -619,16 +629,16 @@ def tool_calls(cast: Cast) -> dict[str, dict[str, Any]]:
         "plan_read": {"name": "secret"},
         "plan_edit": {"path": "/plans/secret.plan", "insert_line": 0, "insert_content": "intruder"},
         "plan_list": {},
-        "exit_plan_mode": {"plan_file_path": "/plans/secret.plan", "session_id": cast.ids["session_id"]},
+        "exit_plan_mode": {"plan_file_path": "/plans/secret.plan", "session_id": accounts.ids["session_id"]},
         "ask_user": {"questions": [{"name": "name", "question": "intruder?", "schema": '{"type": "string"}'}]},
         "deleted_files": {},
-        "changes": {"calls": [cast.ids["call_id"]]},
-        "read_result": {"call_id": cast.ids["call_id"]},
-        "file_versions": {"file_id": cast.ids["file_id"]},
-        "file_version": {"version_id": cast.ids["version_id"]},
-        "file_compare": {"from_version": cast.ids["from_version"], "to_version": cast.ids["to_version"]},
-        "file_restore": {"file_id": cast.ids["file_id"], "version_id": cast.ids["from_version"]},
-        "undo": {"calls": [cast.ids["call_id"]], "force": True},
+        "changes": {"calls": [accounts.ids["call_id"]]},
+        "read_result": {"call_id": accounts.ids["call_id"]},
+        "file_versions": {"file_id": accounts.ids["file_id"]},
+        "file_version": {"version_id": accounts.ids["version_id"]},
+        "file_compare": {"from_version": accounts.ids["from_version"], "to_version": accounts.ids["to_version"]},
+        "file_restore": {"file_id": accounts.ids["file_id"], "version_id": accounts.ids["from_version"]},
+        "undo": {"calls": [accounts.ids["call_id"]], "force": True},
         "fs.list": {"path": "@project"},
         "fs.read": {"path": "@project/secret.txt"},
         "fs.search": {"path": "@project", "pattern": "one"},
@@ -644,12 +654,12 @@ def tool_calls(cast: Cast) -> dict[str, dict[str, Any]]:
         "web_search": {"query": "intruder"},
         "bash": {"command": "echo intruder > secret.txt"},
         "bash_start": {"command": "echo intruder > secret.txt"},
-        "bash_output": {"process_id": cast.ids["process_id"]},
-        "bash_input": {"process_id": cast.ids["process_id"], "text": "intruder"},
-        "bash_stop": {"process_id": cast.ids["process_id"]},
+        "bash_output": {"process_id": accounts.ids["process_id"]},
+        "bash_input": {"process_id": accounts.ids["process_id"], "text": "intruder"},
+        "bash_stop": {"process_id": accounts.ids["process_id"]},
         "bash_list": {},
     }
-    assert set(calls) == {tool.name for tool in cast.services.registry.list_for_scope(None)}
+    assert set(calls) == {tool.name for tool in accounts.services.registry.list_for_scope(None)}
     return calls
 
 
@@ -657,10 +667,10 @@ def assert_nothing_came_out(answers: Any) -> None:
     assert [answer.text for answer in answers if MARK in answer.text] == []
 
 
-async def _told(cast: Cast, tool: str, arguments: dict[str, Any], caller: Caller) -> str:
+async def _told(accounts: TenantAccounts, tool: str, arguments: dict[str, Any], caller: Caller) -> str:
     """Return everything in a call's response, however it ends."""
     try:
-        outcome = await cast.services.executor.execute(
+        outcome = await accounts.services.executor.execute(
             ToolCall(tool, arguments), replace(caller, call_id=CallId(new_id()))
         )
     except (ToolcribError, psycopg.Error) as error:
@@ -706,10 +716,10 @@ async def _furnish(services: ApiServices, owner: Someone, mark: str) -> dict[str
     package = f"package-{secrets.token_hex(4)}"
     await services.packages.install(tenant, package_of(name=package, files={f"{mark}.md": mark}))
     session = await services.sessions.create(tenant, title=mark, agent_id=agent.id)
-    run = await services.desk.submit(tenant, session.id, mark, via="test")
+    run = await services.run_service.submit(tenant, session.id, mark, via="test")
     # It fails later for lack of a model; what it writes is Ada's own.
     async with asyncio.timeout(PATIENCE):
-        while (await services.desk.get(tenant, run.id)).state != "ended":
+        while (await services.run_service.get(tenant, run.id)).state != "ended":
             pass
     async with services.database.transaction(tenant) as connection:
         await services.sessions.append(connection, tenant, Event(session.id, "message", {"content": mark}))

@@ -59,7 +59,7 @@ class Space:
         assert answer.status_code == 200, answer.text
         return answer.json()["result"]
 
-    def place(self, path: str, content: str | bytes) -> Path:
+    def put_file(self, path: str, content: str | bytes) -> Path:
         """Writes a file to the server's disk, as another program would."""
         file = self.directory / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -65,7 +65,7 @@ def play(stage: Stage) -> Report:
     report = Report("packages")
     space = stage.space()
     runtime = Runtime(stage, space)
-    space.place("src/index.ts", "one\nneedle here\nthree\n")
+    space.put_file("src/index.ts", "one\nneedle here\nthree\n")
     _mounts(report, stage, runtime)
     _definitions(report, stage, runtime)
     _list_and_read(report, stage, runtime)
@@ -152,9 +152,9 @@ def _definitions(report: Report, stage: Stage, runtime: Runtime) -> None:
 
 def _list_and_read(report: Report, stage: Stage, runtime: Runtime) -> None:
     space = runtime.space
-    space.place("many/.hidden", "x")
+    space.put_file("many/.hidden", "x")
     (space.directory / "many/link").symlink_to("x")
-    space.place("many/seen.txt", "x")
+    space.put_file("many/seen.txt", "x")
     with report.shows("list.children", "list.hidden"):
         listed = json.dumps(runtime.call("fs.list", path="@project/many")["entries"])
         assert "seen.txt" in listed
@@ -162,12 +162,12 @@ def _list_and_read(report: Report, stage: Stage, runtime: Runtime) -> None:
         assert "link" not in listed
     with report.shows("list.truncated"):
         for number in range(201):
-            space.place(f"crowd/{number:03}.txt", "")
+            space.put_file(f"crowd/{number:03}.txt", "")
         crowd = runtime.call("fs.list", path="@project/crowd")
         assert (crowd["ok"], crowd["truncated"], len(crowd["entriesPreview"])) == (True, True, 200)
         assert crowd["hint"]
     text = "".join(f"line {number}\n" for number in range(1, 10_001))
-    space.place("big.txt", text)
+    space.put_file("big.txt", text)
     with report.shows("read.text", "read.facts"):
         got = runtime.call("fs.read", path="@project/src/index.ts")
         body = b"one\nneedle here\nthree\n"
@@ -204,9 +204,9 @@ def _list_and_read(report: Report, stage: Stage, runtime: Runtime) -> None:
 
 def _search(report: Report, runtime: Runtime) -> None:
     space = runtime.space
-    space.place("src/deep/more.ts", "NEEDLE\n")
+    space.put_file("src/deep/more.ts", "NEEDLE\n")
     for skipped in (".git/x", "node_modules/x", ".cache/x"):
-        space.place(skipped, "needle\n")
+        space.put_file(skipped, "needle\n")
     with report.shows("search.recursive", "search.skipped", "search.shape", "search.defaults", "search.substring"):
         found = runtime.call("fs.search", path="@project", pattern="needle")
         [match] = found["matches"]
@@ -217,7 +217,7 @@ def _search(report: Report, runtime: Runtime) -> None:
         found = runtime.call("fs.search", path="@project/src", pattern="/n.+dle/i")
         assert len(found["matches"]) == 2
     with report.shows("search.truncated"):
-        space.place("flood.txt", "drop\n" * 80)
+        space.put_file("flood.txt", "drop\n" * 80)
         found = runtime.call("fs.search", path="@project", pattern="drop")
         assert (len(found["matches"]), found["truncated"]) == (50, True)
         assert found["stats"]
@@ -250,7 +250,7 @@ def _patch(report: Report, runtime: Runtime) -> None:
         return result, str(after["content"])
 
     with report.shows("patch.state-only"):
-        runtime.space.place("w.md", WORKFLOW)
+        runtime.space.put_file("w.md", WORKFLOW)
         outside = runtime.call("fs.apply_patch", path="@project/w.md", patch=_patch_of(currentNodeId={"set": "x"}))
         assert outside["ok"] is False
     with report.shows("patch.steps", "patch.body", "patch.result"):

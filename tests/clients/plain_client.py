@@ -17,9 +17,9 @@ def play(stage: Stage) -> Report:
     space = stage.space()
     agent = space.agent(AGENT)
     space.patch("", {"default_agent_id": agent})
-    space.place("hello.txt", "Hello, world!")
-    space.place("sub/nested.txt", "nested content")
-    space.place("package.json", '{"name": "demo"}\n')
+    space.put_file("hello.txt", "Hello, world!")
+    space.put_file("sub/nested.txt", "nested content")
+    space.put_file("package.json", '{"name": "demo"}\n')
     with space.socket(PROTOCOL) as socket:
         client = Client(socket, stage)
         _connection(report, client, space)

@@ -61,7 +61,7 @@ def _messages(report: Report, studio: Studio, socket: Socket) -> None:
         thought = of_type(got, "chat:thinking-delta")
         assert "".join(one["content"] for one in thought) == "Let me see."
     with report.shows("AC-30", "AC-21", "chat:tool-start", "chat:tool-result", "message.order"):
-        studio.space.place("test.txt", "hello")
+        studio.space.put_file("test.txt", "hello")
         got = studio.run(socket, session, Reply("I read.", (("file_read", {"path": "test.txt"}),)), Reply("It greets."))
         kinds = [one["type"] for one in got if one["type"] in ORDER]
         assert kinds == ORDER, kinds
@@ -270,7 +270,7 @@ def _types(report: Report, crossed: list[Message]) -> None:
 def _providers(report: Report, stage: Stage) -> None:
     for criterion, provider in (("AC-25", "anthropic"), ("AC-26", "openai-compatible"), ("AC-27", "ollama")):
         studio = Studio(stage, stage.space(), provider=provider)
-        studio.space.place("test.txt", "hello")
+        studio.space.put_file("test.txt", "hello")
         with report.shows(criterion), studio.space.socket() as socket:
             session = studio.session("trust: autonomous\n" + TOOLS)
             got = studio.run(socket, session, Reply("", (("file_read", {"path": "test.txt"}),)), Reply("Ok."))

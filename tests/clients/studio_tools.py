@@ -102,7 +102,7 @@ def play_tools(report: Report, stage: Stage) -> None:
 
 
 def _files(report: Report, space: Space, hands: Hands) -> None:
-    space.place("test.txt", "hello")
+    space.put_file("test.txt", "hello")
     with report.shows("AC-12", "file_read.relative", "AC-5"):
         for path in ("test.txt", "./test.txt", str(space.directory / "test.txt")):
             got = hands("file_read", path=path)
@@ -127,12 +127,12 @@ def _files(report: Report, space: Space, hands: Hands) -> None:
         hands("file_write", path="new/dir/file.txt", content="")
         assert (space.directory / "new/dir/file.txt").read_bytes() == b""
     with report.shows("file_read.large"):
-        space.place("large.txt", "x" * 1_200_000)
+        space.put_file("large.txt", "x" * 1_200_000)
         answer = space.call("file_read", path="large.txt").json()["result"]
         assert "truncated" in answer["output"][-300:]
         assert len(answer["output"]) < 1_100_000
     with report.shows("file_read.binary"):
-        space.place("binary", bytes(range(256)))
+        space.put_file("binary", bytes(range(256)))
         assert hands("file_read", path="binary")["is_error"] is False
 
 

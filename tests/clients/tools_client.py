@@ -64,7 +64,7 @@ def _envelope(report: Report, stage: Stage, space: Space) -> None:
 def _sync(report: Report, space: Space) -> None:
     space.result("write", path="/known.md", content="known\n")
     for name in ("a.md", "b.md", "c.md", "d.md"):
-        space.place(f"/disk/{name}", f"{name} from disk\n")
+        space.put_file(f"/disk/{name}", f"{name} from disk\n")
     with report.shows("sync.true", "sync.false", "sync.discovery"):
         for tool, args in (("ls", {"recursive": True}), ("find", {"name": "*.md"}), ("glob", {"pattern": "*.md"})):
             result = space.result(tool, **args)
@@ -93,7 +93,7 @@ KNOWN = ("known.md", "a.md")
 
 def _ls(report: Report, space: Space) -> None:
     for number in range(60):
-        space.place(f"/many/{number:02}.txt", "x")
+        space.put_file(f"/many/{number:02}.txt", "x")
     space.result("write", path="/many/zz/deep.txt", content="deep")
     with report.shows("ls.flat", "ls.default", "ls.sorted"):
         entries = space.result("ls", path="/many")["entries"]

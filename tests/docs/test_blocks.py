@@ -23,7 +23,7 @@ from tests.fakes.packages import DOCUMENT, package_of
 from toolcrib import Toolcrib
 from toolcrib.cli.main import command_line
 from toolcrib.policy.agent_definition import parse_definition
-from toolcrib.workspace.packages.package_archive import plainly_read
+from toolcrib.workspace.packages.package_archive import read_archive_parts
 
 INSTALLS = "Installs from a package registry; `make first-minute` installs the wheel into a clean environment."
 PREPARES = "Prepares the machine that this test runs on, or is the gate that this test is part of."
@@ -141,7 +141,7 @@ def check_json(block: Block) -> None:
             read_as_command_line([one["command"], *one["args"]])
         return
     if "edges" in data:
-        plainly_read(package_of(files={"workflow.md": DOCUMENT, "workflow.graph.json": block.body}))
+        read_archive_parts(package_of(files={"workflow.md": DOCUMENT, "workflow.graph.json": block.body}))
         return
     assert data["type"] == "object"
     assert "properties" in data

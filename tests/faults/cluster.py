@@ -10,7 +10,7 @@ _PERSON = {"email": "ada@example.com", "password": "correct horse battery staple
 _BASES = {"openai-compatible": "/v1", "anthropic": "", "ollama": ""}
 
 
-class Office:
+class ServerCluster:
     """Ada, her token, and her workspace. Every request uses its own connection: servers die between them."""
 
     def __init__(self, token: str, workspace: str) -> None:
@@ -18,7 +18,7 @@ class Office:
         self.workspace = workspace
 
     @classmethod
-    async def opened(cls, server: Server) -> "Office":
+    async def opened(cls, server: Server) -> "ServerCluster":
         async with client_of(server) as http:
             (await http.post("/auth/register", json=_PERSON)).raise_for_status()
             token = (await http.post("/auth/login", json=_PERSON)).raise_for_status().json()["access_token"]

@@ -63,10 +63,10 @@ def _answered(request: Received) -> Answer:
     if refusal is not None or KEY not in json.dumps(dict(request.headers)):
         return plain(400, {"type": "error", "error": {"type": "invalid_request_error", "message": refusal}})
     content_type = NDJSON if make is wires.ollama else "text/event-stream"
-    return Answer(tuple(make(_scene(*_standing(body["messages"])), body["model"])), content_type=content_type)
+    return Answer(tuple(make(_scene(*_path_state(body["messages"])), body["model"])), content_type=content_type)
 
 
-def _standing(messages: list[dict[str, Any]]) -> tuple[int, int]:
+def _path_state(messages: list[dict[str, Any]]) -> tuple[int, int]:
     """Return the task and how many of its turns are done."""
     task, turns = -1, 0
     for message in messages:

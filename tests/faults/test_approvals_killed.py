@@ -185,4 +185,4 @@ async def _decide_and_do(site: Site, workspace: str, user: str, approval: str) -
         await engine.approvals.decide(tenant, ApprovalId(UUID(approval)), ApprovalDecision(approved=True), via="test")
         for allowed in await engine.waiting._rows.claim(node=site.node, lease=timedelta(seconds=60), limit=100):
             if str(allowed.approval.id) == approval:
-                await engine.waiting._carry_out(allowed)
+                await engine.waiting._resume_call(allowed)

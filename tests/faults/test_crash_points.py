@@ -13,7 +13,7 @@ from tests.conftest import DatabaseUrls
 from tests.faults.consistency_check import Row, Workspace
 from tests.faults.crasher import Doomed, crash
 from tests.faults.processes import Site, engine_at
-from tests.integration.conftest import Crib, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_caller
 from toolcrib.core.files import AuthorKind
 from toolcrib.core.ids import CallId, FileId, new_id
 from toolcrib.core.tool_calls import ToolCall
@@ -29,7 +29,7 @@ OURS, THEIRS = "ours\n", "theirs\n"
 
 
 @dataclass(frozen=True)
-class Yard(Crib):
+class Yard(WorkspaceFixture):
     """A workspace in which processes die."""
 
     site: Site
@@ -46,7 +46,7 @@ class Yard(Crib):
     async def recovers(self) -> None:
         """Do what the next server does before it responds."""
         async with engine_at(self.site) as engine:
-            await recover(engine.shelves.files, engine.shelves.sync, node=self.site.node)
+            await recover(engine.workspace_services.files, engine.workspace_services.sync, node=self.site.node)
 
     def history(self, path: str) -> list[tuple[str, bytes | None]]:
         """Return authors and contents of the file at a path, from its first version."""
@@ -202,8 +202,8 @@ async def test_external_writes_before_recovery_are_kept_beside_ours(meddling: Me
     await yard.recovers()
 
     assert ours <= contents_of(yard)
-    [place] = [path for path in yard.project.rglob("*") if path.is_file() and path.read_text() == THEIRS]
-    assert yard.history(f"/{place.relative_to(yard.project)}")[-1] == (AuthorKind.EXTERNAL, THEIRS.encode())
+    [workspace_path] = [path for path in yard.project.rglob("*") if path.is_file() and path.read_text() == THEIRS]
+    assert yard.history(f"/{workspace_path.relative_to(yard.project)}")[-1] == (AuthorKind.EXTERNAL, THEIRS.encode())
     yard.truth.assert_true(external=True)
 
 
@@ -264,13 +264,13 @@ async def test_process_that_finds_the_mark_of_a_dead_one_completes_its_change_fi
 
 async def test_earlier_reader_does_not_clear_the_mark_of_a_later_change(yard: Yard) -> None:
     written = await yard.result("write", path="/a.txt", content="first\n")
-    file = await yard.engine.shelves.files.by_id(Tenant.of(yard.caller), FileId(written["file_id"]))
+    file = await yard.engine.workspace_services.files.by_id(Tenant.of(yard.caller), FileId(written["file_id"]))
     assert file.fingerprint is not None
     yard.dies("write", path="/a.txt", content=OURS, overwrite=True)
 
     # The last step of a read, if another commit came between its stat and this.
     seen = AppliedFile(file.id, file.version_id, file.fingerprint)
-    await yard.engine.shelves.changes.save_fingerprints(Tenant.of(yard.caller), [seen])
+    await yard.engine.workspace_services.changes.save_fingerprints(Tenant.of(yard.caller), [seen])
 
     await yard.recovers()
     assert yard.at("/a.txt").read_text() == OURS

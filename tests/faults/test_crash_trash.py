@@ -31,7 +31,7 @@ def lying(yard: Yard) -> list[Path]:
     return list(folder.iterdir()) if folder.exists() else []
 
 
-def places_of(yard: Yard, mark: bytes = MARK) -> list[str]:
+def paths_of(yard: Yard, mark: bytes = MARK) -> list[str]:
     """Return where on this disk the large content is: in the tree by its path, or in the trash."""
     tree = [f"/{path.relative_to(yard.project)}" for path in yard.project.rglob("*") if begins_with(path, mark)]
     return [*tree, *("trash" for path in lying(yard) if begins_with(path, mark))]
@@ -115,10 +115,10 @@ async def test_process_that_dies_at_any_step_loses_no_byte_and_is_recovered_from
 
         was_last = yard.dies(tool, after=steps, **arguments)
 
-        assert len(places_of(yard)) == 1, f"died after {steps} steps"
+        assert len(paths_of(yard)) == 1, f"died after {steps} steps"
         assert was_last or case.ends_at != "trash" or {path.name for path in lying(yard)} <= rows(yard)
         await yard.recovers()
-        assert places_of(yard) == [case.ends_at], f"died after {steps} steps"
+        assert paths_of(yard) == [case.ends_at], f"died after {steps} steps"
         assert tree_of(yard) == case.tree
         assert {path.name for path in lying(yard)} == rows(yard)
         assert not yard.truth.rows("select file_id from toolcrib.pending_applies where workspace_id = %(workspace)s")
@@ -140,26 +140,26 @@ async def test_external_file_at_its_path_before_recovery_is_kept(new_yard: NewYa
     yard = await new_yard()
     large(yard, "/big")
     yard.dies("rm", path="/big", after=3)
-    assert places_of(yard) == ["trash"]
+    assert paths_of(yard) == ["trash"]
     large(yard, "/big", b"theirs")
 
     await yard.recovers()
 
-    assert places_of(yard) == ["trash"]
-    assert places_of(yard, b"theirs") == ["/big"]
+    assert paths_of(yard) == ["trash"]
+    assert paths_of(yard, b"theirs") == ["/big"]
 
 
 async def test_external_change_of_it_before_recovery_is_kept(new_yard: NewYard) -> None:
     yard = await new_yard()
     large(yard, "/big")
     yard.dies("write", path="/big", content="small", overwrite=True)
-    assert places_of(yard) == ["/big"]
+    assert paths_of(yard) == ["/big"]
     with yard.at("/big").open("ab") as file:
         file.write(b"one line more\n")
 
     await yard.recovers()
 
-    assert places_of(yard) == ["/big"]
+    assert paths_of(yard) == ["/big"]
     assert yard.at("/big").stat().st_size > LARGE
     result = await yard.result("file_info", path="/big")
     assert result["size"] == yard.at("/big").stat().st_size
@@ -174,8 +174,8 @@ async def test_move_with_external_changes_before_recovery_loses_neither(new_yard
 
     await yard.recovers()
 
-    assert places_of(yard, b"theirs") == ["/moved"]
-    assert places_of(yard) == ([] if written == "/big" else ["trash"])
+    assert paths_of(yard, b"theirs") == ["/moved"]
+    assert paths_of(yard) == ([] if written == "/big" else ["trash"])
     assert {path.name for path in lying(yard)} == rows(yard)
 
 
@@ -187,6 +187,6 @@ async def test_file_that_cannot_be_restored_over_an_external_one_stays_in_the_tr
 
     await yard.recovers()
 
-    assert places_of(yard) == ["trash"]
-    assert places_of(yard, b"theirs") == ["/d/big"]
+    assert paths_of(yard) == ["trash"]
+    assert paths_of(yard, b"theirs") == ["/d/big"]
     assert {path.name for path in lying(yard)} == rows(yard)

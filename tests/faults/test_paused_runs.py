@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import DatabaseUrls
 from tests.fakes.model_server import ModelServer
-from tests.faults.cluster import Office
+from tests.faults.cluster import ServerCluster
 from tests.faults.databases import migrated_database, urls_of
 from tests.faults.scripted import working_model
 from tests.faults.server import Server
@@ -48,8 +48,8 @@ def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
 def test_paused_runs_use_no_resources_and_outlive_their_server(
     server: Server, urls: DatabaseUrls, model: ModelServer
 ) -> None:
-    office, agent = asyncio.run(_office(server, model))
-    workspace, headers = office.workspace, {"Authorization": f"Bearer {office.token}"}
+    cluster, agent = asyncio.run(_office(server, model))
+    workspace, headers = cluster.workspace, {"Authorization": f"Bearer {cluster.token}"}
     with httpx2.Client(base_url=f"{server.origin}/api/v1", headers=headers, trust_env=False, timeout=PATIENCE) as http:
         _wait_for_runs(http, urls, model, workspace, agent, 1)
         threads = _threads(server)
@@ -73,9 +73,9 @@ def test_paused_runs_use_no_resources_and_outlive_their_server(
     assert len(list(project.glob("*.txt"))) == RUNS + 1
 
 
-async def _office(server: Server, model: ModelServer) -> tuple[Office, str]:
-    office = await Office.opened(server)
-    return office, await office.agent(server, model, _RULES, provider="openai-compatible")
+async def _office(server: Server, model: ModelServer) -> tuple[ServerCluster, str]:
+    cluster = await ServerCluster.opened(server)
+    return cluster, await cluster.agent(server, model, _RULES, provider="openai-compatible")
 
 
 def _wait_for_runs(

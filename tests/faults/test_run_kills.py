@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import DatabaseUrls
 from tests.fakes.model_server import ModelServer
-from tests.faults.cluster import Office
+from tests.faults.cluster import ServerCluster
 from tests.faults.consistency_check import Workspace
 from tests.faults.databases import migrated_database, urls_of
 from tests.faults.scripted import PROVIDERS, SHELL_TURNS, TURNS, folder, working_model
@@ -116,7 +116,7 @@ class Campaign:
     """Sessions with agents of every provider, and their tasks."""
 
     servers: list[Server]
-    office: Office
+    cluster: ServerCluster
     sessions: list[str]
     truth: Workspace
     tasks: int = 0
@@ -126,7 +126,7 @@ class Campaign:
         while self._unfinished() < AT_ONCE:
             server = self.servers[self.tasks % len(self.servers)]
             session = self.sessions[self.tasks % len(self.sessions)]
-            await self.office.say(server, session, f"Task {self.tasks}")
+            await self.cluster.say(server, session, f"Task {self.tasks}")
             self.tasks += 1
 
     async def all_ended(self) -> None:
@@ -204,10 +204,10 @@ class Campaign:
 
 async def _campaign(servers: list[Server], urls: DatabaseUrls, model: ModelServer) -> Campaign:
     here = servers[0]
-    office = await Office.opened(here)
+    cluster = await ServerCluster.opened(here)
     agents = [
-        await office.agent(here, model, RULES.format(provider=provider), provider=provider) for provider in PROVIDERS
+        await cluster.agent(here, model, RULES.format(provider=provider), provider=provider) for provider in PROVIDERS
     ]
-    sessions = [await office.session(here, agent) for agent in agents for _ in range(2)]
-    project = here.data_dir / "workspaces" / office.workspace / "project"
-    return Campaign(servers, office, sessions, Workspace(urls.owner, UUID(office.workspace), project))
+    sessions = [await cluster.session(here, agent) for agent in agents for _ in range(2)]
+    project = here.data_dir / "workspaces" / cluster.workspace / "project"
+    return Campaign(servers, cluster, sessions, Workspace(urls.owner, UUID(cluster.workspace), project))

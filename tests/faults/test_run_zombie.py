@@ -14,7 +14,7 @@ from tests.conftest import DatabaseUrls
 from tests.fakes import strictness, wires
 from tests.fakes.model_server import Answer, ModelServer, Received, model_server, plain
 from tests.fakes.scripted_turns import Scene, SceneCall
-from tests.faults.cluster import Office
+from tests.faults.cluster import ServerCluster
 from tests.faults.consistency_check import Workspace
 from tests.faults.databases import migrated_database, urls_of
 from tests.faults.server import Server
@@ -111,15 +111,15 @@ async def test_work_of_a_stopped_server_is_done_once_by_the_other(
     zombie, heir = servers
     zombie.environment["TOOLCRIB_HEARTBEAT_LEASE_SECONDS"] = lease
     zombie.start()
-    office = await Office.opened(zombie)
-    project = zombie.data_dir / "workspaces" / office.workspace / "project"
-    truth = Workspace(urls.owner, UUID(office.workspace), project)
-    agent = await office.agent(zombie, model, RULES, provider="openai-compatible")
-    running, speaking = [await office.session(zombie, agent) for _ in range(2)]
+    cluster = await ServerCluster.opened(zombie)
+    project = zombie.data_dir / "workspaces" / cluster.workspace / "project"
+    truth = Workspace(urls.owner, UUID(cluster.workspace), project)
+    agent = await cluster.agent(zombie, model, RULES, provider="openai-compatible")
+    running, speaking = [await cluster.session(zombie, agent) for _ in range(2)]
 
-    await office.say(zombie, running, "Run the command.")
+    await cluster.say(zombie, running, "Run the command.")
     await until(truth, "select count(*) from toolcrib.tool_calls where state = 'running'", 1)
-    await office.say(zombie, speaking, "Speak.")
+    await cluster.say(zombie, speaking, "Speak.")
     async with asyncio.timeout(PATIENCE):
         await script.speaks.wait()
     zombie.freeze()
@@ -132,7 +132,7 @@ async def test_work_of_a_stopped_server_is_done_once_by_the_other(
     await noticed(zombie)
 
     # It works again, and nothing of its old work was added.
-    await office.say(zombie, await office.session(zombie, agent), "Are you there?")
+    await cluster.say(zombie, await cluster.session(zombie, agent), "Are you there?")
     await until(truth, "select count(*) from toolcrib.runs where end_reason = 'done'", 3)
     assert told(truth)[: len(before)] == before
     assert [row[1] for row in told(truth)[len(before) :]] == ["Are you there?", "Back again."]

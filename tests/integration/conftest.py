@@ -20,7 +20,7 @@ from toolcrib.wiring import ToolRuntime, assemble
 
 
 @dataclass(frozen=True)
-class Crib:
+class WorkspaceFixture:
     """A workspace and a person in it."""
 
     engine: ToolRuntime
@@ -71,5 +71,5 @@ async def new_caller(database: Database, settings: Settings) -> Caller:
 
 
 @pytest.fixture
-async def crib(database: Database, settings: Settings) -> Crib:
-    return Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
+async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
+    return WorkspaceFixture(assemble(settings, database), database, settings, await new_caller(database, settings))

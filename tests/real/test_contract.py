@@ -92,11 +92,11 @@ async def test_disconnecting_frees_the_model_for_the_next_request(access: Access
 async def test_too_long_context_is_reported_as_such(access: Access) -> None:
     events = await taken(access.provider.stream(asking(UserMessage("word " * 20_000)), access.credentials))
 
-    assert failure(events).error.fault is ProviderErrorKind.CONTEXT_TOO_LONG
+    assert failure(events).error.kind is ProviderErrorKind.CONTEXT_TOO_LONG
 
 
 async def test_wrong_key_is_reported_as_such(access: Access) -> None:
     wrong = ProviderCredentials("sk-wrong", base_url=access.credentials.base_url)
     events = await taken(access.provider.stream(asking(UserMessage("Hello.")), wrong))
 
-    assert failure(events).error.fault is ProviderErrorKind.CREDENTIALS
+    assert failure(events).error.kind is ProviderErrorKind.CREDENTIALS

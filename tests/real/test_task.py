@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from tests.conftest import DatabaseUrls
-from tests.faults.cluster import Office
+from tests.faults.cluster import ServerCluster
 from tests.faults.consistency_check import Workspace
 from tests.faults.databases import migrated_database, urls_of
 from tests.faults.server import Server
@@ -47,11 +47,11 @@ async def test_real_model_calls_a_tool_and_answers(
     server: Server, urls: DatabaseUrls, calling_url: str, talking_url: str
 ) -> None:
     async with insisting_on_a_call(calling_url, talking_url) as url:
-        office = await Office.opened(server)
-        truth = Workspace(urls.owner, UUID(office.workspace), server.data_dir)
-        agent = await office.agent_at(server, f"{url}/v1", KEY, RULES, provider="openai-compatible")
-        session = await office.session(server, agent)
-        await office.say(server, session, "Which files are here? List the root folder.")
+        cluster = await ServerCluster.opened(server)
+        truth = Workspace(urls.owner, UUID(cluster.workspace), server.data_dir)
+        agent = await cluster.agent_at(server, f"{url}/v1", KEY, RULES, provider="openai-compatible")
+        session = await cluster.session(server, agent)
+        await cluster.say(server, session, "Which files are here? List the root folder.")
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not (ended := await asyncio.to_thread(truth.rows, "select end_reason, error, turns from "
                                                         "toolcrib.runs where state = 'ended'")):  # fmt: skip

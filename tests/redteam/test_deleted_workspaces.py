@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 
 from tests.conftest import DatabaseUrls
-from tests.faults.cluster import Office
+from tests.faults.cluster import ServerCluster
 from tests.faults.databases import migrated_database, urls_of
 from tests.faults.server import Server, client_of
 from tests.wait_until import PATIENCE
@@ -39,113 +39,113 @@ def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
 
 
 async def test_deleted_workspace_leaves_nothing(server: Server, urls: DatabaseUrls) -> None:
-    office, beside = await filled(server)
-    before = of_workspace(urls, office.workspace)
+    cluster, beside = await filled(server)
+    before = of_workspace(urls, cluster.workspace)
     assert {"files", "versions", "blobs", "tool_calls", "change_sets", "approvals", "sessions"} <= before.keys(), before
 
-    await office.send(server, "DELETE", f"/workspaces/{office.workspace}")
+    await cluster.send(server, "DELETE", f"/workspaces/{cluster.workspace}")
 
-    async with client_of(server, office.token) as http:
-        assert (await http.get(f"/workspaces/{office.workspace}")).status_code == 403
-        assert (await http.post(office.at("tools"), json=write("/late.txt"))).status_code == 403
-    await until_gone(server, urls, office.workspace)
+    async with client_of(server, cluster.token) as http:
+        assert (await http.get(f"/workspaces/{cluster.workspace}")).status_code == 403
+        assert (await http.post(cluster.at("tools"), json=write("/late.txt"))).status_code == 403
+    await until_gone(server, urls, cluster.workspace)
     # Other workspaces are unchanged.
-    told = await office.send(server, "POST", f"/workspaces/{beside}/tools", read("/kept.txt"))
+    told = await cluster.send(server, "POST", f"/workspaces/{beside}/tools", read("/kept.txt"))
     assert told["result"]["content"] == "/kept.txt\n"
 
 
 async def test_deletion_continues_after_the_server_is_killed(server: Server, urls: DatabaseUrls) -> None:
-    office, beside = await filled(server)
+    cluster, beside = await filled(server)
     for _ in range(3):
-        await office.send(
-            server, "POST", office.at("tools"), bash("for i in $(seq 400); do echo $i > $RANDOM-$i; done")
+        await cluster.send(
+            server, "POST", cluster.at("tools"), bash("for i in $(seq 400); do echo $i > $RANDOM-$i; done")
         )
     # Late calls: one may commit after everything was marked, none may leave anything.
-    late = [asyncio.create_task(quietly(server, office, write(f"/late-{number}.txt"))) for number in range(10)]
-    await office.send(server, "DELETE", f"/workspaces/{office.workspace}")
+    late = [asyncio.create_task(quietly(server, cluster, write(f"/late-{number}.txt"))) for number in range(10)]
+    await cluster.send(server, "DELETE", f"/workspaces/{cluster.workspace}")
     server.kill()
     await asyncio.gather(*late)
-    assert of_workspace(urls, office.workspace).keys() - KEPT, "it died before it was done"
+    assert of_workspace(urls, cluster.workspace).keys() - KEPT, "it died before it was done"
 
     await asyncio.to_thread(server.start)
 
-    await until_gone(server, urls, office.workspace)
-    await office.send(server, "POST", f"/workspaces/{beside}/tools", read("/kept.txt"))
+    await until_gone(server, urls, cluster.workspace)
+    await cluster.send(server, "POST", f"/workspaces/{beside}/tools", read("/kept.txt"))
 
 
 @pytest.mark.redteam
 async def test_command_and_process_of_a_deleted_workspace_leave_nothing(server: Server, urls: DatabaseUrls) -> None:
-    office, _ = await filled(server)
-    started = await office.send(
+    cluster, _ = await filled(server)
+    started = await cluster.send(
         server,
         "POST",
-        office.at("tools"),
+        cluster.at("tools"),
         {"tool": "bash_start", "args": {"command": "while :; do date > now.txt; done"}},
     )
     assert started["success"], started
-    running = asyncio.create_task(quietly(server, office, bash("sleep 3; echo late > late.txt")))
+    running = asyncio.create_task(quietly(server, cluster, bash("sleep 3; echo late > late.txt")))
     await until(urls, "select count(*) from toolcrib.background_processes where ended_ns is null", 1)
 
-    await office.send(server, "DELETE", f"/workspaces/{office.workspace}")
+    await cluster.send(server, "DELETE", f"/workspaces/{cluster.workspace}")
 
     told = await running
     assert told is None or not told.get("success"), told
-    await until_gone(server, urls, office.workspace)
+    await until_gone(server, urls, cluster.workspace)
 
 
 async def test_persons_own_directory_is_never_deleted(server: Server, urls: DatabaseUrls, tmp_path: Path) -> None:
     own = tmp_path / "mine"
     own.mkdir()
     (own / "thesis.txt").write_text("years of work\n")
-    office, _ = await filled(server)
+    cluster, _ = await filled(server)
     # A link leads out of the data directory, too: its target stays.
-    folder = server.data_dir / "workspaces" / office.workspace
+    folder = server.data_dir / "workspaces" / cluster.workspace
     (folder / "project" / "link").symlink_to(own)
     server.kill()
     with psycopg.connect(urls.owner) as connection:
         # As in local mode: the tree is the person's directory.
-        connection.execute("update toolcrib.workspaces set tree = %s where id = %s", (str(own), office.workspace))
+        connection.execute("update toolcrib.workspaces set tree = %s where id = %s", (str(own), cluster.workspace))
     await asyncio.to_thread(server.start)
-    told = await office.send(server, "POST", office.at("tools"), write("/by-tool.txt"))
+    told = await cluster.send(server, "POST", cluster.at("tools"), write("/by-tool.txt"))
     assert told["success"]
 
-    await office.send(server, "DELETE", f"/workspaces/{office.workspace}")
+    await cluster.send(server, "DELETE", f"/workspaces/{cluster.workspace}")
 
-    await until_gone(server, urls, office.workspace)
+    await until_gone(server, urls, cluster.workspace)
     assert (own / "thesis.txt").read_text() == "years of work\n"
     assert (own / "by-tool.txt").exists()
 
 
 @pytest.mark.redteam
 async def test_only_an_owner_deletes(server: Server, urls: DatabaseUrls) -> None:
-    office, _ = await filled(server)
+    cluster, _ = await filled(server)
     eve = {"email": "eve@example.com", "password": "correct horse battery staple"}
     async with client_of(server) as http:
         (await http.post("/auth/register", json=eve)).raise_for_status()
         token = (await http.post("/auth/login", json=eve)).raise_for_status().json()["access_token"]
-    await office.send(server, "POST", office.at("members"), {"email": eve["email"], "role": "member"})
+    await cluster.send(server, "POST", cluster.at("members"), {"email": eve["email"], "role": "member"})
     async with client_of(server, token) as http:
-        assert (await http.delete(f"/workspaces/{office.workspace}")).status_code == 403
-    assert "deleted_workspaces" not in of_workspace(urls, office.workspace)
+        assert (await http.delete(f"/workspaces/{cluster.workspace}")).status_code == 403
+    assert "deleted_workspaces" not in of_workspace(urls, cluster.workspace)
 
 
-async def filled(server: Server) -> tuple[Office, str]:
+async def filled(server: Server) -> tuple[ServerCluster, str]:
     """A workspace with one of everything, and another one beside it."""
-    office = await Office.opened(server)
-    beside = str((await office.send(server, "POST", "/workspaces", {"name": "beside"}))["id"])
-    await office.send(server, "POST", f"/workspaces/{beside}/tools", write("/kept.txt"))
-    agent = (await office.send(server, "POST", office.at("agents"), {"name": "a", "definition": GUIDED}))["id"]
-    key = (await office.send(server, "POST", office.at(f"agents/{agent}/keys"), {"name": "k"}))["secret"]
-    session = await office.session(server, agent)
-    await office.say(server, session, "Nobody answers this: the agent has no model.")
+    cluster = await ServerCluster.opened(server)
+    beside = str((await cluster.send(server, "POST", "/workspaces", {"name": "beside"}))["id"])
+    await cluster.send(server, "POST", f"/workspaces/{beside}/tools", write("/kept.txt"))
+    agent = (await cluster.send(server, "POST", cluster.at("agents"), {"name": "a", "definition": GUIDED}))["id"]
+    key = (await cluster.send(server, "POST", cluster.at(f"agents/{agent}/keys"), {"name": "k"}))["secret"]
+    session = await cluster.session(server, agent)
+    await cluster.say(server, session, "Nobody answers this: the agent has no model.")
     for path in ("/a.txt", "/folder/b.txt"):
-        await office.send(server, "POST", office.at("tools"), {**write(path), "session_id": session})
+        await cluster.send(server, "POST", cluster.at("tools"), {**write(path), "session_id": session})
     # Ignored and displaced: this is in the trash.
-    await office.send(server, "POST", office.at("tools"), bash("echo 'ign/' > .gitignore; mkdir ign; echo x > ign/x"))
-    await office.send(server, "POST", office.at("tools"), bash("rm -r ign"))
+    await cluster.send(server, "POST", cluster.at("tools"), bash("echo 'ign/' > .gitignore; mkdir ign; echo x > ign/x"))
+    await cluster.send(server, "POST", cluster.at("tools"), bash("rm -r ign"))
     async with client_of(server, key) as http:
-        (await http.post(office.at("tools"), json=write("/asked.txt"))).raise_for_status()
-    return office, beside
+        (await http.post(cluster.at("tools"), json=write("/asked.txt"))).raise_for_status()
+    return cluster, beside
 
 
 def write(path: str) -> dict[str, Any]:
@@ -160,11 +160,11 @@ def bash(command: str) -> dict[str, Any]:
     return {"tool": "bash", "args": {"command": command}}
 
 
-async def quietly(server: Server, office: Office, call: dict[str, Any]) -> dict[str, Any] | None:
+async def quietly(server: Server, cluster: ServerCluster, call: dict[str, Any]) -> dict[str, Any] | None:
     """Make a call whose server may die, or reject it."""
     try:
-        async with client_of(server, office.token) as http:
-            answer = await http.post(office.at("tools"), json=call)
+        async with client_of(server, cluster.token) as http:
+            answer = await http.post(cluster.at("tools"), json=call)
         return dict(answer.json()) if answer.is_success else None
     except Exception:  # noqa: BLE001 - of whatever kind: the server was killed under it
         return None

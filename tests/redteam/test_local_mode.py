@@ -25,7 +25,7 @@ from websockets.sync.client import connect
 
 from tests.acceptance.local_machine import Laptop, laptop
 from tests.integration.sandbox.sandbox_fixture import SANDBOX, Stand
-from tests.integration.sandbox.test_background import SESSION, until, zones
+from tests.integration.sandbox.test_background import SESSION, mounts, until
 from tests.wait_until import PATIENCE
 from toolcrib.api.access_tokens import LoginLinks
 from toolcrib.core.errors import Unauthenticated
@@ -192,10 +192,10 @@ def test_link_is_valid_for_one_directory_and_not_after_a_restart() -> None:
 
 @pytest.mark.req("SY-6", part="ports that were left")
 def test_stale_port_file_is_not_trusted(tmp_path: Path) -> None:
-    standing = {"secret": "x", "user_id": str(new_id()), "token_version": 0, "workspace_id": str(new_id())}
+    path_state = {"secret": "x", "user_id": str(new_id()), "token_version": 0, "workspace_id": str(new_id())}
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        (tmp_path / "server.json").write_text(json.dumps(standing | {"address": f"http://127.0.0.1:{port}"}))
+        (tmp_path / "server.json").write_text(json.dumps(path_state | {"address": f"http://127.0.0.1:{port}"}))
         believed = _other_servers(tmp_path)
     gone = _other_servers(tmp_path)
 
@@ -210,7 +210,7 @@ async def test_keys_of_a_sandboxed_program_are_in_no_process_arguments(
 ) -> None:
     key = secrets.token_hex(16)
     process = await background.start(
-        SandboxCommand("echo $WORD; read _", env={"WORD": key}), zones(tmp_path), owner=SESSION
+        SandboxCommand("echo $WORD; read _", env={"WORD": key}), mounts(tmp_path), owner=SESSION
     )
     said = await until(background, process, key.encode())
     seen = [words for words in _all_arguments() if key in words]

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Crib
+from tests.integration.conftest import WorkspaceFixture
 from tests.integration.gate.builders import trusted
-from tests.integration.tools.shell.builders import new_crib
+from tests.integration.tools.shell.builders import new_workspace_fixture
 from toolcrib.core.agents import ToolPermission
 from toolcrib.core.approvals import GrantRule
 from toolcrib.core.errors import BadArguments, PermissionDenied, ToolFailed
@@ -29,8 +29,8 @@ SECONDS = 5.0
 
 
 @pytest.fixture
-async def crib(database: Database, settings: Settings) -> Crib:
-    return await new_crib(database, settings)
+async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
+    return await new_workspace_fixture(database, settings)
 
 
 class Stopwatch:
@@ -45,11 +45,11 @@ class Stopwatch:
 
 
 @pytest.mark.parametrize("glob", [EXPLODES, f"!{EXPLODES}", f"@project/{EXPLODES}", "/*a*a*a*a*a*a*a*a*a*a*a*a*/b"])
-async def test_exponential_rule_does_not_block_the_gate(crib: Crib, glob: str) -> None:
-    agent = await trusted(crib, tool_permissions={"read": {"allowed": True, "paths": [glob, "z"]}})
+async def test_exponential_rule_does_not_block_the_gate(workspace: WorkspaceFixture, glob: str) -> None:
+    agent = await trusted(workspace, tool_permissions={"read": {"allowed": True, "paths": [glob, "z"]}})
 
     with Stopwatch():
-        outcome = await crib.call("read", agent, path=LONG)
+        outcome = await workspace.call("read", agent, path=LONG)
 
     assert isinstance(outcome.error, PermissionDenied)
 
@@ -68,12 +68,12 @@ IGNORE = ["*a*a*a/*a*a*a/*a*a*a/zzz", EXPLODES, "**/a/**/a/**/a/**/a/**/zzz", "!
 
 
 @pytest.mark.parametrize("line", IGNORE)
-async def test_exponential_ignore_rules_block_no_command(crib: Crib, line: str) -> None:
-    (crib.project / ".gitignore").write_text(f"{line}\nkept-out\n")
+async def test_exponential_ignore_rules_block_no_command(workspace: WorkspaceFixture, line: str) -> None:
+    (workspace.project / ".gitignore").write_text(f"{line}\nkept-out\n")
     deep = "/".join(["a" * 120] * 4)
 
     with Stopwatch():
-        outcome = await crib.call(
+        outcome = await workspace.call(
             "bash", command=f"mkdir -p {deep} {'a/' * 60}; echo x > {deep}/x; echo x > {'a' * 240}; echo x > kept-out"
         )
 
@@ -82,30 +82,30 @@ async def test_exponential_ignore_rules_block_no_command(crib: Crib, line: str) 
 
 
 @pytest.mark.parametrize("line", IGNORE)
-async def test_approved_command_with_exponential_rules_is_executed(crib: Crib, line: str) -> None:
+async def test_approved_command_with_exponential_rules_is_executed(workspace: WorkspaceFixture, line: str) -> None:
     """It was a poison pill: it froze the server again after every restart."""
     command = f"echo '{line}' > .gitignore; mkdir -p {'a' * 200}/{'a' * 200}/{'a' * 200}; echo x > {'a' * 200}/x"
 
     with Stopwatch():
-        outcome = await crib.call("bash", command=command)
+        outcome = await workspace.call("bash", command=command)
 
     assert outcome.succeeded, outcome.error
 
 
-async def test_too_large_rules_fail_the_call_with_a_reason(crib: Crib) -> None:
-    (crib.project / ".gitignore").write_text("*a" * 450 + "\n")
+async def test_too_large_rules_fail_the_call_with_a_reason(workspace: WorkspaceFixture) -> None:
+    (workspace.project / ".gitignore").write_text("*a" * 450 + "\n")
 
-    outcome = await crib.call("bash", command="echo x > made")
+    outcome = await workspace.call("bash", command="echo x > made")
 
     assert isinstance(outcome.error, ToolFailed)
     assert "/.gitignore cannot be evaluated" in outcome.error.message
-    assert not (crib.project / "made").exists()
+    assert not (workspace.project / "made").exists()
 
 
 @pytest.mark.parametrize("tool", ["glob", "find", "grep"])
-async def test_searches_by_name_are_fast(crib: Crib, tool: str) -> None:
+async def test_searches_by_name_are_fast(workspace: WorkspaceFixture, tool: str) -> None:
     for number in range(50):
-        (crib.project / f"{'a' * 240}{number}").write_text("bait\n")
+        (workspace.project / f"{'a' * 240}{number}").write_text("bait\n")
     arguments: dict[str, dict[str, Any]] = {
         "glob": {"patterns": [EXPLODES, "**/*a*a*a*a*a*a*a*a*a*a*b", "{a,aa}" * 5]},
         "find": {"name": EXPLODES},
@@ -113,14 +113,14 @@ async def test_searches_by_name_are_fast(crib: Crib, tool: str) -> None:
     }
 
     with Stopwatch():
-        outcome = await crib.call(tool, **arguments[tool])
+        outcome = await workspace.call(tool, **arguments[tool])
 
     assert outcome.succeeded, outcome.error
     assert outcome.result["matches"] == []
 
 
 @pytest.mark.parametrize("tool", ["glob", "find", "grep"])
-async def test_too_large_patterns_are_invalid_arguments(crib: Crib, tool: str) -> None:
+async def test_too_large_patterns_are_invalid_arguments(workspace: WorkspaceFixture, tool: str) -> None:
     arguments: dict[str, dict[str, Any]] = {
         "glob": {"pattern": "*a" * 490},
         "find": {"name": "*a" * 490},
@@ -128,7 +128,7 @@ async def test_too_large_patterns_are_invalid_arguments(crib: Crib, tool: str) -
     }
 
     with Stopwatch():
-        outcome = await crib.call(tool, **arguments[tool])
+        outcome = await workspace.call(tool, **arguments[tool])
 
     assert isinstance(outcome.error, BadArguments), outcome
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.fakes.model_server import ModelServer, model_server
-from tests.integration.conftest import Crib, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_caller
 from tests.integration.gate.builders import hired, joined
-from tests.integration.runs.conftest import Office, opened_office, says, yes
+from tests.integration.runs.conftest import RunFixture, opened_office, says, yes
 from tests.wait_until import PATIENCE
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import BadArguments, Forbidden
@@ -34,8 +34,8 @@ WRITE = ("write", {"path": "/made.txt", "content": "x"})
 
 
 @pytest.fixture
-async def crib(database: Database, settings: Settings) -> Crib:
-    return Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
+async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
+    return WorkspaceFixture(assemble(settings, database), database, settings, await new_caller(database, settings))
 
 
 @pytest.fixture
@@ -51,113 +51,117 @@ async def model() -> AsyncIterator[ModelServer]:
 
 
 @pytest.fixture
-async def office(crib: Crib, model: ModelServer, providers: ProviderRegistry) -> Office:
-    return await opened_office(crib, model, providers, tool_permissions=None, phases=PHASES)
+async def run_fixture(workspace: WorkspaceFixture, model: ModelServer, providers: ProviderRegistry) -> RunFixture:
+    return await opened_office(workspace, model, providers, tool_permissions=None, phases=PHASES)
 
 
 @pytest.fixture
-def sessions(crib: Crib) -> SessionStore:
-    return SessionStore(crib.database)
+def sessions(workspace: WorkspaceFixture) -> SessionStore:
+    return SessionStore(workspace.database)
 
 
-def offered(office: Office) -> list[str]:
-    return [one["function"]["name"] for one in office.model.received[-1].body["tools"]]
+def offered(run_fixture: RunFixture) -> list[str]:
+    return [one["function"]["name"] for one in run_fixture.model.received[-1].body["tools"]]
 
 
-async def test_run_has_only_the_tools_of_its_sessions_phase(office: Office, sessions: SessionStore) -> None:
-    made = office.crib.project / "made.txt"
-    await office.send("go", says("", WRITE), says("refused"))
-    assert offered(office) == ["read"]
+async def test_run_has_only_the_tools_of_its_sessions_phase(run_fixture: RunFixture, sessions: SessionStore) -> None:
+    made = run_fixture.workspace.project / "made.txt"
+    await run_fixture.send("go", says("", WRITE), says("refused"))
+    assert offered(run_fixture) == ["read"]
     assert not made.exists()
-    assert "in phase 'design' cannot use `write`" in office.told()[-1]["content"]
+    assert "in phase 'design' cannot use `write`" in run_fixture.told()[-1]["content"]
 
-    await sessions.enter_phase(office.tenant, office.session_id, "build")
-    await office.send("go", says("", WRITE), says("done"))
-    assert offered(office) == ["read", "write"]
+    await sessions.enter_phase(run_fixture.tenant, run_fixture.session_id, "build")
+    await run_fixture.send("go", says("", WRITE), says("done"))
+    assert offered(run_fixture) == ["read", "write"]
     assert made.read_text() == "x"
 
 
 async def test_paused_call_is_denied_if_the_phase_was_narrowed_meanwhile(
-    crib: Crib, model: ModelServer, providers: ProviderRegistry, sessions: SessionStore
+    workspace: WorkspaceFixture, model: ModelServer, providers: ProviderRegistry, sessions: SessionStore
 ) -> None:
-    office = await opened_office(crib, model, providers, trust="guided", tool_permissions=None, phases=PHASES)
-    await sessions.enter_phase(office.tenant, office.session_id, "build")
-    await office.send("go", says("", WRITE), says("refused"))
-    await sessions.enter_phase(office.tenant, office.session_id, "design")
+    run_fixture = await opened_office(workspace, model, providers, trust="guided", tool_permissions=None, phases=PHASES)
+    await sessions.enter_phase(run_fixture.tenant, run_fixture.session_id, "build")
+    await run_fixture.send("go", says("", WRITE), says("refused"))
+    await sessions.enter_phase(run_fixture.tenant, run_fixture.session_id, "design")
 
-    await office.decide(yes())
-    await office.carry_on()
+    await run_fixture.decide(yes())
+    await run_fixture.carry_on()
 
-    assert not (crib.project / "made.txt").exists()
-    assert "in phase 'design' cannot use `write`" in office.told()[-1]["content"]
+    assert not (workspace.project / "made.txt").exists()
+    assert "in phase 'design' cannot use `write`" in run_fixture.told()[-1]["content"]
 
 
-async def test_agents_own_key_acts_in_the_first_phase(crib: Crib) -> None:
-    agent = (await hired(crib, trust="autonomous", phases=PHASES)).agent
+async def test_agents_own_key_acts_in_the_first_phase(workspace: WorkspaceFixture) -> None:
+    agent = (await hired(workspace, trust="autonomous", phases=PHASES)).agent
     assert agent is not None
-    keys = ApiKeyStore(crib.database)
-    _, secret = await keys.create_for_agent(Tenant.of(crib.caller), agent.id, name="k", expires_at=None)
+    keys = ApiKeyStore(workspace.database)
+    _, secret = await keys.create_for_agent(Tenant.of(workspace.caller), agent.id, name="k", expires_at=None)
     holder = await keys.find(secret)
     assert holder is not None
 
-    outcome = await crib.call("write", replace(crib.caller, agent=holder.agent), path="/made.txt", content="x")
+    outcome = await workspace.call(
+        "write", replace(workspace.caller, agent=holder.agent), path="/made.txt", content="x"
+    )
 
     assert outcome.error is not None
     assert outcome.error.code == "NOT_PERMITTED"
-    assert not (crib.project / "made.txt").exists()
+    assert not (workspace.project / "made.txt").exists()
 
 
 async def test_viewers_cannot_change_the_phase_and_members_choose_declared_ones(
-    office: Office, crib: Crib, sessions: SessionStore
+    run_fixture: RunFixture, workspace: WorkspaceFixture, sessions: SessionStore
 ) -> None:
     viewer, member = (
-        Tenant.of(await joined(crib, WorkspaceRole.VIEWER)),
-        Tenant.of(await joined(crib, WorkspaceRole.MEMBER)),
+        Tenant.of(await joined(workspace, WorkspaceRole.VIEWER)),
+        Tenant.of(await joined(workspace, WorkspaceRole.MEMBER)),
     )
 
     with pytest.raises(Forbidden):
-        await sessions.enter_phase(viewer, office.session_id, "build")
+        await sessions.enter_phase(viewer, run_fixture.session_id, "build")
     with pytest.raises(BadArguments):
-        await sessions.enter_phase(member, office.session_id, "release")
+        await sessions.enter_phase(member, run_fixture.session_id, "release")
     with pytest.raises(BadArguments):
-        await sessions.create(member, agent_id=office.agent.id, phase="release")
-    assert (await sessions.enter_phase(member, office.session_id, "build")).phase == "build"
+        await sessions.create(member, agent_id=run_fixture.agent.id, phase="release")
+    assert (await sessions.enter_phase(member, run_fixture.session_id, "build")).phase == "build"
 
 
-async def test_removed_phase_leaves_reading_only(office: Office, sessions: SessionStore) -> None:
-    await sessions.enter_phase(office.tenant, office.session_id, "build")
-    agents = AgentStore(office.crib.database)
-    definition = (await agents.get(office.tenant, office.agent.id)).definition
-    await agents.update(office.tenant, office.agent.id, definition=definition.replace("name: build", "name: ship"))
+async def test_removed_phase_leaves_reading_only(run_fixture: RunFixture, sessions: SessionStore) -> None:
+    await sessions.enter_phase(run_fixture.tenant, run_fixture.session_id, "build")
+    agents = AgentStore(run_fixture.workspace.database)
+    definition = (await agents.get(run_fixture.tenant, run_fixture.agent.id)).definition
+    await agents.update(
+        run_fixture.tenant, run_fixture.agent.id, definition=definition.replace("name: build", "name: ship")
+    )
 
-    await office.send("go", says("", WRITE), says("refused"))
+    await run_fixture.send("go", says("", WRITE), says("refused"))
 
-    assert "write" not in offered(office)
-    assert not (office.crib.project / "made.txt").exists()
+    assert "write" not in offered(run_fixture)
+    assert not (run_fixture.workspace.project / "made.txt").exists()
 
 
 @pytest.mark.parametrize(("then", "made"), [("build", True), (None, False)])
 async def test_resumed_call_has_the_phase_of_its_execution(
-    crib: Crib, sessions: SessionStore, then: str | None, *, made: bool
+    workspace: WorkspaceFixture, sessions: SessionStore, then: str | None, *, made: bool
 ) -> None:
     """A call outside a run: the server itself resumes it, and knows the session's phase."""
-    tenant = Tenant.of(crib.caller)
-    caller = await hired(crib, trust="guided", phases=PHASES)
+    tenant = Tenant.of(workspace.caller)
+    caller = await hired(workspace, trust="guided", phases=PHASES)
     assert caller.agent is not None
     session = await sessions.create(tenant, agent_id=caller.agent.id, phase="build")
     caller = replace(caller, agent=in_phase(caller.agent, "build"), session_id=session.id)
-    asked = await crib.call("write", caller, path="/made.txt", content="x")
+    asked = await workspace.call("write", caller, path="/made.txt", content="x")
     await sessions.enter_phase(tenant, session.id, then)
 
-    await crib.engine.approvals.decide(tenant, asked.metadata["approval_id"], yes(), via="test")
+    await workspace.engine.approvals.decide(tenant, asked.metadata["approval_id"], yes(), via="test")
     async with asyncio.timeout(PATIENCE):
-        running = asyncio.create_task(crib.engine.waiting.run())
+        running = asyncio.create_task(workspace.engine.waiting.run())
         try:
-            while (await ToolCallStore(crib.database).get(tenant, asked.call_id)).state not in ("done", "denied"):
+            while (await ToolCallStore(workspace.database).get(tenant, asked.call_id)).state not in ("done", "denied"):
                 pass
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
     # Read by a call: the worker was stopped, perhaps between its commit and the disk.
-    assert (await crib.call("read", path="/made.txt")).succeeded is made
+    assert (await workspace.call("read", path="/made.txt")).succeeded is made

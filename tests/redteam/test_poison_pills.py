@@ -17,7 +17,7 @@ from tests.conftest import DatabaseUrls
 from tests.fakes import wires
 from tests.fakes.model_server import Answer, ModelServer, Received, model_server, plain
 from tests.fakes.scripted_turns import Scene, SceneCall
-from tests.faults.cluster import Office
+from tests.faults.cluster import ServerCluster
 from tests.faults.consistency_check import Workspace
 from tests.faults.databases import migrated_database, urls_of
 from tests.faults.processes import run_command
@@ -102,12 +102,12 @@ async def test_run_that_kills_its_server_is_abandoned_and_a_concurrent_one_is_no
     server: Server, urls: DatabaseUrls, script: Script, model: ModelServer
 ) -> None:
     server.start()
-    office = await Office.opened(server)
-    agent = await office.agent(server, model, RULES, provider="openai-compatible")
-    thinking, poisoned = [await office.session(server, agent) for _ in range(2)]
-    innocent = await office.say(server, thinking, "Think.")
+    cluster = await ServerCluster.opened(server)
+    agent = await cluster.agent(server, model, RULES, provider="openai-compatible")
+    thinking, poisoned = [await cluster.session(server, agent) for _ in range(2)]
+    innocent = await cluster.say(server, thinking, "Think.")
     await until(urls, "select count(*) from toolcrib.events where type = 'stream-start'", 1)
-    poison = await say_and_die(office, server, poisoned, "/kill.txt")
+    poison = await say_and_die(cluster, server, poisoned, "/kill.txt")
 
     for _ in range(ATTEMPTS - 1):
         assert await dies_again(server) == -signal.SIGKILL
@@ -128,7 +128,7 @@ async def test_run_that_kills_its_server_is_abandoned_and_a_concurrent_one_is_no
     assert told["error"] == error
     assert rows(urls, "select distinct state from toolcrib.tool_calls") == [("done",)]
     # The session works again.
-    after = await office.say(server, poisoned, "/fine.txt")
+    after = await cluster.say(server, poisoned, "/fine.txt")
     await until(urls, f"select count(*) from toolcrib.runs where id = '{after}' and end_reason = 'done'", 1)
 
 
@@ -138,9 +138,9 @@ async def test_run_that_freezes_every_process_that_takes_it_over_is_abandoned(
 ) -> None:
     first, second = servers
     first.start()
-    office = await Office.opened(first)
-    agent = await office.agent(first, model, RULES, provider="openai-compatible")
-    run = await office.say(first, await office.session(first, agent), "/freeze.txt")
+    cluster = await ServerCluster.opened(first)
+    agent = await cluster.agent(first, model, RULES, provider="openai-compatible")
+    run = await cluster.say(first, await cluster.session(first, agent), "/freeze.txt")
 
     await until(urls, attempts_of(run), 1)
     # The first hangs undetected: the second takes over when its lease has expired, and hangs as well.
@@ -161,9 +161,9 @@ async def test_operator_who_kills_the_server_repeatedly_ends_no_run_that_makes_p
     server: Server, urls: DatabaseUrls, script: Script, model: ModelServer
 ) -> None:
     server.start()
-    office = await Office.opened(server)
-    agent = await office.agent(server, model, RULES, provider="openai-compatible")
-    run = await office.say(server, await office.session(server, agent), "Think.")
+    cluster = await ServerCluster.opened(server)
+    agent = await cluster.agent(server, model, RULES, provider="openai-compatible")
+    run = await cluster.say(server, await cluster.session(server, agent), "Think.")
 
     for number in range(1, ATTEMPTS + 2):
         await until(urls, "select count(*) from toolcrib.events where type = 'stream-start'", number)
@@ -178,13 +178,13 @@ async def test_approved_call_that_kills_its_server_is_abandoned_and_concurrent_o
     server: Server, urls: DatabaseUrls, tmp_path: Path
 ) -> None:
     server.start()
-    office = await Office.opened(server)
-    agent = await office.send(server, "POST", office.at("agents"), {"name": "a", "definition": GUIDED})
-    key = (await office.send(server, "POST", office.at(f"agents/{agent['id']}/keys"), {"name": "k"}))["secret"]
+    cluster = await ServerCluster.opened(server)
+    agent = await cluster.send(server, "POST", cluster.at("agents"), {"name": "a", "definition": GUIDED})
+    key = (await cluster.send(server, "POST", cluster.at(f"agents/{agent['id']}/keys"), {"name": "k"}))["secret"]
     asked = {}
     async with client_of(server, key) as http:
         for path in ("/kill.txt", "/one.txt", "/two.txt"):
-            told = (await http.post(office.at("tools"), json=write(path))).raise_for_status()
+            told = (await http.post(cluster.at("tools"), json=write(path))).raise_for_status()
             asked[path] = told.json()["result"]
 
     # Decided while no server runs, and the poison first: all of them start in the process that it kills.
@@ -199,40 +199,40 @@ async def test_approved_call_that_kills_its_server_is_abandoned_and_concurrent_o
     await until(urls, "select count(*) from toolcrib.tool_calls where ended_at is null", 0)
 
     ended = {
-        path: await office.send(server, "GET", office.at(f"calls/{one['call_id']}")) for path, one in asked.items()
+        path: await cluster.send(server, "GET", cluster.at(f"calls/{one['call_id']}")) for path, one in asked.items()
     }
     assert [ended[path]["state"] for path in ("/one.txt", "/two.txt")] == ["done", "done"]
     assert ended["/kill.txt"]["state"] == "denied"
     assert ended["/kill.txt"]["error"]["code"] == "GIVEN_UP"
     assert ended["/kill.txt"]["error"]["message"].startswith(GIVEN_UP)
-    truth = truth_of(server, office, urls)
+    truth = truth_of(server, cluster, urls)
     assert {row.path for row in truth.heads()} == {"/one.txt", "/two.txt"}
     truth.assert_true()
 
 
 async def test_unwritable_workspace_does_not_stop_a_node_from_starting(server: Server, urls: DatabaseUrls) -> None:
     server.start()
-    office = await Office.opened(server)
-    project = server.data_dir / "workspaces" / office.workspace / "project"
-    await office.send(server, "POST", office.at("tools"), write("/before.txt"))
+    cluster = await ServerCluster.opened(server)
+    project = server.data_dir / "workspaces" / cluster.workspace / "project"
+    await cluster.send(server, "POST", cluster.at("tools"), write("/before.txt"))
     mode = stat.S_IMODE(project.stat().st_mode)
     project.chmod(0o500)
     try:
-        async with client_of(server, office.token) as http:
+        async with client_of(server, cluster.token) as http:
             # Committed; the failed write to disk is reported, and it stays pending.
-            await http.post(office.at("tools"), json=write("/after.txt"))
+            await http.post(cluster.at("tools"), json=write("/after.txt"))
         await until(urls, "select count(*) from toolcrib.pending_applies", 1)
         server.kill()
         await asyncio.to_thread(server.start)
-        other = (await office.send(server, "POST", "/workspaces", {"name": "other"}))["id"]
-        await office.send(server, "POST", f"/workspaces/{other}/tools", write("/other.txt"))
+        other = (await cluster.send(server, "POST", "/workspaces", {"name": "other"}))["id"]
+        await cluster.send(server, "POST", f"/workspaces/{other}/tools", write("/other.txt"))
     finally:
         project.chmod(mode)
 
     # Once repaired, it is applied to disk at its next use.
-    read = await office.send(server, "POST", office.at("tools"), {"tool": "read", "args": {"path": "/after.txt"}})
+    read = await cluster.send(server, "POST", cluster.at("tools"), {"tool": "read", "args": {"path": "/after.txt"}})
     assert "x" in json.dumps(read)
-    truth_of(server, office, urls).assert_true()
+    truth_of(server, cluster, urls).assert_true()
 
 
 def write(path: str) -> dict[str, Any]:
@@ -248,9 +248,9 @@ def said(text: str, *calls: tuple[str, dict[str, Any]], held: asyncio.Event | No
     return Answer(tuple(wires.chat_completions(scene, "fake")), held=held)
 
 
-async def say_and_die(office: Office, server: Server, session: str, text: str) -> str:
+async def say_and_die(cluster: ServerCluster, server: Server, session: str, text: str) -> str:
     """Return the id of the run that kills the server: it may be dead before it has responded."""
-    run = await office.say(server, session, text)
+    run = await cluster.say(server, session, text)
     assert await asyncio.to_thread(server.await_death) == -signal.SIGKILL
     return run
 
@@ -268,8 +268,10 @@ def rows(urls: DatabaseUrls, query: str) -> list[tuple[Any, ...]]:
     return Workspace(urls.owner, UUID(int=0), Path(os.devnull)).rows(query)
 
 
-def truth_of(server: Server, office: Office, urls: DatabaseUrls) -> Workspace:
-    return Workspace(urls.owner, UUID(office.workspace), server.data_dir / "workspaces" / office.workspace / "project")
+def truth_of(server: Server, cluster: ServerCluster, urls: DatabaseUrls) -> Workspace:
+    return Workspace(
+        urls.owner, UUID(cluster.workspace), server.data_dir / "workspaces" / cluster.workspace / "project"
+    )
 
 
 async def until(urls: DatabaseUrls, query: str, expected: int) -> None:

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.integration.conftest import Crib, new_caller
-from tests.integration.tools.shell.builders import new_crib, ran
+from tests.integration.conftest import WorkspaceFixture, new_caller
+from tests.integration.tools.shell.builders import new_workspace_fixture, ran
 from tests.integration.tools.shell.test_background import ended, until
 from toolcrib.sandbox.resource_limits import descendants
 from toolcrib.settings import Settings
@@ -30,14 +30,16 @@ ATTACK = (
 
 
 @pytest.fixture
-async def crib(database: Database, settings: Settings) -> AsyncIterator[Crib]:
+async def workspace(database: Database, settings: Settings) -> AsyncIterator[WorkspaceFixture]:
     """Its data is in a path that everyone can enter: pytest has closed none of the parent folders."""
     assert os.geteuid() == 0, "these attacks are for root: make redteam-root"
     with TemporaryDirectory(prefix="toolcrib-root-") as folder:
         Path(folder).chmod(0o755)
-        crib = await new_crib(database, settings.model_copy(update={"data_dir": Path(folder) / "data"}))
-        yield crib
-        await crib.engine.background.close()
+        workspace = await new_workspace_fixture(
+            database, settings.model_copy(update={"data_dir": Path(folder) / "data"})
+        )
+        yield workspace
+        await workspace.engine.background.close()
 
 
 def as_stranger(*command: str | Path) -> subprocess.CompletedProcess[str]:
@@ -47,80 +49,80 @@ def as_stranger(*command: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def set_id_below(root: Path) -> list[Path]:
-    return [place for place in root.rglob("*") if not place.is_symlink() and place.lstat().st_mode & 0o6000]
+    return [path for path in root.rglob("*") if not path.is_symlink() and path.lstat().st_mode & 0o6000]
 
 
 def foreign_below(root: Path) -> list[Path]:
-    return [place for place in root.rglob("*") if place.lstat().st_uid != os.geteuid()]
+    return [path for path in root.rglob("*") if path.lstat().st_uid != os.geteuid()]
 
 
-async def attacked(crib: Crib, tool: str) -> None:
+async def attacked(workspace: WorkspaceFixture, tool: str) -> None:
     if tool == "bash":
-        assert (await ran(crib, ATTACK))["output"].endswith("done\n")
+        assert (await ran(workspace, ATTACK))["output"].endswith("done\n")
         return
-    started = await crib.result("bash_start", command=ATTACK)
-    told = await ended(crib, started["metadata"]["processId"])
+    started = await workspace.result("bash_start", command=ATTACK)
+    told = await ended(workspace, started["metadata"]["processId"])
     assert "done\n" in started["output"] + told["output"]
 
 
 @pytest.mark.parametrize("tool", ["bash", "bash_start"])
-async def test_file_left_by_a_command_makes_no_user_root(crib: Crib, tool: str) -> None:
-    await attacked(crib, tool)
+async def test_file_left_by_a_command_makes_no_user_root(workspace: WorkspaceFixture, tool: str) -> None:
+    await attacked(workspace, tool)
 
-    assert (crib.project / "ign2" / "s").exists()
-    assert set_id_below(crib.settings.data_dir) == []
-    assert foreign_below(crib.settings.data_dir) == []
-    assert not (crib.project / "ign2" / "null").exists()
-    for place in (crib.project / "ign2" / "s", crib.project / "kept" / "s"):
+    assert (workspace.project / "ign2" / "s").exists()
+    assert set_id_below(workspace.settings.data_dir) == []
+    assert foreign_below(workspace.settings.data_dir) == []
+    assert not (workspace.project / "ign2" / "null").exists()
+    for path in (workspace.project / "ign2" / "s", workspace.project / "kept" / "s"):
         # Even if its parent folders were open.
-        for above in (crib.settings.data_dir, *crib.project.parents, crib.project):
-            if above.is_relative_to(crib.settings.data_dir):
+        for above in (workspace.settings.data_dir, *workspace.project.parents, workspace.project):
+            if above.is_relative_to(workspace.settings.data_dir):
                 above.chmod(0o755)
-        assert "euid=0" not in as_stranger(place, "-p", "-c", "id").stdout
+        assert "euid=0" not in as_stranger(path, "-p", "-c", "id").stdout
 
 
 @pytest.mark.parametrize("tool", ["bash", "bash_start"])
-async def test_another_user_of_the_machine_cannot_reach_the_tree(crib: Crib, tool: str) -> None:
-    await attacked(crib, tool)
+async def test_another_user_of_the_machine_cannot_reach_the_tree(workspace: WorkspaceFixture, tool: str) -> None:
+    await attacked(workspace, tool)
 
-    for place in (crib.project / "ign2" / "secret", crib.project / ".gitignore"):
-        assert place.stat().st_mode & stat.S_IRGRP
-        assert "Permission denied" in as_stranger("cat", place).stderr
-    assert as_stranger("ls", crib.settings.data_dir).stdout == ""
-    assert as_stranger("ls", crib.settings.data_dir / "staging").stdout == ""
+    for path in (workspace.project / "ign2" / "secret", workspace.project / ".gitignore"):
+        assert path.stat().st_mode & stat.S_IRGRP
+        assert "Permission denied" in as_stranger("cat", path).stderr
+    assert as_stranger("ls", workspace.settings.data_dir).stdout == ""
+    assert as_stranger("ls", workspace.settings.data_dir / "staging").stdout == ""
 
 
-async def test_file_restored_from_the_trash_makes_no_user_root(crib: Crib) -> None:
-    await ran(crib, ATTACK)
-    for place in (crib.project / "ign2" / "s", crib.project / "kept" / "s"):
-        place.chmod(0o6755)
+async def test_file_restored_from_the_trash_makes_no_user_root(workspace: WorkspaceFixture) -> None:
+    await ran(workspace, ATTACK)
+    for path in (workspace.project / "ign2" / "s", workspace.project / "kept" / "s"):
+        path.chmod(0o6755)
 
-    outcome = await crib.call("bash", command="rm -rf ign2 kept")
+    outcome = await workspace.call("bash", command="rm -rf ign2 kept")
     assert outcome.succeeded, outcome.error
-    assert not (crib.project / "ign2").exists()
-    await crib.result("undo", calls=[str(outcome.call_id)])
+    assert not (workspace.project / "ign2").exists()
+    await workspace.result("undo", calls=[str(outcome.call_id)])
 
-    assert (crib.project / "ign2" / "s").exists()
-    assert set_id_below(crib.project) == []
+    assert (workspace.project / "ign2" / "s").exists()
+    assert set_id_below(workspace.project) == []
 
 
 async def test_commands_of_different_workspaces_run_as_different_users_who_own_nothing(
-    database: Database, crib: Crib
+    database: Database, workspace: WorkspaceFixture
 ) -> None:
-    other = replace(crib, caller=await new_caller(database, crib.settings))
-    seen = {await user_of(crib), await user_of(crib), await user_of(other)}
+    other = replace(workspace, caller=await new_caller(database, workspace.settings))
+    seen = {await user_of(workspace), await user_of(workspace), await user_of(other)}
 
     assert len(seen) == 2
     assert min(seen) >= 2_000_000_000
 
 
-async def user_of(crib: Crib) -> int:
+async def user_of(workspace: WorkspaceFixture) -> int:
     """Return the uid on the host under which a command of this workspace runs."""
     before = set(descendants(os.getpid()))
-    started = await crib.result("bash_start", command="echo up; exec sleep 100")
+    started = await workspace.result("bash_start", command="echo up; exec sleep 100")
     process = started["metadata"]["processId"]
-    await until(crib, process, "up")
+    await until(workspace, process, "up")
     users = {os.stat(f"/proc/{number}").st_uid for number in set(descendants(os.getpid())) - before} - {0}
-    await crib.result("bash_stop", process_id=process)
+    await workspace.result("bash_stop", process_id=process)
     [user] = users
     return user

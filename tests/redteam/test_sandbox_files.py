@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Crib, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_caller
 from tests.integration.sandbox.sandbox_fixture import COPYING, Stand, python
-from tests.integration.tools.shell.builders import another_engine, new_crib, ran
+from tests.integration.tools.shell.builders import another_engine, new_workspace_fixture, ran
 from tests.integration.tools.shell.test_background import ended
 from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.runtime.private_directory import keep_private
@@ -91,9 +91,9 @@ def bad_files(*roots: Path) -> list[str]:
     """Return what is below the roots and should be on no host."""
     found = []
     for root in roots:
-        for place, folders, files in os.walk(root):
+        for workspace_path, folders, files in os.walk(root):
             for name in (".", *folders, *files):
-                path = os.path.join(place, name)
+                path = os.path.join(workspace_path, name)
                 try:
                     seen = os.lstat(path)
                     kind = stat.S_IFMT(seen.st_mode)
@@ -102,105 +102,105 @@ def bad_files(*roots: Path) -> list[str]:
                     # A command's folders are removed while we read.
                     continue
                 if kind != stat.S_IFLNK and (seen.st_mode & SET_ID or kind in (stat.S_IFCHR, stat.S_IFBLK)):
-                    found.append(f"{place}/{name} {oct(seen.st_mode)}")
+                    found.append(f"{workspace_path}/{name} {oct(seen.st_mode)}")
                 if capable:
-                    found.append(f"{place}/{name} has capabilities")
+                    found.append(f"{workspace_path}/{name} has capabilities")
                 if seen.st_uid != os.getuid():
-                    found.append(f"{place}/{name} of {seen.st_uid}")
+                    found.append(f"{workspace_path}/{name} of {seen.st_uid}")
     return found
 
 
 @pytest.fixture
-async def crib(database: Database, settings: Settings) -> AsyncIterator[Crib]:
-    crib = await new_crib(database, settings)
-    yield crib
-    await crib.engine.background.close()
+async def workspace(database: Database, settings: Settings) -> AsyncIterator[WorkspaceFixture]:
+    workspace = await new_workspace_fixture(database, settings)
+    yield workspace
+    await workspace.engine.background.close()
 
 
 @pytest.fixture
-async def copying(database: Database, settings: Settings) -> Crib:
+async def copying(database: Database, settings: Settings) -> WorkspaceFixture:
     """A sandbox without overlays."""
     engine = assemble(settings, database, sandbox=COPYING)
-    return Crib(engine, database, settings, await new_caller(database, settings))
+    return WorkspaceFixture(engine, database, settings, await new_caller(database, settings))
 
 
-async def test_red_team_commands_leave_no_set_id_file(crib: Crib) -> None:
-    result = await ran(crib, RULES + SHELL_WAYS)
+async def test_red_team_commands_leave_no_set_id_file(workspace: WorkspaceFixture) -> None:
+    result = await ran(workspace, RULES + SHELL_WAYS)
 
     assert result["output"].endswith("done\n")
-    assert (crib.project / "ign2" / "s").read_bytes() == Path("/bin/sh").read_bytes()
-    assert (crib.project / "kept").exists()
-    assert bad_files(crib.settings.data_dir) == []
+    assert (workspace.project / "ign2" / "s").read_bytes() == Path("/bin/sh").read_bytes()
+    assert (workspace.project / "kept").exists()
+    assert bad_files(workspace.settings.data_dir) == []
 
 
-async def test_no_system_call_creates_a_set_id_file_a_device_or_an_attribute(crib: Crib) -> None:
-    result = await ran(crib, RULES + WAYS)
+async def test_no_system_call_creates_a_set_id_file_a_device_or_an_attribute(workspace: WorkspaceFixture) -> None:
+    result = await ran(workspace, RULES + WAYS)
 
     assert result["output"] == "made [] [] []\n"
-    assert (crib.project / "ign2" / "plain").exists()
-    assert bad_files(crib.settings.data_dir) == []
+    assert (workspace.project / "ign2" / "plain").exists()
+    assert bad_files(workspace.settings.data_dir) == []
 
 
-async def test_no_system_call_does_so_on_a_copied_tree(copying: Crib) -> None:
+async def test_no_system_call_does_so_on_a_copied_tree(copying: WorkspaceFixture) -> None:
     result = await ran(copying, RULES + WAYS.replace("exec ", "", 1) + "\n" + SHELL_WAYS)
 
     assert result["output"].startswith("made [] [] []\n")
     assert bad_files(copying.settings.data_dir) == []
 
 
-async def test_background_processes_cannot_either(crib: Crib) -> None:
-    started = await crib.result("bash_start", command=f"{RULES}{WAYS.replace('exec ', '', 1)}\n{SHELL_WAYS}")
-    told = await ended(crib, started["metadata"]["processId"])
+async def test_background_processes_cannot_either(workspace: WorkspaceFixture) -> None:
+    started = await workspace.result("bash_start", command=f"{RULES}{WAYS.replace('exec ', '', 1)}\n{SHELL_WAYS}")
+    told = await ended(workspace, started["metadata"]["processId"])
 
     assert "made [] [] []\n" in started["output"] + told["output"]
-    assert (crib.project / "ign2" / "s").exists()
-    assert bad_files(crib.settings.data_dir) == []
+    assert (workspace.project / "ign2" / "s").exists()
+    assert bad_files(workspace.settings.data_dir) == []
 
 
-async def test_sticky_folders_and_ordinary_modes_are_kept(crib: Crib) -> None:
-    result = await ran(crib, RULES + "mkdir -m 1777 ign2; touch ign2/x; chmod 751 ign2/x; stat -c %a ign2 ign2/x")
+async def test_sticky_folders_and_ordinary_modes_are_kept(workspace: WorkspaceFixture) -> None:
+    result = await ran(workspace, RULES + "mkdir -m 1777 ign2; touch ign2/x; chmod 751 ign2/x; stat -c %a ign2 ign2/x")
 
     assert result["output"] == "1777\n751\n"
-    assert stat.S_IMODE((crib.project / "ign2" / "x").stat().st_mode) == 0o751
+    assert stat.S_IMODE((workspace.project / "ign2" / "x").stat().st_mode) == 0o751
 
 
-async def test_file_from_the_tree_loses_its_set_id_bits(crib: Crib) -> None:
+async def test_file_from_the_tree_loses_its_set_id_bits(workspace: WorkspaceFixture) -> None:
     """The kernel copies up a person's own set-id file with its mode, and it may get another name."""
-    (crib.project / "own").write_text("#!/bin/sh\n")
-    (crib.project / "own").chmod(0o4755)
+    (workspace.project / "own").write_text("#!/bin/sh\n")
+    (workspace.project / "own").chmod(0o4755)
 
-    await ran(crib, RULES + "mkdir ign2; ln own ign2/alias; touch own; mv ign2/alias ign2/moved")
+    await ran(workspace, RULES + "mkdir ign2; ln own ign2/alias; touch own; mv ign2/alias ign2/moved")
 
-    assert stat.S_IMODE((crib.project / "ign2" / "moved").stat().st_mode) == 0o755
-    assert bad_files(crib.project / "ign2", crib.project.parent / "trash") == []
+    assert stat.S_IMODE((workspace.project / "ign2" / "moved").stat().st_mode) == 0o755
+    assert bad_files(workspace.project / "ign2", workspace.project.parent / "trash") == []
 
 
-async def test_trash_restores_nothing_with_set_id_bits(crib: Crib) -> None:
-    await ran(crib, RULES + "mkdir -p ign2/d; cp /bin/sh ign2/s; cp /bin/sh ign2/d/s")
-    folder = crib.project / "ign2"
+async def test_trash_restores_nothing_with_set_id_bits(workspace: WorkspaceFixture) -> None:
+    await ran(workspace, RULES + "mkdir -p ign2/d; cp /bin/sh ign2/s; cp /bin/sh ign2/d/s")
+    folder = workspace.project / "ign2"
     # As an earlier version, or a person, left it.
-    for place in (folder / "s", folder / "d" / "s", folder / "d", folder):
-        place.chmod(0o6755)
+    for path in (folder / "s", folder / "d" / "s", folder / "d", folder):
+        path.chmod(0o6755)
 
-    outcome = await crib.call("bash", command="rm -rf ign2")
+    outcome = await workspace.call("bash", command="rm -rf ign2")
     assert outcome.succeeded, outcome.error
     assert not folder.exists()
-    undone = await crib.result("undo", calls=[str(outcome.call_id)])
+    undone = await workspace.result("undo", calls=[str(outcome.call_id)])
 
     assert undone["conflicts"] == []
     assert stat.S_IMODE((folder / "d" / "s").stat().st_mode) == 0o755
-    assert bad_files(crib.project) == []
+    assert bad_files(workspace.project) == []
 
 
-async def test_restored_version_has_no_set_id_bit(crib: Crib) -> None:
-    await ran(crib, "cp /bin/ls tool; chmod 755 tool")
-    (crib.project / "tool").chmod(0o6755)
+async def test_restored_version_has_no_set_id_bit(workspace: WorkspaceFixture) -> None:
+    await ran(workspace, "cp /bin/ls tool; chmod 755 tool")
+    (workspace.project / "tool").chmod(0o6755)
 
-    outcome = await crib.call("bash", command="rm tool")
+    outcome = await workspace.call("bash", command="rm tool")
     assert outcome.succeeded, outcome.error
-    await crib.result("undo", calls=[str(outcome.call_id)])
+    await workspace.result("undo", calls=[str(outcome.call_id)])
 
-    assert stat.S_IMODE((crib.project / "tool").stat().st_mode) == 0o755
+    assert stat.S_IMODE((workspace.project / "tool").stat().st_mode) == 0o755
 
 
 def test_normalising_follows_no_link_and_removes_devices_capabilities_and_marks(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_existing_folder_keeps_its_pipes_and_its_setgid_bit(tmp_path: Path) -> N
 def open_folders(data: Path) -> list[str]:
     """Return the server's own folders that are open to others."""
     ours = [data, *data.glob("*"), *data.glob("workspaces/*"), *data.glob("workspaces/*/*"), *data.glob("staging/*/*")]
-    return [str(place) for place in ours if place.is_dir() and place.stat().st_mode & 0o077]
+    return [str(path) for path in ours if path.is_dir() and path.stat().st_mode & 0o077]
 
 
 @pytest.mark.req("SY-2", part="data directories")
@@ -258,29 +258,31 @@ async def test_data_directories_are_accessible_only_to_their_owner(
     before = os.umask(0)
     try:
         apart = settings.model_copy(update={"data_dir": tmp_path / "a" / "data"})
-        crib = await new_crib(database, apart)
-        mode = await ran(crib, RULES + "mkdir ign; echo x > ign/x; echo y > y; stat -c %a /project; ls -d /project/..")
-        await ran(crib, "rm -rf ign")
-        await crib.result("write", path="@central/x.md", content="x")
+        workspace = await new_workspace_fixture(database, apart)
+        mode = await ran(
+            workspace, RULES + "mkdir ign; echo x > ign/x; echo y > y; stat -c %a /project; ls -d /project/.."
+        )
+        await ran(workspace, "rm -rf ign")
+        await workspace.result("write", path="@central/x.md", content="x")
     finally:
         os.umask(before)
 
     assert mode["output"].startswith("700\n")
-    assert {place.name for place in (tmp_path / "a" / "data").iterdir()} >= {"workspaces", "staging"}
+    assert {path.name for path in (tmp_path / "a" / "data").iterdir()} >= {"workspaces", "staging"}
     assert open_folders(tmp_path / "a" / "data") == []
 
 
-async def test_directories_left_open_by_an_earlier_version_are_closed_at_startup(crib: Crib) -> None:
-    await ran(crib, RULES + "mkdir ign; echo x > ign/x; rm -rf ign")
-    data = crib.settings.data_dir
-    for place in (data, *data.glob("*"), *data.glob("workspaces/*"), *data.glob("workspaces/*/*")):
-        place.chmod(0o755)
+async def test_directories_left_open_by_an_earlier_version_are_closed_at_startup(workspace: WorkspaceFixture) -> None:
+    await ran(workspace, RULES + "mkdir ign; echo x > ign/x; rm -rf ign")
+    data = workspace.settings.data_dir
+    for path in (data, *data.glob("*"), *data.glob("workspaces/*"), *data.glob("workspaces/*/*")):
+        path.chmod(0o755)
 
-    again = another_engine(crib)
-    assert {place.stat().st_mode & 0o077 for place in (data, *data.glob("*"), *data.glob("workspaces/*"))} == {0}
+    again = another_engine(workspace)
+    assert {path.stat().st_mode & 0o077 for path in (data, *data.glob("*"), *data.glob("workspaces/*"))} == {0}
     await ran(again, "ls")
 
-    assert crib.project.stat().st_mode & 0o077 == 0
+    assert workspace.project.stat().st_mode & 0o077 == 0
 
 
 def test_closing_affects_only_the_servers_directories(tmp_path: Path) -> None:
@@ -297,15 +299,15 @@ def test_closing_affects_only_the_servers_directories(tmp_path: Path) -> None:
 
 
 @contextmanager
-def daemon(place: Path) -> Iterator[list[bytes]]:
+def daemon(path: Path) -> Iterator[list[bytes]]:
     """A daemon of the host with a socket in the tree; records what it received."""
     heard: list[bytes] = []
     with socket.socket(socket.AF_UNIX) as listener:
         # Through a short path: that of a test is too long for a socket address.
-        folder = os.open(place.parent, os.O_PATH)
-        listener.bind(f"/proc/self/fd/{folder}/{place.name}")
+        folder = os.open(path.parent, os.O_PATH)
+        listener.bind(f"/proc/self/fd/{folder}/{path.name}")
         os.close(folder)
-        place.chmod(0o777)
+        path.chmod(0o777)
         listener.listen()
 
         def serve() -> None:
@@ -349,16 +351,16 @@ print(far.recv(100).decode(), flush=True)
 
 
 @pytest.mark.req("SY-2", part="daemons that listen in the tree are out of reach")
-async def test_daemon_that_listens_in_the_tree_is_not_reached(crib: Crib) -> None:
-    with daemon(crib.project / "daemon.sock") as heard:
+async def test_daemon_that_listens_in_the_tree_is_not_reached(workspace: WorkspaceFixture) -> None:
+    with daemon(workspace.project / "daemon.sock") as heard:
         with socket.socket(socket.AF_UNIX) as host:
-            folder = os.open(crib.project, os.O_PATH)
+            folder = os.open(workspace.project, os.O_PATH)
             host.connect(f"/proc/self/fd/{folder}/daemon.sock")
             host.send(b"from the host")
             os.close(folder)
-        assert "pairs work" in (await ran(crib, SPEAK))["output"]
-        started: dict[str, Any] = await crib.result("bash_start", command=SPEAK)
-        told = await ended(crib, started["metadata"]["processId"])
+        assert "pairs work" in (await ran(workspace, SPEAK))["output"]
+        started: dict[str, Any] = await workspace.result("bash_start", command=SPEAK)
+        told = await ended(workspace, started["metadata"]["processId"])
         assert "pairs work" in started["output"] + told["output"]
 
     assert [said for said in heard if said] == [b"from the host"]

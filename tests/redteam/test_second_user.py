@@ -112,8 +112,8 @@ def test_listener_on_an_abandoned_port_is_not_trusted(own: Laptop, victim: int, 
     ) as squatter:
         assert squatter.stdout
         port = int(squatter.stdout.readline())
-        standing = {"secret": "x", "user_id": str(new_id()), "token_version": 0, "workspace_id": str(new_id())}
-        note.write_text(json.dumps(standing | {"address": f"http://127.0.0.1:{port}"}))
+        path_state = {"secret": "x", "user_id": str(new_id()), "token_version": 0, "workspace_id": str(new_id())}
+        note.write_text(json.dumps(path_state | {"address": f"http://127.0.0.1:{port}"}))
         os.chown(note, victim, victim)
         said = subprocess.run(
             [sys.executable, "-c", look], user=victim, env=own.environment, capture_output=True, text=True, check=True

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import Crib
+from tests.integration.conftest import WorkspaceFixture
 from tests.integration.sandbox.sandbox_fixture import COPYING
-from tests.integration.tools.shell.builders import hand, new_crib, ran
+from tests.integration.tools.shell.builders import hand, new_workspace_fixture, ran
 from toolcrib.core.agents import ToolPermission
 from toolcrib.core.errors import PermissionDenied
 from toolcrib.core.paths import Mount, WorkspacePath
@@ -26,11 +26,11 @@ SECRET = "only for others"
 
 
 @pytest.fixture
-async def crib(database: Database, settings: Settings) -> Crib:
-    crib = await new_crib(database, settings)
+async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
+    workspace = await new_workspace_fixture(database, settings)
     for mount in ("project", "central"):
-        fill(crib.mount(mount))
-    return crib
+        fill(workspace.mount(mount))
+    return workspace
 
 
 def fill(root: Path) -> None:
@@ -57,25 +57,25 @@ READS = (
 
 
 @pytest.mark.parametrize("command", READS)
-async def test_files_outside_the_paths_cannot_be_read(crib: Crib, command: str) -> None:
-    outcome = await crib.call("bash", await hand(crib, paths=["docs/**"]), command=command)
+async def test_files_outside_the_paths_cannot_be_read(workspace: WorkspaceFixture, command: str) -> None:
+    outcome = await workspace.call("bash", await hand(workspace, paths=["docs/**"]), command=command)
 
     assert SECRET not in str(outcome)
-    assert (crib.project / "plan.txt").read_text() == SECRET
+    assert (workspace.project / "plan.txt").read_text() == SECRET
 
 
-async def test_files_inside_are_read_and_written(crib: Crib) -> None:
-    agent = await hand(crib, paths=["docs/**"])
+async def test_files_inside_are_read_and_written(workspace: WorkspaceFixture) -> None:
+    agent = await hand(workspace, paths=["docs/**"])
 
-    result = await ran(crib, "cat docs/guide.md docs/deep/more.md; echo new > docs/new.md; mkdir docs/d", agent)
+    result = await ran(workspace, "cat docs/guide.md docs/deep/more.md; echo new > docs/new.md; mkdir docs/d", agent)
 
     assert result["output"] == "for allfor all"
-    assert (crib.project / "docs" / "new.md").read_text() == "new\n"
+    assert (workspace.project / "docs" / "new.md").read_text() == "new\n"
 
 
-async def test_person_and_agent_without_paths_see_everything(crib: Crib) -> None:
-    assert (await ran(crib, "cat plan.txt"))["output"] == SECRET
-    assert (await ran(crib, "cat plan.txt", await hand(crib)))["output"] == SECRET
+async def test_person_and_agent_without_paths_see_everything(workspace: WorkspaceFixture) -> None:
+    assert (await ran(workspace, "cat plan.txt"))["output"] == SECRET
+    assert (await ran(workspace, "cat plan.txt", await hand(workspace)))["output"] == SECRET
 
 
 @pytest.mark.parametrize(
@@ -94,41 +94,52 @@ async def test_person_and_agent_without_paths_see_everything(crib: Crib) -> None
         "echo 'new*' > .gitignore; mkdir newdir; echo x > newdir/x",
     ],
 )
-async def test_files_outside_cannot_be_changed(crib: Crib, command: str) -> None:
+async def test_files_outside_cannot_be_changed(workspace: WorkspaceFixture, command: str) -> None:
     before = {
-        path: path.lstat().st_mtime_ns for path in sorted(crib.project.parent.rglob("*")) if "state" not in str(path)
+        path: path.lstat().st_mtime_ns
+        for path in sorted(workspace.project.parent.rglob("*"))
+        if "state" not in str(path)
     }
 
-    outcome = await crib.call("bash", await hand(crib, paths=["docs/**"]), command=f"chmod -R u+w . 2>&-; {command}; :")
+    outcome = await workspace.call(
+        "bash", await hand(workspace, paths=["docs/**"]), command=f"chmod -R u+w . 2>&-; {command}; :"
+    )
 
     assert isinstance(outcome.error, PermissionDenied) or outcome.succeeded
     after = {path: path.lstat().st_mtime_ns for path in before}
     changed = {path for path in before if before[path] != after[path]}
-    assert {path for path in changed if not path.is_relative_to(crib.project / "docs")} == set()
-    assert not (crib.project / "new.txt").exists()
-    assert not (crib.project / "newdir").exists()
+    assert {path for path in changed if not path.is_relative_to(workspace.project / "docs")} == set()
+    assert not (workspace.project / "new.txt").exists()
+    assert not (workspace.project / "newdir").exists()
 
 
-async def test_file_globs_exclude_and_single_directories_work_too(crib: Crib) -> None:
-    agent = await hand(crib, paths=["*.md", "!docs/deep/**", "!@central/**"])
+async def test_file_globs_exclude_and_single_directories_work_too(workspace: WorkspaceFixture) -> None:
+    agent = await hand(workspace, paths=["*.md", "!docs/deep/**", "!@central/**"])
 
-    result = await ran(crib, "cat docs/guide.md docs2/x.md docs/deep/more.md plan.txt /central/docs/guide.md; :", agent)
+    result = await ran(
+        workspace, "cat docs/guide.md docs2/x.md docs/deep/more.md plan.txt /central/docs/guide.md; :", agent
+    )
 
     assert result["output"] == "for all" + SECRET
 
 
-async def test_view_is_masked_on_a_copied_tree_too(crib: Crib) -> None:
-    copying = Crib(assemble(crib.settings, crib.database, sandbox=COPYING), crib.database, crib.settings, crib.caller)
+async def test_view_is_masked_on_a_copied_tree_too(workspace: WorkspaceFixture) -> None:
+    copying = WorkspaceFixture(
+        assemble(workspace.settings, workspace.database, sandbox=COPYING),
+        workspace.database,
+        workspace.settings,
+        workspace.caller,
+    )
 
-    outcome = await copying.call("bash", await hand(crib, paths=["docs/**"]), command=READS[0])
+    outcome = await copying.call("bash", await hand(workspace, paths=["docs/**"]), command=READS[0])
 
     assert SECRET not in str(outcome)
 
 
-async def test_explain_reports_what_a_command_would_see(crib: Crib) -> None:
-    agent = await hand(crib, paths=["docs/**", "!docs/deep/**"])
+async def test_explain_reports_what_a_command_would_see(workspace: WorkspaceFixture) -> None:
+    agent = await hand(workspace, paths=["docs/**", "!docs/deep/**"])
 
-    told = crib.engine.executor.explain(ToolCall("bash", {"command": "ls"}), agent)
+    told = workspace.engine.executor.explain(ToolCall("bash", {"command": "ls"}), agent)
 
     assert told.reason.endswith("It is limited to its paths: docs/**, !docs/deep/**.")
 
@@ -151,9 +162,9 @@ def test_file_is_masked_exactly_if_no_glob_covers_it(
 
     masked = outside_paths(root, WorkspacePath(Mount.PROJECT, "/"), permission)
 
-    for place, _, files in os.walk(root):
+    for workspace_path, _, files in os.walk(root):
         for name in files:
-            path = os.path.relpath(os.path.join(place, name), root)
+            path = os.path.relpath(os.path.join(workspace_path, name), root)
             assert path_allowed(permission, WorkspacePath(Mount.PROJECT, f"/{path}")) is not is_masked(path, masked), (
                 path
             )
@@ -168,7 +179,7 @@ def tree_of_all_names(factory: pytest.TempPathFactory) -> Path:
         root = factory.mktemp("names")
         for parts in itertools.product(("docs", "src", "b"), repeat=3):
             root.joinpath(*parts).mkdir(parents=True, exist_ok=True)
-        for folder in [root, *(place for place in root.rglob("*") if place.is_dir())]:
+        for folder in [root, *(path for path in root.rglob("*") if path.is_dir())]:
             for name in ("a.md", "x", "y.txt"):
                 (folder / name).touch()
         _TREES.append(root)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Crib, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_caller
 from tests.integration.gate.builders import hired, with_tools
 from tests.integration.gate.test_approvals import asked, carried_out, decide
-from tests.integration.tools.shell.builders import hand, new_crib
+from tests.integration.tools.shell.builders import hand, new_workspace_fixture
 from toolcrib import ToolContext, tool
 from toolcrib.core.approvals import Approval, ApprovalDecision, ApprovalState, GrantRule, GrantScope
 from toolcrib.core.callers import Caller
@@ -67,84 +67,86 @@ NO_FILE = {
 
 
 @pytest.fixture
-async def crib(database: Database, settings: Settings) -> Crib:
-    return Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
+async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
+    return WorkspaceFixture(assemble(settings, database), database, settings, await new_caller(database, settings))
 
 
 @pytest.fixture
-async def past(crib: Crib) -> Past:
-    made = await crib.result("write", path="/a.txt", content="one\n")
-    outcome = await crib.call("write", path="/a.txt", content="two\n", overwrite=True)
-    await crib.result("plan_write", path="/plans/p.plan", **PLAN)
+async def past(workspace: WorkspaceFixture) -> Past:
+    made = await workspace.result("write", path="/a.txt", content="one\n")
+    outcome = await workspace.call("write", path="/a.txt", content="two\n", overwrite=True)
+    await workspace.result("plan_write", path="/plans/p.plan", **PLAN)
     return Past(made["file_id"], made["version_id"], outcome.call_id)
 
 
-async def supervised(crib: Crib, *names: str) -> Caller:
+async def supervised(workspace: WorkspaceFixture, *names: str) -> Caller:
     return await hired(
-        crib,
+        workspace,
         trust="supervised",
         toolsets=["workspace", "history", "mounts", "project", "studio"],
         tool_permissions={name: {"allowed": True} for name in names},
     )
 
 
-async def ready(crib: Crib, past: Past, name: str) -> tuple[Caller, dict[str, Any]]:
+async def ready(workspace: WorkspaceFixture, past: Past, name: str) -> tuple[Caller, dict[str, Any]]:
     """An agent, and a call of it that would change something."""
-    agent = await supervised(crib, name, "write", "fs.write")
+    agent = await supervised(workspace, name, "write", "fs.write")
     if name == "fs.apply_patch":
-        await done(crib, agent, "fs.write", path="@state/note.md", content="---\ncurrentNodeId: n1\n---\nbody\n")
+        await done(workspace, agent, "fs.write", path="@state/note.md", content="---\ncurrentNodeId: n1\n---\nbody\n")
     if name == "undo":
         # An agent undoes only its own calls.
-        await crib.result("write", path="/a.txt", content="one\n", overwrite=True)
-        past.call_id = await done(crib, agent, "write", path="/a.txt", content="two\n", overwrite=True)
+        await workspace.result("write", path="/a.txt", content="one\n", overwrite=True)
+        past.call_id = await done(workspace, agent, "write", path="/a.txt", content="two\n", overwrite=True)
     return agent, CHANGES[name](past)
 
 
-async def done(crib: Crib, agent: Caller, name: str, **arguments: Any) -> CallId:
-    approval = await asked(crib, agent, name, **arguments)
-    await decide(crib, approval)
-    [outcome] = await carried_out(crib)
+async def done(workspace: WorkspaceFixture, agent: Caller, name: str, **arguments: Any) -> CallId:
+    approval = await asked(workspace, agent, name, **arguments)
+    await decide(workspace, approval)
+    [outcome] = await carried_out(workspace)
     assert outcome.succeeded, outcome.error
     return approval.call_id
 
 
-def test_every_tool_is_either_shown_or_known_to_change_no_file(crib: Crib) -> None:
-    known = {tool.name for tool in crib.engine.registry.list_for_scope(None)}
+def test_every_tool_is_either_shown_or_known_to_change_no_file(workspace: WorkspaceFixture) -> None:
+    known = {tool.name for tool in workspace.engine.registry.list_for_scope(None)}
 
     assert known - COMMANDS - NO_FILE <= CHANGES.keys()
-    assert CHANGES.keys() <= {name for name in CHANGES if crib.engine.registry.get(name)}
+    assert CHANGES.keys() <= {name for name in CHANGES if workspace.engine.registry.get(name)}
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_approval_shows_the_changes_and_exactly_those_are_executed(crib: Crib, past: Past, name: str) -> None:
-    agent, arguments = await ready(crib, past, name)
-    before = listing(crib)
+async def test_approval_shows_the_changes_and_exactly_those_are_executed(
+    workspace: WorkspaceFixture, past: Past, name: str
+) -> None:
+    agent, arguments = await ready(workspace, past, name)
+    before = listing(workspace)
 
-    approval = await asked(crib, agent, name, **arguments)
+    approval = await asked(workspace, agent, name, **arguments)
 
     assert approval.changes, name
     assert approval.change_set_id is not None
     assert approval.effects["writes"]
-    assert listing(crib) == before
-    await decide(crib, approval)
-    [outcome] = await carried_out(crib)
+    assert listing(workspace) == before
+    await decide(workspace, approval)
+    [outcome] = await carried_out(workspace)
     assert outcome.succeeded, outcome.error
-    assert listing(crib) != before
+    assert listing(workspace) != before
 
 
-def listing(crib: Crib) -> dict[str, bytes | None]:
-    workspace = crib.project.parent
+def listing(workspace: WorkspaceFixture) -> dict[str, bytes | None]:
+    parent = workspace.project.parent
     return {
-        str(path.relative_to(workspace)): path.read_bytes() if path.is_file() else None
-        for path in workspace.rglob("*")
+        str(path.relative_to(parent)): path.read_bytes() if path.is_file() else None
+        for path in parent.rglob("*")
         if "logs" not in path.parts
     }
 
 
 @pytest.mark.parametrize("name", ["undo", "file_restore"])
-async def test_undo_is_shown_as_a_diff(crib: Crib, past: Past, name: str) -> None:
-    agent, arguments = await ready(crib, past, name)
-    approval = await asked(crib, agent, name, **arguments)
+async def test_undo_is_shown_as_a_diff(workspace: WorkspaceFixture, past: Past, name: str) -> None:
+    agent, arguments = await ready(workspace, past, name)
+    approval = await asked(workspace, agent, name, **arguments)
 
     [change] = approval.changes
     assert (change["path"], change["change"]) == ("/a.txt", "modified")
@@ -154,59 +156,59 @@ async def test_undo_is_shown_as_a_diff(crib: Crib, past: Past, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["undo", "file_restore"])
-async def test_grant_covers_nothing_that_was_not_shown(crib: Crib, past: Past, name: str) -> None:
-    agent, arguments = await ready(crib, past, name)
-    approval = await asked(crib, agent, name, **arguments)
+async def test_grant_covers_nothing_that_was_not_shown(workspace: WorkspaceFixture, past: Past, name: str) -> None:
+    agent, arguments = await ready(workspace, past, name)
+    approval = await asked(workspace, agent, name, **arguments)
 
     for rule in (GrantRule(name), GrantRule(name, paths=("**",)), approval.offered):
         with pytest.raises(BadArguments) as wrong:
-            await decide(crib, approval, ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=rule))
+            await decide(workspace, approval, ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=rule))
         assert "scope" in wrong.value.fields
 
 
 @pytest.mark.parametrize("name", ["undo", "file_restore"])
-async def test_approval_covers_the_versions_that_were_shown(crib: Crib, past: Past, name: str) -> None:
-    agent, arguments = await ready(crib, past, name)
-    approval = await asked(crib, agent, name, **arguments)
-    await crib.result("write", path="/a.txt", content="mine\n", overwrite=True)
+async def test_approval_covers_the_versions_that_were_shown(workspace: WorkspaceFixture, past: Past, name: str) -> None:
+    agent, arguments = await ready(workspace, past, name)
+    approval = await asked(workspace, agent, name, **arguments)
+    await workspace.result("write", path="/a.txt", content="mine\n", overwrite=True)
 
     with pytest.raises(Conflict):
-        await decide(crib, approval)
+        await decide(workspace, approval)
 
-    assert (crib.project / "a.txt").read_text() == "mine\n"
-    assert (await again(crib, approval)).state is ApprovalState.STALE
+    assert (workspace.project / "a.txt").read_text() == "mine\n"
+    assert (await again(workspace, approval)).state is ApprovalState.STALE
 
 
-async def again(crib: Crib, approval: Approval) -> Approval:
-    return await crib.engine.approvals.get(Tenant.of(crib.caller), approval.id)
+async def again(workspace: WorkspaceFixture, approval: Approval) -> Approval:
+    return await workspace.engine.approvals.get(Tenant.of(workspace.caller), approval.id)
 
 
 @tool()
 async def sneaky(context: ToolContext) -> str:
     """Write where nobody was told."""
-    standing = await context.draft.lookup(WorkspacePath(Mount.PROJECT, "/unseen.txt"))
-    await context.draft.write(standing, b"x\n", content=ContentKind.TEXT)
+    path_state = await context.draft.lookup(WorkspacePath(Mount.PROJECT, "/unseen.txt"))
+    await context.draft.write(path_state, b"x\n", content=ContentKind.TEXT)
     return "done"
 
 
-async def test_tool_that_writes_undeclared_files_is_asked_about_again(crib: Crib) -> None:
+async def test_tool_that_writes_undeclared_files_is_asked_about_again(workspace: WorkspaceFixture) -> None:
     """A custom tool may change files that its arguments do not name."""
-    crib = with_tools(crib, sneaky)
-    outcome = await crib.call("sneaky", await supervised(crib, "sneaky"))
-    first = await crib.engine.approvals.get(Tenant.of(crib.caller), outcome.metadata["approval_id"])
+    workspace = with_tools(workspace, sneaky)
+    outcome = await workspace.call("sneaky", await supervised(workspace, "sneaky"))
+    first = await workspace.engine.approvals.get(Tenant.of(workspace.caller), outcome.metadata["approval_id"])
     assert first.changes == []
 
-    await decide(crib, first)
-    [outcome] = await carried_out(crib)
+    await decide(workspace, first)
+    [outcome] = await carried_out(workspace)
 
     assert outcome.is_waiting
-    assert not (crib.project / "unseen.txt").exists()
-    second = await crib.engine.approvals.get(Tenant.of(crib.caller), outcome.metadata["approval_id"])
+    assert not (workspace.project / "unseen.txt").exists()
+    second = await workspace.engine.approvals.get(Tenant.of(workspace.caller), outcome.metadata["approval_id"])
     assert [change["path"] for change in second.changes] == ["/unseen.txt"]
-    await decide(crib, second)
-    [outcome] = await carried_out(crib)
+    await decide(workspace, second)
+    [outcome] = await carried_out(workspace)
     assert outcome.succeeded
-    assert (crib.project / "unseen.txt").read_text() == "x\n"
+    assert (workspace.project / "unseen.txt").read_text() == "x\n"
 
 
 # Ignored files are moved and not read, and yet an approval covers their content.
@@ -215,14 +217,14 @@ INSTALL = "mkdir -p out/deep out/locked; echo one > out/a; echo two > out/deep/b
 
 
 @pytest.fixture
-async def shell(database: Database, settings: Settings) -> Crib:
-    crib = await new_crib(database, settings)
-    (crib.project / ".gitignore").write_text("*.log\nout/\n.env\n")
-    return crib
+async def shell(database: Database, settings: Settings) -> WorkspaceFixture:
+    workspace = await new_workspace_fixture(database, settings)
+    (workspace.project / ".gitignore").write_text("*.log\nout/\n.env\n")
+    return workspace
 
 
-async def effect(crib: Crib, command: str) -> Approval:
-    return await asked(crib, await hand(crib, trust="guided", approve="effect"), "bash", command=command)
+async def effect(workspace: WorkspaceFixture, command: str) -> Approval:
+    return await asked(workspace, await hand(workspace, trust="guided", approve="effect"), "bash", command=command)
 
 
 def by_path(approval: Approval) -> dict[str, Mapping[str, Any]]:
@@ -233,12 +235,12 @@ def hexdigest(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def staged(crib: Crib) -> Path:
-    [lying] = (crib.project.parent / "trash").iterdir()
+def staged(workspace: WorkspaceFixture) -> Path:
+    [lying] = (workspace.project.parent / "trash").iterdir()
     return lying
 
 
-async def test_ignored_file_changed_by_a_command_is_shown_by_its_hash_and_as_a_diff(shell: Crib) -> None:
+async def test_ignored_file_changed_by_a_command_is_shown_by_its_hash_and_as_a_diff(shell: WorkspaceFixture) -> None:
     (shell.project / "build.log").write_text("old\n")
 
     approval = await effect(shell, "echo new > build.log; echo more > other.log; echo kept > kept; mkdir d")
@@ -255,7 +257,7 @@ async def test_ignored_file_changed_by_a_command_is_shown_by_its_hash_and_as_a_d
     assert (shell.project / "build.log").read_text() == "new\n"
 
 
-async def test_each_file_of_a_moved_folder_is_shown_by_its_hash(shell: Crib) -> None:
+async def test_each_file_of_a_moved_folder_is_shown_by_its_hash(shell: WorkspaceFixture) -> None:
     approval = await effect(shell, f"{INSTALL}; chmod 000 out/locked/c out/locked")
 
     changes = by_path(approval)
@@ -273,7 +275,7 @@ async def test_each_file_of_a_moved_folder_is_shown_by_its_hash(shell: Crib) -> 
     os.chmod(shell.project / "out" / "locked", 0o700)
 
 
-async def test_folder_with_very_many_files_shows_a_count_and_hashes_them_all(shell: Crib) -> None:
+async def test_folder_with_very_many_files_shows_a_count_and_hashes_them_all(shell: WorkspaceFixture) -> None:
     approval = await effect(shell, "mkdir out; cd out; seq 700 | xargs touch")
 
     assert len(approval.changes) < 600
@@ -285,7 +287,7 @@ async def test_folder_with_very_many_files_shows_a_count_and_hashes_them_all(she
     await refused_as_unlike_shown(shell, approval)
 
 
-async def test_ignored_secret_is_shown_by_its_hash_only(shell: Crib) -> None:
+async def test_ignored_secret_is_shown_by_its_hash_only(shell: WorkspaceFixture) -> None:
     (shell.project / ".env").write_text("KEY=hunter2\n")
 
     approval = await effect(shell, "rm .env; echo KEY=swordfish > .env")
@@ -329,14 +331,16 @@ def _behind_a_lock(lying: Path) -> None:
     "tamper",
     [_other_bytes, _another_file, _our_own_kind_of_name, _a_mode, _a_link, _a_file_less, _behind_a_lock],
 )
-async def test_effect_tampered_with_while_pending_is_not_committed(shell: Crib, tamper: Callable[[Path], None]) -> None:
+async def test_effect_tampered_with_while_pending_is_not_committed(
+    shell: WorkspaceFixture, tamper: Callable[[Path], None]
+) -> None:
     approval = await effect(shell, INSTALL)
     tamper(staged(shell))
 
     await refused_as_unlike_shown(shell, approval)
 
 
-async def test_single_file_tampered_with_is_not_committed(shell: Crib) -> None:
+async def test_single_file_tampered_with_is_not_committed(shell: WorkspaceFixture) -> None:
     approval = await effect(shell, "echo good > x.log")
     # In place, so that it is the same inode with the same size.
     staged(shell).write_text("evil\n")
@@ -344,7 +348,7 @@ async def test_single_file_tampered_with_is_not_committed(shell: Crib) -> None:
     await refused_as_unlike_shown(shell, approval)
 
 
-async def test_base_of_a_shown_diff_must_be_unchanged(shell: Crib) -> None:
+async def test_base_of_a_shown_diff_must_be_unchanged(shell: WorkspaceFixture) -> None:
     (shell.project / "x.log").write_text("old\n")
     approval = await effect(shell, "echo new >> x.log")
     (shell.project / "x.log").write_text("own\n")
@@ -355,17 +359,17 @@ async def test_base_of_a_shown_diff_must_be_unchanged(shell: Crib) -> None:
     assert " own\n+new\n" in by_path(renewed)["/x.log"]["diff"]
 
 
-async def refused_as_unlike_shown(crib: Crib, approval: Approval) -> Approval:
+async def refused_as_unlike_shown(workspace: WorkspaceFixture, approval: Approval) -> Approval:
     """The approval does not count: the call is asked about again, with its current changes."""
-    before = listing(crib)
-    await decide(crib, approval)
+    before = listing(workspace)
+    await decide(workspace, approval)
 
-    [outcome] = await carried_out(crib)
+    [outcome] = await carried_out(workspace)
 
     assert outcome.is_waiting, outcome
-    renewed = await crib.engine.approvals.get(Tenant.of(crib.caller), outcome.metadata["approval_id"])
+    renewed = await workspace.engine.approvals.get(Tenant.of(workspace.caller), outcome.metadata["approval_id"])
     assert renewed.replaces == approval.id
-    assert {k: v for k, v in listing(crib).items() if k.startswith("project")} == {
+    assert {k: v for k, v in listing(workspace).items() if k.startswith("project")} == {
         k: v for k, v in before.items() if k.startswith("project")
     }
     return renewed

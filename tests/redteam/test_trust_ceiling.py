@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.model_server import ModelServer, model_server
-from tests.integration.conftest import Crib, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_caller
 from tests.integration.gate.builders import hired, joined
-from tests.integration.runs.conftest import Office, opened_office, says
+from tests.integration.runs.conftest import RunFixture, opened_office, says
 from toolcrib.core.agents import TrustLevel
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import BadArguments, Forbidden
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.req("PO-3", part="ceiling")
 
 
 @pytest.fixture
-async def crib(database: Database, settings: Settings) -> Crib:
-    return Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
+async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
+    return WorkspaceFixture(assemble(settings, database), database, settings, await new_caller(database, settings))
 
 
 @pytest.fixture
@@ -45,20 +45,22 @@ async def model() -> AsyncIterator[ModelServer]:
 
 
 @pytest.fixture
-def sessions(crib: Crib) -> SessionStore:
-    return SessionStore(crib.database)
+def sessions(workspace: WorkspaceFixture) -> SessionStore:
+    return SessionStore(workspace.database)
 
 
-async def session_of(crib: Crib, **rules: object) -> Session:
-    agent = (await hired(crib, **rules)).agent
+async def session_of(workspace: WorkspaceFixture, **rules: object) -> Session:
+    agent = (await hired(workspace, **rules)).agent
     assert agent is not None
-    return await SessionStore(crib.database).create(Tenant.of(crib.caller), agent_id=agent.id)
+    return await SessionStore(workspace.database).create(Tenant.of(workspace.caller), agent_id=agent.id)
 
 
 @pytest.mark.parametrize("own", ["supervised", "guided"])
-async def test_member_cannot_raise_session_trust_above_the_agents(crib: Crib, sessions: SessionStore, own: str) -> None:
-    session = await session_of(crib, trust=own)
-    member = Tenant.of(await joined(crib, WorkspaceRole.MEMBER))
+async def test_member_cannot_raise_session_trust_above_the_agents(
+    workspace: WorkspaceFixture, sessions: SessionStore, own: str
+) -> None:
+    session = await session_of(workspace, trust=own)
+    member = Tenant.of(await joined(workspace, WorkspaceRole.MEMBER))
 
     with pytest.raises(Forbidden, match=f"The agent is {own}"):
         await sessions.set_trust(member, session.id, TrustLevel.AUTONOMOUS)
@@ -68,31 +70,33 @@ async def test_member_cannot_raise_session_trust_above_the_agents(crib: Crib, se
     assert (await sessions.get(member, session.id)).trust is None
 
 
-async def test_member_may_lower_trust_and_raise_it_back(crib: Crib, sessions: SessionStore) -> None:
-    session = await session_of(crib, trust="guided")
-    member = Tenant.of(await joined(crib, WorkspaceRole.MEMBER))
+async def test_member_may_lower_trust_and_raise_it_back(workspace: WorkspaceFixture, sessions: SessionStore) -> None:
+    session = await session_of(workspace, trust="guided")
+    member = Tenant.of(await joined(workspace, WorkspaceRole.MEMBER))
 
     for trust in (TrustLevel.SUPERVISED, TrustLevel.GUIDED, None):
         assert (await sessions.set_trust(member, session.id, trust)).trust is trust
 
 
-async def test_owner_raises_trust_up_to_the_ceiling(crib: Crib, sessions: SessionStore) -> None:
-    owner = Tenant.of(crib.caller)
-    free = await session_of(crib, trust="supervised")
-    bound = await session_of(crib, trust="supervised", max_trust="guided")
+async def test_owner_raises_trust_up_to_the_ceiling(workspace: WorkspaceFixture, sessions: SessionStore) -> None:
+    owner = Tenant.of(workspace.caller)
+    free = await session_of(workspace, trust="supervised")
+    bound = await session_of(workspace, trust="supervised", max_trust="guided")
 
     assert (await sessions.set_trust(owner, free.id, TrustLevel.AUTONOMOUS)).trust is TrustLevel.AUTONOMOUS
     with pytest.raises(Forbidden, match="guided at most"):
         await sessions.set_trust(owner, bound.id, TrustLevel.AUTONOMOUS)
-    await WorkspaceStore(crib.database).limit_trust(owner, TrustLevel.SUPERVISED)
+    await WorkspaceStore(workspace.database).limit_trust(owner, TrustLevel.SUPERVISED)
     for session in (free, bound):
         with pytest.raises(Forbidden, match="supervised at most"):
             await sessions.set_trust(owner, session.id, TrustLevel.GUIDED)
 
 
-async def test_members_raise_trust_up_to_the_agents_ceiling(crib: Crib, sessions: SessionStore) -> None:
-    session = await session_of(crib, trust="supervised", max_trust="guided")
-    member = Tenant.of(await joined(crib, WorkspaceRole.MEMBER))
+async def test_members_raise_trust_up_to_the_agents_ceiling(
+    workspace: WorkspaceFixture, sessions: SessionStore
+) -> None:
+    session = await session_of(workspace, trust="supervised", max_trust="guided")
+    member = Tenant.of(await joined(workspace, WorkspaceRole.MEMBER))
 
     assert (await sessions.set_trust(member, session.id, TrustLevel.GUIDED)).trust is TrustLevel.GUIDED
     with pytest.raises(Forbidden):
@@ -100,74 +104,76 @@ async def test_members_raise_trust_up_to_the_agents_ceiling(crib: Crib, sessions
 
 
 @pytest.mark.parametrize("role", [WorkspaceRole.MEMBER, WorkspaceRole.VIEWER])
-async def test_only_owners_set_the_workspaces_ceiling(crib: Crib, role: WorkspaceRole) -> None:
-    workspaces = WorkspaceStore(crib.database)
-    other = Tenant.of(await joined(crib, role))
+async def test_only_owners_set_the_workspaces_ceiling(workspace: WorkspaceFixture, role: WorkspaceRole) -> None:
+    workspaces = WorkspaceStore(workspace.database)
+    other = Tenant.of(await joined(workspace, role))
 
     with pytest.raises(Forbidden):
         await workspaces.limit_trust(other, None)
-    assert (await workspaces.limit_trust(Tenant.of(crib.caller), TrustLevel.GUIDED)).max_trust is TrustLevel.GUIDED
+    assert (await workspaces.limit_trust(Tenant.of(workspace.caller), TrustLevel.GUIDED)).max_trust is TrustLevel.GUIDED
     assert (await workspaces.get(other)).max_trust is TrustLevel.GUIDED
 
 
-async def test_ceiling_limits_an_autonomous_agent_with_its_own_key(crib: Crib) -> None:
-    owner = Tenant.of(crib.caller)
-    agent = (await hired(crib, trust="autonomous", tool_permissions={"write": {"allowed": True}})).agent
+async def test_ceiling_limits_an_autonomous_agent_with_its_own_key(workspace: WorkspaceFixture) -> None:
+    owner = Tenant.of(workspace.caller)
+    agent = (await hired(workspace, trust="autonomous", tool_permissions={"write": {"allowed": True}})).agent
     assert agent is not None
-    _, secret = await ApiKeyStore(crib.database).create_for_agent(owner, agent.id, name="k", expires_at=None)
-    await WorkspaceStore(crib.database).limit_trust(owner, TrustLevel.GUIDED)
+    _, secret = await ApiKeyStore(workspace.database).create_for_agent(owner, agent.id, name="k", expires_at=None)
+    await WorkspaceStore(workspace.database).limit_trust(owner, TrustLevel.GUIDED)
 
-    holder = await ApiKeyStore(crib.database).find(secret)
+    holder = await ApiKeyStore(workspace.database).find(secret)
     assert holder is not None
-    outcome = await crib.call("write", replace(crib.caller, agent=holder.agent), path="/made.txt", content="x")
+    outcome = await workspace.call(
+        "write", replace(workspace.caller, agent=holder.agent), path="/made.txt", content="x"
+    )
 
     assert outcome.metadata["status"] == "approval_pending"
-    assert not (crib.project / "made.txt").exists()
+    assert not (workspace.project / "made.txt").exists()
 
 
-async def test_explain_names_the_ceiling(crib: Crib) -> None:
-    owner = Tenant.of(crib.caller)
-    agent = (await hired(crib, trust="autonomous", tool_permissions={"write": {"allowed": True}})).agent
+async def test_explain_names_the_ceiling(workspace: WorkspaceFixture) -> None:
+    owner = Tenant.of(workspace.caller)
+    agent = (await hired(workspace, trust="autonomous", tool_permissions={"write": {"allowed": True}})).agent
     assert agent is not None
-    await WorkspaceStore(crib.database).limit_trust(owner, TrustLevel.GUIDED)
+    await WorkspaceStore(workspace.database).limit_trust(owner, TrustLevel.GUIDED)
 
-    stored = await AgentStore(crib.database).get(owner, agent.id)
+    stored = await AgentStore(workspace.database).get(owner, agent.id)
 
     assert stored.max_trust is TrustLevel.GUIDED
-    caller = replace(crib.caller, agent=stored.as_caller)
-    outcome = await crib.call("write", caller, path="/made.txt", content="x")
+    caller = replace(workspace.caller, agent=stored.as_caller)
+    outcome = await workspace.call("write", caller, path="/made.txt", content="x")
     assert "limited by `max_trust: guided`" in outcome.metadata["reason"]
 
 
-async def sent(office: Office) -> RunState:
+async def sent(run_fixture: RunFixture) -> RunState:
     write = ("write", {"path": f"/{new_id()}.txt", "content": "x"})
-    run = await office.send("go", says("", write), says("done"))
+    run = await run_fixture.send("go", says("", write), says("done"))
     return run.state
 
 
 async def test_later_ceilings_limit_a_run_of_a_trusted_session(
-    crib: Crib, model: ModelServer, providers: ProviderRegistry, sessions: SessionStore
+    workspace: WorkspaceFixture, model: ModelServer, providers: ProviderRegistry, sessions: SessionStore
 ) -> None:
-    office = await opened_office(crib, model, providers, trust="guided")
-    await sessions.set_trust(office.tenant, office.session_id, TrustLevel.AUTONOMOUS)
-    assert await sent(office) is RunState.ENDED
+    run_fixture = await opened_office(workspace, model, providers, trust="guided")
+    await sessions.set_trust(run_fixture.tenant, run_fixture.session_id, TrustLevel.AUTONOMOUS)
+    assert await sent(run_fixture) is RunState.ENDED
 
-    await WorkspaceStore(crib.database).limit_trust(office.tenant, TrustLevel.GUIDED)
+    await WorkspaceStore(workspace.database).limit_trust(run_fixture.tenant, TrustLevel.GUIDED)
 
-    assert await sent(office) is RunState.WAITING
+    assert await sent(run_fixture) is RunState.WAITING
 
 
 async def test_members_setting_does_not_outlive_a_stricter_agent(
-    crib: Crib, model: ModelServer, providers: ProviderRegistry, sessions: SessionStore
+    workspace: WorkspaceFixture, model: ModelServer, providers: ProviderRegistry, sessions: SessionStore
 ) -> None:
-    office = await opened_office(crib, model, providers, trust="autonomous")
-    member = Tenant.of(await joined(crib, WorkspaceRole.MEMBER))
-    await sessions.set_trust(member, office.session_id, TrustLevel.AUTONOMOUS)
-    agents = AgentStore(crib.database)
-    strict = (await agents.get(office.tenant, office.agent.id)).definition.replace("autonomous", "guided")
-    await agents.update(office.tenant, office.agent.id, definition=strict)
+    run_fixture = await opened_office(workspace, model, providers, trust="autonomous")
+    member = Tenant.of(await joined(workspace, WorkspaceRole.MEMBER))
+    await sessions.set_trust(member, run_fixture.session_id, TrustLevel.AUTONOMOUS)
+    agents = AgentStore(workspace.database)
+    strict = (await agents.get(run_fixture.tenant, run_fixture.agent.id)).definition.replace("autonomous", "guided")
+    await agents.update(run_fixture.tenant, run_fixture.agent.id, definition=strict)
 
-    assert await sent(office) is RunState.WAITING
+    assert await sent(run_fixture) is RunState.WAITING
 
 
 def test_agent_cannot_be_declared_above_its_own_ceiling() -> None:

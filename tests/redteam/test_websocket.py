@@ -23,7 +23,7 @@ pytestmark = pytest.mark.req("EV-2", part="hostile clients")
 # Close codes for a client that breaks the protocol: protocol error, wrong kind, not UTF-8, policy, too large.
 BROKEN = {1002, 1003, 1007, 1008, 1009}
 # The server's own error, in our codes and in the protocol's.
-OUR_FAULT = {1011, 4500}
+SERVER_ERROR_CODES = {1011, 4500}
 INTERNAL_ERROR = "internal_error"
 
 
@@ -32,8 +32,8 @@ def nothing_unforeseen(target: Target) -> Iterator[None]:
     """The server handles whatever clients send without an unexpected error."""
     before = target.server.logged().count(INTERNAL_ERROR)
     yield
-    said = target.server.logged()
-    assert said.count(INTERNAL_ERROR) == before, said[said.rindex(INTERNAL_ERROR) - 500 :][:5000]
+    logged = target.server.logged()
+    assert logged.count(INTERNAL_ERROR) == before, logged[logged.rindex(INTERNAL_ERROR) - 500 :][:5000]
 
 
 def path_of(target: Target) -> str:
@@ -181,7 +181,7 @@ def test_bad_message_gets_an_error_or_closes_the_connection(
 ) -> None:
     for message in MESSAGES:
         code = sent(target, protocol, message)
-        attacks.judge(f"{protocol}: {message[:80]!r}", held=code not in OUR_FAULT, how=code)
+        attacks.judge(f"{protocol}: {message[:80]!r}", held=code not in SERVER_ERROR_CODES, how=code)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_no_generated_message_causes_a_server_error(target: Target, attacks: Att
     with connected_again(target) as link:
         for number in range(count):
             message = json.dumps(_message(choose, target.ada.ids))
-            attacks.judge(message[:200], held=(code := link.send(message, number)) not in OUR_FAULT, how=code)
+            attacks.judge(message[:200], held=(code := link.send(message, number)) not in SERVER_ERROR_CODES, how=code)
 
 
 def sent(target: Target, protocol: str | None, message: str | bytes) -> int | None:

@@ -17,7 +17,7 @@ def populated(workspace: Workspace) -> Workspace:
     workspace.write("/src/greet_test.py", "from greet import greet\n")
     workspace.write("/notes.md", "one\n")
     workspace.result("write", path="/notes.md", content="one\ntwo\n", overwrite=True)
-    workspace.place("/build/out.log", "made by another program\n")
+    workspace.put_file("/build/out.log", "made by another program\n")
     workspace.write("/gone.md", "still here\n")
     workspace.result("rm", path="/gone.md")
     return workspace
@@ -93,7 +93,7 @@ async def test_an_edit_conflict_shows_both_versions_and_overwrites_neither(
     await files.keyboard.type("mine ")
     await files.get_by_role("treeitem", name="docs").press("ArrowRight")
     await files.get_by_role("treeitem", name="guide.md").click()
-    populated.place("/notes.md", "theirs\n")
+    populated.put_file("/notes.md", "theirs\n")
     await files.get_by_role("treeitem", name="notes.md").click()
     await expect(files.get_by_label("Edit /notes.md")).to_contain_text("mine")
 

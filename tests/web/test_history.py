@@ -117,7 +117,7 @@ async def test_a_call_is_undone_after_a_preview_and_redone_by_keyboard(
 async def test_undo_skips_files_that_others_changed_unless_forced(
     history_page: Page, workspace: Workspace, axe: Axe, screenshot: Screenshot
 ) -> None:
-    workspace.place("/plan.md", "one\ntwo\nby hand\n")
+    workspace.put_file("/plan.md", "one\ntwo\nby hand\n")
 
     await history_page.get_by_role("button", name="Undo turn").click()
     dialog = history_page.get_by_role("dialog")

@@ -121,11 +121,11 @@ class AccessTokens:
         self._verified[token] = claims
 
 
-def _claims(said: dict[str, Any]) -> TokenClaims:
-    if type(said["ver"]) is not int:
+def _claims(payload: dict[str, Any]) -> TokenClaims:
+    if type(payload["ver"]) is not int:
         raise Unauthenticated(INVALID)
     try:
-        return TokenClaims(UserId(UUID(said["sub"])), said["ver"], float(said["exp"]), said.get("jti"))
+        return TokenClaims(UserId(UUID(payload["sub"])), payload["ver"], float(payload["exp"]), payload.get("jti"))
     except ValueError:
         raise Unauthenticated(INVALID) from None
 

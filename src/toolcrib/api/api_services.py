@@ -97,7 +97,7 @@ class ApiServices:
     questions: "Questions"
     grants: GrantStore
     invitations: InvitationStore
-    desk: "RunService"
+    run_service: "RunService"
     access: ProviderCredentialStore
     model_access: "CredentialResolver"
     search_keys: "SearchKeys"
@@ -110,7 +110,7 @@ class ApiServices:
     login_links: LoginLinks
     setup_links: SetupLinks
     limits: RateLimits = field(default_factory=RateLimits)
-    doors: ConnectionLimits = field(default_factory=ConnectionLimits)
+    connection_limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     running_calls: RunningCalls = field(default_factory=RunningCalls)
 
 

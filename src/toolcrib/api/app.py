@@ -71,7 +71,7 @@ class Application(FastAPI):
 
 def create_app(services: ApiServices, *, lifespan: Lifespan | None = None) -> FastAPI:
     """Create the application for the given services."""
-    door = McpApp(services)
+    mcp_app = McpApp(services)
     watchdog = LoopWatchdog(file=services.settings.stalls_file)
     app = Application(
         title="Toolcrib",
@@ -83,7 +83,7 @@ def create_app(services: ApiServices, *, lifespan: Lifespan | None = None) -> Fa
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=operation_id,
-        lifespan=_living(door, watchdog, lifespan),
+        lifespan=_living(mcp_app, watchdog, lifespan),
     )
     app.state.services = services
     app.state.watchdog = watchdog
@@ -91,7 +91,7 @@ def create_app(services: ApiServices, *, lifespan: Lifespan | None = None) -> Fa
     # Routes are matched in this order: tool calls are the most frequent.
     app.add_route("/api/v1/workspaces/{workspace_id}/tools", tool_calls.call_tool_fast, methods=["POST"])
     for path in ("/mcp/{workspace_id}", "/mcp"):
-        app.router.routes.append(Route(path, door, include_in_schema=False))
+        app.router.routes.append(Route(path, mcp_app, include_in_schema=False))
     for module in (
         tool_calls,
         files,
@@ -127,14 +127,14 @@ def create_app(services: ApiServices, *, lifespan: Lifespan | None = None) -> Fa
     return app
 
 
-def _living(door: McpApp, watchdog: LoopWatchdog, lifespan: Lifespan | None) -> Lifespan:
+def _living(mcp_app: McpApp, watchdog: LoopWatchdog, lifespan: Lifespan | None) -> Lifespan:
     """Return the lifespan: watches the event loop, and closes MCP sessions at the end."""
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as opened:
             opened.enter_context(watchdog.watching())
-            opened.push_async_callback(door.close)
+            opened.push_async_callback(mcp_app.close)
             if lifespan is not None:
                 await opened.enter_async_context(lifespan(app))
             yield

@@ -10,7 +10,7 @@ from toolcrib.api.connection_limits import ConnectionLimits
 from toolcrib.storage.database import OperationalError
 from toolcrib.storage.users import UserStore
 
-_LOOK_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -21,22 +21,22 @@ class EndedLogins:
     A notified connection then checks its own authorization.
     """
 
-    def __init__(self, accounts: UserStore, doors: ConnectionLimits) -> None:
+    def __init__(self, accounts: UserStore, connection_limits: ConnectionLimits) -> None:
         self._accounts = accounts
-        self._doors = doors
+        self._connection_limits = connection_limits
         self._since: datetime | None = None
 
     async def run(self) -> None:
         """Poll until cancelled."""
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
             try:
-                await self.look()
+                await self.poll()
             except OperationalError as error:
                 log.warning("ended_logins.poll_failed", error=repr(error))
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Poll once."""
-        if self._doors.is_anyone_waiting:
+        if self._connection_limits.is_anyone_waiting:
             self._since, gone = await self._accounts.ended_since(self._since)
-            self._doors.wake(gone)
+            self._connection_limits.wake(gone)

@@ -131,8 +131,8 @@ def _framework_answer(error: HTTPException) -> Response:
     if isinstance(error.__cause__, ToolcribError):
         return answer_to(error.__cause__)
     code, words = _FRAMEWORK.get(error.status_code, ("INTERNAL_ERROR", error.detail))
-    said = words if error.detail == HTTPStatus(error.status_code).phrase else str(error.detail)
-    return _answer(code, said, status=error.status_code, headers=error.headers)
+    message = words if error.detail == HTTPStatus(error.status_code).phrase else str(error.detail)
+    return _answer(code, message, status=error.status_code, headers=error.headers)
 
 
 def _unforeseen(error: Exception, where: str) -> Response:

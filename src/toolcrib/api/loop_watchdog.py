@@ -16,8 +16,8 @@ from typing import Final
 import structlog
 
 LIMIT_SECONDS: Final = 0.25
-_LOOK_SECONDS: Final = 0.1
-_LOOK_SECONDS_WHEN_WRITTEN: Final = 0.02
+_POLL_SECONDS: Final = 0.1
+_POLL_SECONDS_WHEN_WRITTEN: Final = 0.02
 _STEP_SECONDS: Final = 0.02
 # For log entries; the file gets all stalls.
 _LOG_EVERY_SECONDS: Final = 10.0
@@ -53,7 +53,7 @@ class LoopWatchdog:
         self.count = 0
         self.worst_cpu_seconds = 0.0
         self._file = file
-        self._look = _LOOK_SECONDS if file is None else _LOOK_SECONDS_WHEN_WRITTEN
+        self._poll_seconds = _POLL_SECONDS if file is None else _POLL_SECONDS_WHEN_WRITTEN
         self._ended = threading.Event()
         self._logged = float("-inf")
 
@@ -70,7 +70,7 @@ class LoopWatchdog:
             watcher.join()
 
     def _watch(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-        while not self._ended.wait(self._look):
+        while not self._ended.wait(self._poll_seconds):
             answered = threading.Event()
             asked = _Clocks.of(thread)
             try:
@@ -93,7 +93,7 @@ class LoopWatchdog:
             if not was_ours and _Clocks.of(thread).cpu - asked.cpu > LIMIT_SECONDS:
                 was_ours, stack = True, _stack_of(thread.ident)
         now = _Clocks.of(thread)
-        self._tell(
+        self._report(
             LoopStall(
                 at=time.time(),
                 seconds=round(now.wall - asked.wall, 3),
@@ -103,7 +103,7 @@ class LoopWatchdog:
             )
         )
 
-    def _tell(self, stall: LoopStall) -> None:
+    def _report(self, stall: LoopStall) -> None:
         self.worst_cpu_seconds = max(self.worst_cpu_seconds, stall.cpu_seconds)
         self.count += stall.is_ours
         if self._file is not None:
@@ -112,8 +112,8 @@ class LoopWatchdog:
         now = time.monotonic()
         if stall.is_ours and now - self._logged > _LOG_EVERY_SECONDS:
             self._logged = now
-            told = {name: value for name, value in asdict(stall).items() if name not in ("at", "stack")}
-            _log.warning("event_loop.stalled", **told, stalls=self.count, stack="".join(stall.stack))
+            fields = {name: value for name, value in asdict(stall).items() if name not in ("at", "stack")}
+            _log.warning("event_loop.stalled", **fields, stalls=self.count, stack="".join(stall.stack))
 
 
 @dataclass(frozen=True, slots=True)

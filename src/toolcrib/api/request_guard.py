@@ -26,7 +26,7 @@ async def read_json(body: bytes) -> Any:
     return strict_json(body) if len(body) <= SMALL_BYTES else await in_worker(strict_json, body)
 
 
-async def refuse_bad_json(body: bytes) -> None:
+async def reject_bad_json(body: bytes) -> None:
     """Check a body that a library will parse."""
     if len(body) > SMALL_BYTES:
         await in_worker(check_json, body)
@@ -79,13 +79,13 @@ def limited(receive: Receive, max_bytes: int) -> Receive:
 
 def replayed(body: bytes, receive: Receive) -> Receive:
     """Return a ``receive`` that replays a body that was read already, then continues with the real one."""
-    is_told = False
+    is_answered = False
 
     async def receive_again() -> Message:
-        nonlocal is_told
-        if is_told:
+        nonlocal is_answered
+        if is_answered:
             return await receive()
-        is_told = True
+        is_answered = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return receive_again
@@ -197,8 +197,8 @@ async def _refuse(error: Exception, scope: Scope, receive: Receive, send: Send) 
 
 def _add_headers(message: Message) -> None:
     headers = message["headers"]
-    said = {name for name, _ in headers}
-    message["headers"] = [*headers, *(header for header in _HEADERS if header[0] not in said)]
+    present = {name for name, _ in headers}
+    message["headers"] = [*headers, *(header for header in _HEADERS if header[0] not in present)]
 
 
 def _is_stream(message: Message) -> bool:

@@ -63,7 +63,7 @@ class EventStream(Response):
             # A browser whose token has expired reconnects with a newer one.
             with suppress(TimeoutError):
                 await run_while_connected(
-                    self._tell(send), receive, authority=self._authority, check_seconds=self._pace.check
+                    self._send_events(send), receive, authority=self._authority, check_seconds=self._pace.check
                 )
                 await self._send(send, b"", more=False)
 
@@ -71,7 +71,7 @@ class EventStream(Response):
         """Encode one message."""
         return encoded(message)
 
-    async def _tell(self, send: Send) -> None:
+    async def _send_events(self, send: Send) -> None:
         await self._send(send, self.opening)
         messages = aiter(self._messages)
         following = asyncio.ensure_future(anext(messages))
@@ -127,15 +127,18 @@ class SessionEncoder:
     def _delta(self, delta: Delta) -> dict[str, Any]:
         match delta.type:
             case DeltaType.TEXT | DeltaType.THINKING:
-                said = {"messageId": delta.source, "content": delta.text}
+                content = {"messageId": delta.source, "content": delta.text}
             case DeltaType.TOOL:
-                said = {"toolId": delta.source, "chunk": delta.text}
+                content = {"toolId": delta.source, "chunk": delta.text}
                 if (message := self._message_of.get(delta.source)) is not None:
-                    said["messageId"] = message
+                    content["messageId"] = message
             case _:
                 assert_never(delta.type)
-        place = {"offset": delta.offset, "attempt": delta.attempt}
-        return {"type": f"{PREFIX}{delta.type}", "payload": {"conversationId": str(delta.session_id), **said, **place}}
+        position = {"offset": delta.offset, "attempt": delta.attempt}
+        return {
+            "type": f"{PREFIX}{delta.type}",
+            "payload": {"conversationId": str(delta.session_id), **content, **position},
+        }
 
 
 async def resume_messages(

@@ -42,8 +42,8 @@ def listed(
     context.obj = {"directory": directory, "server": server, "workspace": workspace}
     if context.invoked_subcommand is not None:
         return
-    with open_workspace(**context.obj) as place:
-        found, default = place.client.agents(place.id), default_name(place)
+    with open_workspace(**context.obj) as location:
+        found, default = location.client.agents(location.id), default_name(location)
     if as_json:
         typer.echo(json.dumps([one.model_dump(mode="json") for one in found]))
         return
@@ -64,8 +64,8 @@ def show(context: typer.Context, name: NameArgument) -> None:
 
     Example: toolcrib agents show assistant > assistant.yaml
     """
-    with open_workspace(**context.obj) as place:
-        typer.echo(plain(resolve_agent(place, name).definition), nl=False)
+    with open_workspace(**context.obj) as location:
+        typer.echo(plain(resolve_agent(location, name).definition), nl=False)
 
 
 @app.command()
@@ -82,12 +82,12 @@ def add(
         definition = sys.stdin.read() if str(file) == "-" else file.read_text()
     except OSError as error:
         raise NotFound(f"Cannot read {file}: {error.strerror}.") from None
-    with open_workspace(**context.obj) as place:
-        known = next((one for one in place.client.agents(place.id) if one.name == name), None)
+    with open_workspace(**context.obj) as location:
+        known = next((one for one in location.client.agents(location.id) if one.name == name), None)
         if known is None:
-            place.client.create_agent(place.id, name=name, definition=definition)
+            location.client.create_agent(location.id, name=name, definition=definition)
         else:
-            place.client.change_agent(place.id, known.id, definition=definition)
+            location.client.change_agent(location.id, known.id, definition=definition)
     typer.echo(f"{'Created' if known is None else 'Updated'}: {one_line(name, 60)}.")
 
 
@@ -97,8 +97,8 @@ def default(context: typer.Context, name: NameArgument) -> None:
 
     Example: toolcrib agents default reviewer
     """
-    with open_workspace(**context.obj) as place:
-        make_default(place, resolve_agent(place, name).name)
+    with open_workspace(**context.obj) as location:
+        make_default(location, resolve_agent(location, name).name)
     typer.echo(f"Default agent: {one_line(name, 60)}.")
 
 
@@ -108,6 +108,6 @@ def remove(context: typer.Context, name: NameArgument) -> None:
 
     Example: toolcrib agents remove reviewer
     """
-    with open_workspace(**context.obj) as place:
-        place.client.delete_agent(place.id, resolve_agent(place, name).id)
+    with open_workspace(**context.obj) as location:
+        location.client.delete_agent(location.id, resolve_agent(location, name).id)
     typer.echo(f"Removed: {one_line(name, 60)}.")

@@ -40,27 +40,31 @@ def answer(
 
     Example: toolcrib answer 3f9a2b1c framework=Vitest
     """
-    with open_inbox(server=server, database=database, email=email, tell=_say) as inbox:
-        waiting = [(place, one) for place in chosen(inbox, workspace) for one in inbox.questions(place)]
+    with open_inbox(server=server, database=database, email=email, notify=_say) as inbox:
+        waiting = [
+            (member_workspace, one)
+            for member_workspace in chosen(inbox, workspace)
+            for one in inbox.questions(member_workspace)
+        ]
         if question_id is None:
             _list(waiting, as_json=as_json)
             return
-        place, question = found_by(waiting, question_id, "answer")
+        member_workspace, question = found_by(waiting, question_id, "answer")
         given = _split(values or ())
         if not as_json:
-            show_question(Console(), question, place.name)
+            show_question(Console(), question, member_workspace.name)
         answers, pressed = answers_to(question, given, _ask)
         try:
-            answered = inbox.answer(place, question, answers, by_button=pressed)
+            answered = inbox.answer(member_workspace, question, answers, by_button=pressed)
         except BadArguments as error:
-            told = "\n".join(f"  {one_line(name)}: {one_line(flaw)}" for name, flaw in error.fields.items())
-            raise BadArguments(error.fields, f"Invalid answer:\n{told}") from None
-        typer.echo(json.dumps(_record(place, answered)) if as_json else "Answered.")
+            flaws = "\n".join(f"  {one_line(name)}: {one_line(flaw)}" for name, flaw in error.fields.items())
+            raise BadArguments(error.fields, f"Invalid answer:\n{flaws}") from None
+        typer.echo(json.dumps(_record(member_workspace, answered)) if as_json else "Answered.")
 
 
 def _list(waiting: Sequence[tuple[WorkspaceData, QuestionData]], *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps([_record(place, one) for place, one in waiting]))
+        typer.echo(json.dumps([_record(workspace, one) for workspace, one in waiting]))
         return
     if not waiting:
         typer.echo("No pending questions.")
@@ -83,10 +87,10 @@ def _list(waiting: Sequence[tuple[WorkspaceData, QuestionData]], *, as_json: boo
 def _split(values: Sequence[str]) -> dict[str, str]:
     given: dict[str, str] = {}
     for value in values:
-        name, equals, said = value.partition("=")
+        name, equals, text = value.partition("=")
         if not equals:
             raise Misconfigured(f"{plain(value)!r} is not of the form name=value.")
-        given[name] = said
+        given[name] = text
     return given
 
 
@@ -98,9 +102,9 @@ def answers_to(
     pressed = []
     for item in question.questions:
         name = item["name"]
-        said = given[name] if name in given else read(f"{one_line(name, 100)}{_SUFFIX}")
-        button = _button(item, said)
-        answers[name] = _value(item["schema"], said) if button is None else button
+        text = given[name] if name in given else read(f"{one_line(name, 100)}{_SUFFIX}")
+        button = _button(item, text)
+        answers[name] = _value(item["schema"], text) if button is None else button
         if button is not None:
             pressed.append(name)
     return answers, pressed
@@ -114,29 +118,29 @@ def _ask(prompt: str) -> str:
         raise Misconfigured(f"No answer to {name!r}. Pass it as {name}=value.") from None
 
 
-def _button(item: Mapping[str, Any], said: str) -> str | None:
+def _button(item: Mapping[str, Any], text: str) -> str | None:
     """The value of the button that was meant: by its value, its label, or its number."""
     buttons = item.get("buttons") or []
     for part in ("value", "label"):
         for button in buttons:
-            if button[part] == said:
+            if button[part] == text:
                 return str(button["value"])
-    if said.isdecimal() and 1 <= int(said) <= len(buttons):
-        return str(buttons[int(said) - 1]["value"])
+    if text.isdecimal() and 1 <= int(text) <= len(buttons):
+        return str(buttons[int(text) - 1]["value"])
     return None
 
 
-def _value(schema: Mapping[str, Any], said: str) -> Any:
+def _value(schema: Mapping[str, Any], text: str) -> Any:
     if schema.get("type") == "string":
-        return said
+        return text
     try:
-        return json.loads(said)
+        return json.loads(text)
     except ValueError:
-        return said
+        return text
 
 
-def _record(place: WorkspaceData, question: QuestionData) -> dict[str, object]:
-    return {"workspace": place.name, "workspace_id": str(place.id), **question.model_dump(mode="json")}
+def _record(workspace: WorkspaceData, question: QuestionData) -> dict[str, object]:
+    return {"workspace": workspace.name, "workspace_id": str(workspace.id), **question.model_dump(mode="json")}
 
 
 def _say(text: str) -> None:

@@ -17,7 +17,7 @@ from toolcrib.core.approvals import GrantScope
 from toolcrib.core.errors import Misconfigured, NotFound
 
 T = TypeVar("T")
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 _USUAL = "http://127.0.0.1:3000"
 
@@ -51,19 +51,19 @@ class ApprovalInbox(Protocol):
 
 
 @contextmanager
-def open_inbox(*, server: str | None, database: bool, email: str | None, tell: Tell) -> Iterator[ApprovalInbox]:
+def open_inbox(*, server: str | None, database: bool, email: str | None, notify: Notify) -> Iterator[ApprovalInbox]:
     """The server's inbox, or the database's if it was asked for; who names neither means the directory they are in."""
     if database:
         yield _database_inbox(email)
         return
     if server is None and email is None and "TOOLCRIB_TOKEN" not in os.environ:
-        with open_workspace() as place:
-            yield ServerInbox(place.client)
+        with open_workspace() as workspace:
+            yield ServerInbox(workspace.client)
         return
-    yield _server_inbox(server, email, tell)
+    yield _server_inbox(server, email, notify)
 
 
-def _server_inbox(server: str | None, email: str | None, tell: Tell) -> ApprovalInbox:
+def _server_inbox(server: str | None, email: str | None, notify: Notify) -> ApprovalInbox:
     """The server's, or the database's if no server answers."""
     token = os.environ.get("TOOLCRIB_TOKEN")
     can_do_without = email is not None and "TOOLCRIB_DATABASE_URL" in os.environ
@@ -82,7 +82,7 @@ def _server_inbox(server: str | None, email: str | None, tell: Tell) -> Approval
                 f"{error.message} To use the database directly, set TOOLCRIB_DATABASE_URL and add --database "
                 "--as your@email."
             ) from None
-        tell(f"No server at {address}. Using the database directly; the next server to start runs approved calls.")
+        notify(f"No server at {address}. Using the database directly; the next server to start runs approved calls.")
         return _database_inbox(email)
     return inbox
 
@@ -94,30 +94,30 @@ def _database_inbox(email: str | None) -> ApprovalInbox:
     return DatabaseInbox(email)
 
 
-def found_by(items: Sequence[tuple[WorkspaceData, T]], said: str, what: str) -> tuple[WorkspaceData, T]:
+def found_by(items: Sequence[tuple[WorkspaceData, T]], text: str, what: str) -> tuple[WorkspaceData, T]:
     """The one whose id begins or ends as was said; lists show how ids end."""
-    said = said.lower()
-    matching = [(place, one) for place, one in items if _is_called(str(one.id), said)]  # type: ignore[attr-defined]
+    text = text.lower()
+    matching = [(workspace, one) for workspace, one in items if _is_called(str(one.id), text)]  # type: ignore[attr-defined]
     if not matching:
-        raise NotFound(f"Nothing pending has the id {said}. `toolcrib {what}` lists what is pending.")
+        raise NotFound(f"Nothing pending has the id {text}. `toolcrib {what}` lists what is pending.")
     if len(matching) > 1:
-        raise NotFound(f"{len(matching)} ids match {said}. Give more characters of the id.")
+        raise NotFound(f"{len(matching)} ids match {text}. Give more characters of the id.")
     return matching[0]
 
 
-def _is_called(id_: str, said: str) -> bool:
-    return len(said) >= 4 and (id_.startswith(said) or id_.endswith(said))
+def _is_called(id_: str, text: str) -> bool:
+    return len(text) >= 4 and (id_.startswith(text) or id_.endswith(text))
 
 
-def chosen(inbox: ApprovalInbox, said: str | None) -> list[WorkspaceData]:
+def chosen(inbox: ApprovalInbox, text: str | None) -> list[WorkspaceData]:
     """The workspaces to look in."""
     own = inbox.workspaces()
-    if said is None:
+    if text is None:
         return own
-    if found := [one for one in own if said in (one.name, str(one.id))]:
+    if found := [one for one in own if text in (one.name, str(one.id))]:
         return found
     names = ", ".join(sorted(one.name for one in own)[:20]) or "none"
-    raise NotFound(f"You are not a member of a workspace {said!r}. Your workspaces: {names}.")
+    raise NotFound(f"You are not a member of a workspace {text!r}. Your workspaces: {names}.")
 
 
 class ServerInbox:

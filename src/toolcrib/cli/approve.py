@@ -43,19 +43,25 @@ def approve(
 
     Example: toolcrib approve 3f9a2b1c --scope session
     """
-    with open_inbox(server=server, database=database, email=email, tell=_say) as inbox:
-        waiting = [(place, one) for place in chosen(inbox, workspace) for one in inbox.approvals(place)]
+    with open_inbox(server=server, database=database, email=email, notify=_say) as inbox:
+        waiting = [
+            (member_workspace, one)
+            for member_workspace in chosen(inbox, workspace)
+            for one in inbox.approvals(member_workspace)
+        ]
         if approval_id is None:
             _list(waiting, as_json=as_json)
             return
-        place, short = found_by(waiting, approval_id, "approve")
-        approval = inbox.approval(place, short.id)
-        _decide(inbox, place, approval, approved=not reject, scope=scope, reason=reason, yes=yes, as_json=as_json)
+        member_workspace, short = found_by(waiting, approval_id, "approve")
+        approval = inbox.approval(member_workspace, short.id)
+        _decide(
+            inbox, member_workspace, approval, approved=not reject, scope=scope, reason=reason, yes=yes, as_json=as_json
+        )
 
 
 def _list(waiting: list[tuple[WorkspaceData, ApprovalData]], *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps([_record(place, one) for place, one in waiting]))
+        typer.echo(json.dumps([_record(workspace, one) for workspace, one in waiting]))
         return
     if not waiting:
         typer.echo("No pending approvals.")
@@ -76,7 +82,7 @@ def _list(waiting: list[tuple[WorkspaceData, ApprovalData]], *, as_json: bool) -
 
 def _decide(
     inbox: ApprovalInbox,
-    place: WorkspaceData,
+    workspace: WorkspaceData,
     approval: ApprovalData,
     *,
     approved: bool,
@@ -87,18 +93,18 @@ def _decide(
 ) -> None:
     if not as_json:
         console = Console()
-        show_approval(console, approval, place.name)
+        show_approval(console, approval, workspace.name)
         if approved and scope is not GrantScope.ONCE:
             how_long = "in this session" if scope is GrantScope.SESSION else "until revoked"
             console.print(Text(f"This also approves, {how_long}, without asking: {rule_text(approval.offered)}\n"))
     if not yes:
         _ask("Approve?" if approved else "Reject?")
     try:
-        decided = inbox.decide(place, approval, approved=approved, scope=scope, reason=reason)
+        decided = inbox.decide(workspace, approval, approved=approved, scope=scope, reason=reason)
     except BadArguments as error:
         raise BadArguments(error.fields, "; ".join(error.fields.values())) from None
     if as_json:
-        typer.echo(json.dumps(_record(place, decided)))
+        typer.echo(json.dumps(_record(workspace, decided)))
         return
     typer.echo("Approved. The server runs it now." if approved else "Rejected.")
 
@@ -117,8 +123,8 @@ def _ask(question: str) -> None:
         ) from None
 
 
-def _record(place: WorkspaceData, approval: ApprovalData) -> dict[str, object]:
-    return {"workspace": place.name, "workspace_id": str(place.id), **approval.model_dump(mode="json")}
+def _record(workspace: WorkspaceData, approval: ApprovalData) -> dict[str, object]:
+    return {"workspace": workspace.name, "workspace_id": str(workspace.id), **approval.model_dump(mode="json")}
 
 
 def _say(text: str) -> None:

@@ -68,12 +68,12 @@ def verify(
     if server is None and "TOOLCRIB_DATABASE_URL" in os.environ:
         found = asyncio.run(_in_database(load_settings(), full=full, kept=kept))
     else:
-        with open_workspace(directory, server=server, workspace=workspace) as place:
-            found = _asked(place, full=full, kept=kept)
+        with open_workspace(directory, server=server, workspace=workspace) as location:
+            found = _asked(location, full=full, kept=kept)
     if as_json:
         typer.echo(json.dumps({"whole": not found.problems, **asdict(found)}))
     else:
-        _tell(found)
+        _print(found)
     raise typer.Exit(1 if found.problems else 0)
 
 
@@ -94,8 +94,8 @@ def checkpoint(
     if server is None and "TOOLCRIB_DATABASE_URL" in os.environ:
         made = asyncio.run(_checkpoint_in_database(load_settings()))
     else:
-        with open_workspace(directory, server=server, workspace=workspace) as place:
-            made = place.client.audit_checkpoint(place.id)
+        with open_workspace(directory, server=server, workspace=workspace) as location:
+            made = location.client.audit_checkpoint(location.id)
     if file is None:
         typer.echo(json.dumps(made))
         return
@@ -189,28 +189,28 @@ async def _accept(settings: Settings) -> tuple[int | None, int]:
         return done.before, done.after
 
 
-def _asked(place: WorkspaceLocation, *, full: bool, kept: str | None) -> _VerifyResult:
+def _asked(location: WorkspaceLocation, *, full: bool, kept: str | None) -> _VerifyResult:
     """A server recomputes its chain part by part."""
-    contradictions = tuple(_contradictions(place, kept)) if kept is not None else ()
-    part = place.client.verify_audit(place.id, after=0 if full else None)
+    contradictions = tuple(_contradictions(location, kept)) if kept is not None else ()
+    part = location.client.verify_audit(location.id, after=0 if full else None)
     since, sealed, problems = part.first, part.sealed_records, [*contradictions, *part.problems]
     while part.first < part.verified_to < part.last_seal:
-        part = place.client.verify_audit(place.id, after=part.verified_to)
+        part = location.client.verify_audit(location.id, after=part.verified_to)
         sealed += part.sealed_records
         problems += part.problems
     return _VerifyResult(part.verified_to, sealed, part.unsealed_records, tuple(dict.fromkeys(problems)), since)
 
 
-def _contradictions(place: WorkspaceLocation, kept: str) -> list[str]:
+def _contradictions(location: WorkspaceLocation, kept: str) -> list[str]:
     """Where a server's chain does not contain the seals of checkpoints. By its own word: it signed them."""
     problems: list[str] = []
     for line in kept.strip().splitlines():
         try:
-            told = json.loads(line)
-            number, mac = int(told["number"]), str(told["mac"])
+            note = json.loads(line)
+            number, mac = int(note["number"]), str(note["mac"])
         except (ValueError, KeyError, TypeError):
             return ["Invalid checkpoint: a field is missing or has the wrong type."]
-        found = place.client.verify_audit(place.id, after=number)
+        found = location.client.verify_audit(location.id, after=number)
         if found.last_seal < number:
             problems.append(f"The audit log ends at seal {found.last_seal}, but the checkpoint has seal {number}.")
         elif found.first_mac != mac:
@@ -227,7 +227,7 @@ def _read(file: Path | None) -> str | None:
         raise typer.BadParameter(f"Cannot read {file}: {error.strerror}.", param_hint="--checkpoint") from None
 
 
-def _tell(found: _VerifyResult) -> None:
+def _print(found: _VerifyResult) -> None:
     for problem in found.problems:
         typer.secho(problem, fg=typer.colors.RED, err=True)
     state = "verification FAILED" if found.problems else "verified"

@@ -44,43 +44,45 @@ def chat(
     """
     unsent, note = "", ""
     while True:
-        with open_workspace(directory, server=server, workspace=workspace) as place:
-            if place.notes is not None and not place.served_elsewhere:
+        with open_workspace(directory, server=server, workspace=workspace) as location:
+            if location.notes is not None and not location.served_elsewhere:
                 # While the person types: what they say is answered sooner.
                 warm_provider()
             session, chosen_agent = _open_session(
-                place, resume, agent=agent, mode="plan" if plan else "build", trust=trust
+                location, resume, agent=agent, mode="plan" if plan else "build", trust=trust
             )
-            talk = _talk(place, session, chosen_agent, lines=lines)
+            talk = _talk(location, session, chosen_agent, lines=lines)
             try:
                 talk.go_on(unsent, note=note)
                 return
             except ServerUnreachable:
-                if not place.served_elsewhere:
+                if not location.served_elsewhere:
                     raise
                 # Another terminal served the directory, and has ended: now it is our turn.
                 resume, unsent, note = str(talk.session.id), talk.unsent, TAKEN_OVER
 
 
 def _open_session(
-    place: WorkspaceLocation, resume: str | None, *, agent: str | None, mode: str, trust: str | None
+    location: WorkspaceLocation, resume: str | None, *, agent: str | None, mode: str, trust: str | None
 ) -> tuple[SessionData, AgentData]:
     if resume is not None:
-        session = find_session(place, resume)
-        return session, resolve_agent(place, str(session.agent_id))
-    chosen_agent = resolve_agent(place, agent)
-    return place.client.create_session(place.id, agent_id=chosen_agent.id, mode=mode, trust=trust), chosen_agent
+        session = find_session(location, resume)
+        return session, resolve_agent(location, str(session.agent_id))
+    chosen_agent = resolve_agent(location, agent)
+    return location.client.create_session(location.id, agent_id=chosen_agent.id, mode=mode, trust=trust), chosen_agent
 
 
-def _talk(place: WorkspaceLocation, session: SessionData, agent: AgentData, *, lines: bool) -> "LineChat | ScreenChat":
+def _talk(
+    location: WorkspaceLocation, session: SessionData, agent: AgentData, *, lines: bool
+) -> "LineChat | ScreenChat":
     # Only the one that is used: the other's widgets, or none, would be loaded for nothing.
     if lines or not is_screen():
         from toolcrib.cli.line_chat import LineChat
 
-        return LineChat(place, session, agent)
+        return LineChat(location, session, agent)
     from toolcrib.cli.terminal.chat_app import ScreenChat
 
-    return ScreenChat(place, session, agent)
+    return ScreenChat(location, session, agent)
 
 
 def is_screen() -> bool:

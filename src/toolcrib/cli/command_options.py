@@ -31,7 +31,7 @@ def open_workspace(
     directory: Path = HERE, *, server: str | None = None, workspace: str | None = None
 ) -> Iterator[WorkspaceLocation]:
     """The workspace of a directory, or one of a server if that is named; what takes a while is told aside."""
-    with workspace_location.open_workspace_at(directory, server=server, workspace=workspace, tell=aside) as opened:
+    with workspace_location.open_workspace_at(directory, server=server, workspace=workspace, notify=aside) as opened:
         yield opened
 
 

@@ -35,14 +35,14 @@ class DatabaseInbox:
         self._settings = _database_settings()
 
     def workspaces(self) -> list[WorkspaceData]:
-        async def look(_: ToolRuntime, database: Database, person: ActingUser) -> list[WorkspaceData]:
+        async def load(_: ToolRuntime, database: Database, person: ActingUser) -> list[WorkspaceData]:
             found = await WorkspaceStore(database).list_own(person, before=None, limit=_MAX_WORKSPACES)
             return [WorkspaceData(id=one.id, name=one.name) for one in found]
 
-        return self._run(look)
+        return self._run(load)
 
     def approvals(self, workspace: WorkspaceData) -> list[ApprovalData]:
-        async def look(engine: ToolRuntime, _: Database, person: ActingUser) -> list[ApprovalData]:
+        async def load(engine: ToolRuntime, _: Database, person: ActingUser) -> list[ApprovalData]:
             found: list[ApprovalData] = []
             while True:
                 page = await engine.approvals.page(
@@ -56,20 +56,20 @@ class DatabaseInbox:
                 if len(page) < _PAGE:
                     return found
 
-        return self._run(look)
+        return self._run(load)
 
     def approval(self, workspace: WorkspaceData, approval_id: UUID) -> ApprovalData:
-        async def look(engine: ToolRuntime, _: Database, person: ActingUser) -> ApprovalData:
+        async def load(engine: ToolRuntime, _: Database, person: ActingUser) -> ApprovalData:
             return ApprovalData.model_validate(
                 await engine.approvals.get(_tenant(workspace, person), ApprovalId(approval_id))
             )
 
-        return self._run(look)
+        return self._run(load)
 
     def decide(
         self, workspace: WorkspaceData, approval: ApprovalData, *, approved: bool, scope: str, reason: str | None
     ) -> ApprovalData:
-        judgement = ApprovalDecision(
+        decision = ApprovalDecision(
             approved=approved,
             scope=GrantScope(scope),
             reason=reason,
@@ -79,16 +79,16 @@ class DatabaseInbox:
 
         async def decide(engine: ToolRuntime, _: Database, person: ActingUser) -> ApprovalData:
             tenant = _tenant(workspace, person)
-            decided = await engine.approvals.decide(tenant, ApprovalId(approval.id), judgement, via="cli")
+            decided = await engine.approvals.decide(tenant, ApprovalId(approval.id), decision, via="cli")
             return ApprovalData.model_validate(decided)
 
         return self._run(decide)
 
     def questions(self, workspace: WorkspaceData) -> list[QuestionData]:
-        async def look(engine: ToolRuntime, _: Database, person: ActingUser) -> list[QuestionData]:
+        async def load(engine: ToolRuntime, _: Database, person: ActingUser) -> list[QuestionData]:
             return [_question(one) for one in await engine.questions.open(_tenant(workspace, person))]
 
-        return self._run(look)
+        return self._run(load)
 
     def answer(
         self, workspace: WorkspaceData, question: QuestionData, answers: Mapping[str, Any], *, by_button: Sequence[str]

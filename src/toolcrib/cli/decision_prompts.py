@@ -41,7 +41,7 @@ def is_review(item: Mapping[str, Any]) -> bool:
     return any(button.get("value") == "Accept" for button in item.get("buttons") or ())
 
 
-def plan_asked_about(place: WorkspaceLocation, item: Mapping[str, Any], *, last: str | None) -> ReviewedPlan | None:
+def plan_asked_about(location: WorkspaceLocation, item: Mapping[str, Any], *, last: str | None) -> ReviewedPlan | None:
     """The plan that the question names, or else the last one; None if it is about none. Raises what reading it does."""
     if not is_review(item):
         return None
@@ -49,7 +49,7 @@ def plan_asked_about(place: WorkspaceLocation, item: Mapping[str, Any], *, last:
     path = named[0] if named else last
     if path is None:
         return None
-    found = place.client.call(place.id, "read", {"path": f"/{path.lstrip('/')}"})
+    found = location.client.call(location.id, "read", {"path": f"/{path.lstrip('/')}"})
     return ReviewedPlan(path, str(found.get("content", "")))
 
 
@@ -74,25 +74,25 @@ class DecisionPrompt:
 
     def __init__(
         self,
-        place: WorkspaceLocation,
+        location: WorkspaceLocation,
         printer: SessionPrinter,
         *,
         read: Read | None,
         absent: UnattendedPolicy = UnattendedPolicy.NEVER,
     ) -> None:
-        self._place = place
+        self._location = location
         self._printer = printer
         self._read = read
         self._absent = absent
         self._asked: set[str] = set()
 
-    def decide(self, told: StreamMessage) -> None:
+    def decide(self, message: StreamMessage) -> None:
         """Sees to an approval or a question; everything else is let pass."""
-        match told.type:
-            case "chat:tool-confirm" if self._is_new(told.payload["approvalId"]):
-                self._approval(UUID(told.payload["approvalId"]))
-            case "chat:question" if self._is_new(told.payload["questionId"]):
-                self._question(UUID(told.payload["questionId"]))
+        match message.type:
+            case "chat:tool-confirm" if self._is_new(message.payload["approvalId"]):
+                self._approval(UUID(message.payload["approvalId"]))
+            case "chat:question" if self._is_new(message.payload["questionId"]):
+                self._question(UUID(message.payload["questionId"]))
             case _:
                 pass
 
@@ -104,7 +104,7 @@ class DecisionPrompt:
         return True
 
     def _approval(self, approval_id: UUID) -> None:
-        approval = self._place.client.approval(self._place.id, approval_id)
+        approval = self._location.client.approval(self._location.id, approval_id)
         if approval.state != "open":
             return
         if self._read is None and self._absent is UnattendedPolicy.WAIT:
@@ -114,14 +114,14 @@ class DecisionPrompt:
             self._send_decision(approval, approved=False, reason="there is no terminal to ask at")
             return
         self._printer.aside("")
-        show_approval(Console(), approval, self._place.workspace.name)
+        show_approval(Console(), approval, self._location.workspace.name)
         self._ask(approval, self._read)
 
     def _ask(self, approval: ApprovalData, read: Read) -> None:
         while True:
             always = "" if approval.is_for_once else ", [a]lways in this session"
-            said = read(f"Approve? [y]es, [n]o (a reason may follow){always}: ").strip()
-            key, _, reason = said.partition(" ")
+            text = read(f"Approve? [y]es, [n]o (a reason may follow){always}: ").strip()
+            key, _, reason = text.partition(" ")
             match key.lower():
                 case "y" | "yes":
                     self._send_decision(approval, approved=True)
@@ -140,14 +140,14 @@ class DecisionPrompt:
     ) -> None:
         rule = approval.offered if approved and scope != "once" else None
         try:
-            self._place.client.decide(
-                self._place.id, approval, approved=approved, scope=scope, reason=reason, rule=rule
+            self._location.client.decide(
+                self._location.id, approval, approved=approved, scope=scope, reason=reason, rule=rule
             )
         except (Conflict, NotFound) as error:
             self._printer.aside(error.message)
 
     def _question(self, question_id: UUID) -> None:
-        question = self._place.client.question(self._place.id, question_id)
+        question = self._location.client.question(self._location.id, question_id)
         if question.state != "open":
             return
         if self._read is None and self._absent is UnattendedPolicy.WAIT:
@@ -158,11 +158,11 @@ class DecisionPrompt:
         self._printer.aside("")
         for item in question.questions:
             self._show_plan(item)
-        show_question(Console(), question, self._place.workspace.name)
+        show_question(Console(), question, self._location.workspace.name)
         while True:
             answers, pressed = answers_to(question, {}, self._read)
             try:
-                self._place.client.answer(self._place.id, question_id, answers, by_button=pressed)
+                self._location.client.answer(self._location.id, question_id, answers, by_button=pressed)
             except BadArguments as error:
                 typer.echo("Invalid answer: " + "; ".join(map(plain, error.fields.values())))
                 continue
@@ -172,7 +172,7 @@ class DecisionPrompt:
 
     def _show_plan(self, item: Mapping[str, Any]) -> None:
         try:
-            plan = plan_asked_about(self._place, item, last=self._printer.last_plan)
+            plan = plan_asked_about(self._location, item, last=self._printer.last_plan)
         except ToolcribError as error:
             self._printer.aside(error.message)
             return

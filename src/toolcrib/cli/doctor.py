@@ -21,7 +21,7 @@ def doctor(
     if as_json:
         typer.echo(json.dumps(_facts(found)))
     else:
-        _tell(found)
+        _print(found)
     raise typer.Exit(0 if found.offered else 1)
 
 
@@ -39,7 +39,7 @@ def _facts(found: Isolation) -> dict[str, object]:
     }
 
 
-def _tell(found: Isolation) -> None:
+def _print(found: Isolation) -> None:
     state, colour = ("on", typer.colors.GREEN) if found.offered else ("OFF", typer.colors.RED)
     typer.secho(f"Commands are {state}: isolation is '{found.level}', required is '{found.minimum}'.", fg=colour)
     typer.echo(f"Isolated: {', '.join(found.held) or 'nothing'}.")

@@ -37,8 +37,8 @@ def listed(
     context.obj = {"directory": directory, "server": server, "workspace": workspace}
     if context.invoked_subcommand is not None:
         return
-    with open_workspace(**context.obj) as place:
-        found = place.client.keys()
+    with open_workspace(**context.obj) as location:
+        found = location.client.keys()
     if as_json:
         typer.echo(json.dumps([one.model_dump(mode="json") for one in found]))
         return
@@ -64,8 +64,8 @@ def create(
 
     Example: export TOOLCRIB_TOKEN=$(toolcrib key create ci)
     """
-    with open_workspace(**context.obj) as place:
-        _, secret = place.client.create_key(name=name, days=days)
+    with open_workspace(**context.obj) as location:
+        _, secret = location.client.create_key(name=name, days=days)
     typer.echo("Copy the key now. It is not shown again. Anyone who has it can act as you.", err=True)
     typer.echo(secret)
 
@@ -76,10 +76,10 @@ def revoke(context: typer.Context, key: Annotated[str, typer.Argument(help="The 
 
     Example: toolcrib key revoke 3f9a2b1c
     """
-    with open_workspace(**context.obj) as place:
-        own = place.client.keys()
+    with open_workspace(**context.obj) as location:
+        own = location.client.keys()
         fitting = [one for one in own if str(one.id).endswith(key.lower()) and len(key) >= 4]
         if len(fitting) != 1:
             raise NotFound(f"{len(fitting)} of your key ids end with {one_line(key, 60)!r}. `toolcrib key` lists them.")
-        place.client.revoke_key(fitting[0].id)
+        location.client.revoke_key(fitting[0].id)
     typer.echo(f"Revoked: {one_line(fitting[0].name, 60)}.")

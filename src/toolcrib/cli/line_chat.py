@@ -23,10 +23,10 @@ _SHOWN_MESSAGES = 6
 class LineChat:
     """The loop: a line is read, a command is obeyed or a message is answered."""
 
-    def __init__(self, place: WorkspaceLocation, session: SessionData, agent: AgentData) -> None:
-        self._place = place
+    def __init__(self, location: WorkspaceLocation, session: SessionData, agent: AgentData) -> None:
+        self._location = location
         self._printer = SessionPrinter()
-        self._decisions = DecisionPrompt(place, self._printer, read=_line)
+        self._decisions = DecisionPrompt(location, self._printer, read=_line)
         self._go_to(session, agent)
         self.unsent = ""
 
@@ -40,21 +40,21 @@ class LineChat:
             typer.echo(note, err=True)
         self._greet()
         self._load_history()
-        _remember_lines(self._place.notes)
+        _remember_lines(self._location.notes)
         while True:
             try:
-                said, first = first or _line("> ").strip(), ""
+                text, first = first or _line("> ").strip(), ""
             except (EOFError, KeyboardInterrupt):
                 typer.echo("")
                 return
-            if not said:
+            if not text:
                 continue
             try:
-                if said.startswith("/"):
-                    if not self._run_command(said):
+                if text.startswith("/"):
+                    if not self._run_command(text):
                         return
                 else:
-                    self._say(said)
+                    self._say(text)
             except ServerUnreachable:
                 raise
             except ToolcribError as error:
@@ -66,22 +66,22 @@ class LineChat:
                 return
 
     def _go_to(self, session: SessionData, agent: AgentData) -> None:
-        self._agent, self._conversation = agent, SessionClient(self._place, session)
+        self._agent, self._conversation = agent, SessionClient(self._location, session)
 
     def _greet(self) -> None:
         mode = ", plan mode" if self.session.mode == "plan" else ""
         trust = trust_of(self.session, self._agent)
         typer.echo(f"{one_line(self._agent.name, 40)}, {model_of(self._agent)}, {trust}{mode}")
-        typer.echo(f"in {one_line(self._place.workspace.name, 74)}. /help lists commands.")
+        typer.echo(f"in {one_line(self._location.workspace.name, 74)}. /help lists commands.")
 
     def _load_history(self) -> None:
         """What was said last, and the run that goes on."""
         if self.session.last_seq == 0:
             return
-        for message in self._place.client.messages(self._place.id, self.session.id)[-_SHOWN_MESSAGES:]:
+        for message in self._location.client.messages(self._location.id, self.session.id)[-_SHOWN_MESSAGES:]:
             if message.content.strip():
                 typer.echo(f"{'> ' if message.role == 'user' else ''}{plain(message.content)}")
-        for run in self._place.client.runs(self._place.id, self.session.id):
+        for run in self._location.client.runs(self._location.id, self.session.id):
             if run.state != "ended":
                 follow_run(self._conversation, run, self._printer, self._decisions)
 
@@ -91,9 +91,9 @@ class LineChat:
         self.unsent = ""
         follow_run(self._conversation, run, self._printer, self._decisions)
 
-    def _run_command(self, said: str) -> bool:
+    def _run_command(self, text: str) -> bool:
         """Whether the conversation goes on."""
-        reply = SlashCommands(self._place, self.session, self._agent).run(said)
+        reply = SlashCommands(self._location, self.session, self._agent).run(text)
         if reply.apply is not None:
             reply = reply.apply()
         console = Console()

@@ -39,12 +39,12 @@ def log(
 
     Example: toolcrib log --diff
     """
-    with open_workspace(directory, server=server, workspace=workspace) as place:
-        records = newest_records(place, limit, all_calls=all_calls)
-        names = {str(agent.id): agent.name for agent in place.client.agents(place.id)}
+    with open_workspace(directory, server=server, workspace=workspace) as location:
+        records = newest_records(location, limit, all_calls=all_calls)
+        names = {str(agent.id): agent.name for agent in location.client.agents(location.id)}
         console = Console()
         for record in reversed(records):
-            diffs = diffs_of(place, record) if diff else []
+            diffs = diffs_of(location, record) if diff else []
             if as_json:
                 typer.echo(json.dumps({**record.model_dump(mode="json"), **({"diffs": diffs} if diff else {})}))
                 continue
@@ -54,12 +54,12 @@ def log(
             typer.echo("No tool calls yet.")
 
 
-def newest_records(place: WorkspaceLocation, limit: int, *, all_calls: bool = False) -> list[AuditRecordData]:
+def newest_records(location: WorkspaceLocation, limit: int, *, all_calls: bool = False) -> list[AuditRecordData]:
     """The newest first; by default those only that changed files, ran commands or were refused."""
     found: list[AuditRecordData] = []
     before = None
     while len(found) < limit:
-        page = place.client.audit(place.id, limit=200, before=before)
+        page = location.client.audit(location.id, limit=200, before=before)
         found += [record for record in page if all_calls or _matters(record)]
         if len(page) < 200:
             break
@@ -107,12 +107,12 @@ def _is_mounted(file: Mapping[str, Any]) -> bool:
     return path.startswith("@") and not path.startswith("@project")
 
 
-def diffs_of(place: WorkspaceLocation, record: AuditRecordData) -> list[dict[str, str]]:
+def diffs_of(location: WorkspaceLocation, record: AuditRecordData) -> list[dict[str, str]]:
     """What a call changed, where the history can still say it."""
     if not record.files:
         return []
     try:
-        found = place.client.call(place.id, "changes", {"calls": [str(record.call_id)], "limit": _MAX_FILES})
+        found = location.client.call(location.id, "changes", {"calls": [str(record.call_id)], "limit": _MAX_FILES})
     except ToolcribError as error:
         return [{"path": "", "diff": "", "why": error.message}]
     return [{"path": one["path"], "diff": one.get("diff") or ""} for one in found["changes"]]

@@ -48,7 +48,7 @@ def _address(directory: Path, server: str | None, workspace: str | None) -> Iter
     if server is None:
         from toolcrib.local import open_local
 
-        with open_local(directory, tell=lambda text: typer.echo(text, err=True)) as local:
+        with open_local(directory, notify=lambda text: typer.echo(text, err=True)) as local:
             yield f"{local.address}/mcp/{local.workspace_id}", local.token
         return
     token = os.environ.get("TOOLCRIB_TOKEN")
@@ -57,8 +57,8 @@ def _address(directory: Path, server: str | None, workspace: str | None) -> Iter
     if workspace is None:
         yield f"{server.rstrip('/')}/mcp", lambda: token
         return
-    with open_workspace(server=server, workspace=workspace) as place:
-        yield f"{server.rstrip('/')}/mcp/{place.id}", lambda: token
+    with open_workspace(server=server, workspace=workspace) as location:
+        yield f"{server.rstrip('/')}/mcp/{location.id}", lambda: token
 
 
 async def _pass_on(url: str, token: Callable[[], str]) -> None:
@@ -175,9 +175,9 @@ def add(
     Example: toolcrib mcp add files -- node /opt/mcp/server.js /data
     """
     secrets = dict(_from_environment(one) for one in secret or ())
-    with open_workspace(**context.obj) as place:
-        made = place.client.create_mcp_server(
-            place.id, name=name, command=command or None, url=url, secrets=secrets, safe_tools=safe or []
+    with open_workspace(**context.obj) as location:
+        made = location.client.create_mcp_server(
+            location.id, name=name, command=command or None, url=url, secrets=secrets, safe_tools=safe or []
         )
     _show(made)
     if made.offered_tools:
@@ -190,8 +190,8 @@ def listed(context: typer.Context, as_json: JsonOption = False) -> None:
 
     Example: toolcrib mcp list
     """
-    with open_workspace(**context.obj) as place:
-        found = place.client.mcp_servers(place.id)
+    with open_workspace(**context.obj) as location:
+        found = location.client.mcp_servers(location.id)
     if as_json:
         typer.echo(json.dumps([one.model_dump(mode="json") for one in found]))
         return
@@ -215,10 +215,10 @@ def show(
 
     Example: toolcrib mcp show files --refresh
     """
-    with open_workspace(**context.obj) as place:
-        found = _found(place, name)
+    with open_workspace(**context.obj) as location:
+        found = _found(location, name)
         if refresh:
-            found = place.client.refresh_mcp_server(place.id, found.id)
+            found = location.client.refresh_mcp_server(location.id, found.id)
     if as_json:
         typer.echo(found.model_dump_json())
         return
@@ -237,8 +237,8 @@ def approve(
 
     Example: toolcrib mcp approve files
     """
-    with open_workspace(**context.obj) as place:
-        found = _found(place, name)
+    with open_workspace(**context.obj) as location:
+        found = _found(location, name)
         if found.offered_sha256 is None:
             raise BadArguments(
                 {"name": found.last_error or "the server has not offered any tools yet"},
@@ -251,7 +251,7 @@ def approve(
                     f"There is no terminal to confirm at. To approve this list, add --sha256 {found.offered_sha256}"
                 )
             typer.confirm("Approve these tools?", abort=True)
-        done = place.client.approve_mcp_server(place.id, found.id, sha256=sha256 or found.offered_sha256)
+        done = location.client.approve_mcp_server(location.id, found.id, sha256=sha256 or found.offered_sha256)
     typer.echo(
         f"Approved {len(done.approved_tools)} tools of {done.name}. Agents can use those that their definition permits."
     )
@@ -263,13 +263,13 @@ def remove(context: typer.Context, name: NameArgument) -> None:
 
     Example: toolcrib mcp remove files
     """
-    with open_workspace(**context.obj) as place:
-        place.client.delete_mcp_server(place.id, _found(place, name).id)
+    with open_workspace(**context.obj) as location:
+        location.client.delete_mcp_server(location.id, _found(location, name).id)
     typer.echo(f"Removed: {one_line(name, 60)}.")
 
 
-def _found(place: WorkspaceLocation, name: str) -> McpServerData:
-    own = place.client.mcp_servers(place.id)
+def _found(location: WorkspaceLocation, name: str) -> McpServerData:
+    own = location.client.mcp_servers(location.id)
     found = next((one for one in own if one.name == name), None)
     if found is None:
         names = ", ".join(one.name for one in own) or "none"
@@ -277,9 +277,9 @@ def _found(place: WorkspaceLocation, name: str) -> McpServerData:
     return found
 
 
-def _from_environment(said: str) -> tuple[str, str]:
+def _from_environment(text: str) -> tuple[str, str]:
     """A secret by the name of the variable that holds it: what stands in a command is seen by all on the machine."""
-    name, _, variable = said.partition("=")
+    name, _, variable = text.partition("=")
     value = os.environ.get(variable or name)
     if value is None:
         raise Misconfigured(f"The environment variable {variable or name} is not set. Set it to the secret {name!r}.")

@@ -43,14 +43,16 @@ def listed(
     if context.invoked_subcommand is not None:
         return
     rows, failures = [], []
-    with open_workspace(**context.obj) as place:
-        if place.notes is not None:
-            store_environment_keys(place.client)
+    with open_workspace(**context.obj) as location:
+        if location.notes is not None:
+            store_environment_keys(location.client)
         for provider in (
-            usable(place.client) if place.notes else [one.provider for one in place.client.provider_credentials()]
+            usable(location.client)
+            if location.notes
+            else [one.provider for one in location.client.provider_credentials()]
         ):
             try:
-                rows += [{"provider": provider, **one.model_dump()} for one in place.client.models(provider)]
+                rows += [{"provider": provider, **one.model_dump()} for one in location.client.models(provider)]
             except ToolcribError as error:
                 failures.append(f"{provider}: {one_line(error.message)}")
     if as_json:
@@ -82,8 +84,8 @@ def login(
     Example: toolcrib models login anthropic
     """
     secret = _secret(provider)
-    with open_workspace(**context.obj) as place:
-        place.client.store_access(provider, secret=secret, base_url=base_url, check=not no_check)
+    with open_workspace(**context.obj) as location:
+        location.client.store_access(provider, secret=secret, base_url=base_url, check=not no_check)
     typer.echo(f"Stored. `toolcrib models` lists what {one_line(provider, 40)} offers.")
 
 
@@ -93,8 +95,8 @@ def logout(context: typer.Context, provider: ProviderArgument) -> None:
 
     Example: toolcrib models logout anthropic
     """
-    with open_workspace(**context.obj) as place:
-        place.client.remove_access(provider)
+    with open_workspace(**context.obj) as location:
+        location.client.remove_access(provider)
     named = [one.provider for one in named_by_environment()]
     typer.echo("Forgotten." + (" The environment still sets one." if provider in named else ""))
 
@@ -110,8 +112,8 @@ def use(
     Example: toolcrib models use anthropic/claude-sonnet-4-5
     """
     choice = parse_choice(model)
-    with open_workspace(**context.obj) as place:
-        changed = set_model(place, resolve_agent(place, agent), choice)
+    with open_workspace(**context.obj) as location:
+        changed = set_model(location, resolve_agent(location, agent), choice)
     typer.echo(f"{one_line(changed.name, 60)} now uses {one_line(str(choice), 120)}.")
 
 

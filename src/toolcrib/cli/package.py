@@ -42,8 +42,8 @@ def listed(
     context.obj = {"directory": directory, "server": server, "workspace": workspace}
     if context.invoked_subcommand is not None:
         return
-    with open_workspace(**context.obj) as place:
-        found = place.client.packages(place.id)
+    with open_workspace(**context.obj) as location:
+        found = location.client.packages(location.id)
     if as_json:
         typer.echo(json.dumps([one.model_dump(mode="json") for one in found]))
         return
@@ -66,8 +66,8 @@ def install(
         archive = packed(path) if path.is_dir() else path.read_bytes()
     except OSError as error:
         raise NotFound(f"Cannot read {path}: {error.strerror}.") from None
-    with open_workspace(**context.obj) as place:
-        made = place.client.install_package(place.id, archive)
+    with open_workspace(**context.obj) as location:
+        made = location.client.install_package(location.id, archive)
     typer.echo("Installed:")
     _show(made)
 
@@ -78,10 +78,10 @@ def remove(context: typer.Context, name: Annotated[str, typer.Argument(help="The
 
     Example: toolcrib package remove demo
     """
-    with open_workspace(**context.obj) as place:
-        if name not in [one.name for one in place.client.packages(place.id)]:
+    with open_workspace(**context.obj) as location:
+        if name not in [one.name for one in location.client.packages(location.id)]:
             raise NotFound(f"Package {name!r} is not installed.")
-        place.client.remove_package(place.id, name)
+        location.client.remove_package(location.id, name)
     typer.echo(f"Removed: {one_line(name, 60)}.")
 
 

@@ -76,21 +76,21 @@ def run(
     read = None if approve is not None or as_json or prompt == "-" else terminal_reader()
     conversation, begun = None, None
     while True:
-        with open_workspace(directory, server=server, workspace=workspace) as place:
+        with open_workspace(directory, server=server, workspace=workspace) as location:
             if conversation is None:
-                chosen_agent = resolve_agent(place, agent)
+                chosen_agent = resolve_agent(location, agent)
                 mode = "plan" if plan else "build"
-                session = place.client.create_session(
-                    place.id, agent_id=chosen_agent.id, mode=mode, trust=trust, package=package
+                session = location.client.create_session(
+                    location.id, agent_id=chosen_agent.id, mode=mode, trust=trust, package=package
                 )
-                conversation = SessionClient(place, session)
-            conversation = conversation.moved(place)
-            decisions = DecisionPrompt(place, printer, read=read, absent=approve or UnattendedPolicy.NEVER)
+                conversation = SessionClient(location, session)
+            conversation = conversation.moved(location)
+            decisions = DecisionPrompt(location, printer, read=read, absent=approve or UnattendedPolicy.NEVER)
             try:
                 begun = begun or conversation.send(text)
                 raise typer.Exit(follow_run(conversation, begun, printer, decisions, as_json=as_json))
             except ServerUnreachable:
-                if not place.served_elsewhere:
+                if not location.served_elsewhere:
                     raise
                 printer.aside(TAKEN_OVER)
 
@@ -107,15 +107,15 @@ def follow_run(
     status, stopped = 1, False
     while True:
         try:
-            for told in conversation.follow(run):
+            for message in conversation.follow(run):
                 if as_json:
-                    typer.echo(told.model_dump_json(exclude_none=True))
+                    typer.echo(message.model_dump_json(exclude_none=True))
                 else:
-                    printer.show(told)
-                if is_end(told, run):
-                    status = STATUS.get(str(told.payload.get("endReason")), 1)
+                    printer.show(message)
+                if is_end(message, run):
+                    status = STATUS.get(str(message.payload.get("endReason")), 1)
                 else:
-                    decisions.decide(told)
+                    decisions.decide(message)
             return status
         except NoTerminal:
             printer.aside(

@@ -31,9 +31,9 @@ class SessionPrinter:
         self._open_line = False
         self.last_plan: str | None = None
 
-    def show(self, told: StreamMessage) -> None:
-        payload = told.payload
-        match told.type:
+    def show(self, message: StreamMessage) -> None:
+        payload = message.payload
+        match message.type:
             case "chat:text-delta":
                 if self._words.is_new_attempt(payload):
                     self.aside("(restarted)")
@@ -64,8 +64,8 @@ class SessionPrinter:
 
     def _call(self, payload: Mapping[str, Any]) -> None:
         self.last_plan = terminal_text.plan_written(payload) or self.last_plan
-        said = f"{self._mark} {one_line(payload['toolName'], 60)} {terminal_text.about(payload.get('input'))}"
-        self.aside(said.rstrip(), colour="cyan")
+        text = f"{self._mark} {one_line(payload['toolName'], 60)} {terminal_text.about(payload.get('input'))}"
+        self.aside(text.rstrip(), colour="cyan")
 
     def _result(self, payload: Mapping[str, Any]) -> None:
         text = str(payload.get("result") or "")

@@ -38,11 +38,11 @@ def sessions(
 
     Example: toolcrib sessions last
     """
-    with open_workspace(directory, server=server, workspace=workspace) as place:
+    with open_workspace(directory, server=server, workspace=workspace) as location:
         if session is not None:
-            _show(place, find_session(place, session), as_json=as_json)
+            _show(location, find_session(location, session), as_json=as_json)
             return
-        found = place.client.sessions(place.id, limit=limit)
+        found = location.client.sessions(location.id, limit=limit)
     if as_json:
         typer.echo(json.dumps([one.model_dump(mode="json") for one in found]))
         return
@@ -56,21 +56,21 @@ def sessions(
     typer.echo("\nContinue with: toolcrib chat --resume ID")
 
 
-def find_session(place: WorkspaceLocation, said: str) -> SessionData:
+def find_session(location: WorkspaceLocation, text: str) -> SessionData:
     """The one whose id is, or ends with, what was said; ``last`` is the newest."""
-    found = place.client.sessions(place.id, limit=_LOOKED_AT)
-    fitting = found[:1] if said == "last" else [one for one in found if str(one.id).endswith(said.lower())]
+    found = location.client.sessions(location.id, limit=_LOOKED_AT)
+    fitting = found[:1] if text == "last" else [one for one in found if str(one.id).endswith(text.lower())]
     if len(fitting) == 1:
         return fitting[0]
     if not fitting:
-        raise NotFound(f"There is no session {one_line(said, 60)!r}. `toolcrib sessions` lists them.")
+        raise NotFound(f"There is no session {one_line(text, 60)!r}. `toolcrib sessions` lists them.")
     raise NotFound(
-        f"{len(fitting)} sessions have an id that ends with {one_line(said, 60)!r}. Give more characters of the id."
+        f"{len(fitting)} sessions have an id that ends with {one_line(text, 60)!r}. Give more characters of the id."
     )
 
 
-def _show(place: WorkspaceLocation, session: SessionData, *, as_json: bool) -> None:
-    messages = place.client.messages(place.id, session.id)
+def _show(location: WorkspaceLocation, session: SessionData, *, as_json: bool) -> None:
+    messages = location.client.messages(location.id, session.id)
     if as_json:
         typer.echo(json.dumps([message.model_dump(mode="json") for message in messages]))
         return

@@ -65,19 +65,19 @@ class SlashReply:
 class SlashCommands:
     """The commands in one place, about one session."""
 
-    place: WorkspaceLocation
+    location: WorkspaceLocation
     session: SessionData
     agent: AgentData
 
-    def run(self, said: str) -> SlashReply:
+    def run(self, text: str) -> SlashReply:
         """Does what was typed; NotFound if there is no such command."""
-        command, _, rest = said.partition(" ")
+        command, _, rest = text.partition(" ")
         rest = rest.strip()
         match command:
             case "/undo":
-                return self._foretold(last_undo_target(self.place), undone=True)
+                return self._foretold(last_undo_target(self.location), undone=True)
             case "/redo":
-                return self._foretold(last_undo(self.place), undone=False)
+                return self._foretold(last_undo(self.location), undone=False)
             case "/diff":
                 return self._diff()
             case "/log":
@@ -87,7 +87,9 @@ class SlashCommands:
             case "/resume":
                 return self._resumed(rest or "last")
             case "/agent":
-                return self._agents() if not rest else self._open_session(resolve_agent(self.place, rest), trust=None)
+                return (
+                    self._agents() if not rest else self._open_session(resolve_agent(self.location, rest), trust=None)
+                )
             case "/model":
                 return self._model(rest)
             case "/trust":
@@ -102,39 +104,39 @@ class SlashCommands:
             case _:
                 raise NotFound(f"There is no command {one_line(command, 40)}. /help lists them.")
 
-    def _foretold(self, deed: UndoTarget, *, undone: bool) -> SlashReply:
-        found = run_undo(self.place, deed, dry_run=True)
+    def _foretold(self, target: UndoTarget, *, undone: bool) -> SlashReply:
+        found = run_undo(self.location, target, dry_run=True)
 
         def apply() -> SlashReply:
-            return SlashReply(tuple(change_lines(run_undo(self.place, deed), undone=undone)))
+            return SlashReply(tuple(change_lines(run_undo(self.location, target), undone=undone)))
 
         return SlashReply(tuple(change_lines(found, undone=undone)), apply=apply)
 
     def _diff(self) -> SlashReply:
-        changed = [record for record in newest_records(self.place, _MAX_RECORDS) if record.files]
+        changed = [record for record in newest_records(self.location, _MAX_RECORDS) if record.files]
         if not changed:
             raise NotFound("No call has changed a file yet.")
-        return SlashReply((*record_lines(changed[0], self._names()), *diff_lines(diffs_of(self.place, changed[0]))))
+        return SlashReply((*record_lines(changed[0], self._names()), *diff_lines(diffs_of(self.location, changed[0]))))
 
     def _log(self) -> SlashReply:
-        records, names = newest_records(self.place, _MAX_RECORDS), self._names()
+        records, names = newest_records(self.location, _MAX_RECORDS), self._names()
         lines = [line for record in reversed(records) for line in record_lines(record, names)]
         return SlashReply(tuple(lines) or (Text("No tool calls yet."),))
 
     def _sessions(self) -> SlashReply:
-        found = self.place.client.sessions(self.place.id, limit=_MAX_SESSIONS)
+        found = self.location.client.sessions(self.location.id, limit=_MAX_SESSIONS)
         lines = [Text(session_line(one, here=one.id == self.session.id)) for one in found]
         return SlashReply((*lines, Text("/resume ID continues a session.", style="dim")))
 
-    def _resumed(self, said: str) -> SlashReply:
-        others = [one for one in self.place.client.sessions(self.place.id) if one.id != self.session.id]
-        if said == "last" and not others:
+    def _resumed(self, text: str) -> SlashReply:
+        others = [one for one in self.location.client.sessions(self.location.id) if one.id != self.session.id]
+        if text == "last" and not others:
             raise NotFound("There is no earlier session.")
-        found = others[0] if said == "last" else find_session(self.place, said)
-        return SlashReply(session=found, agent=resolve_agent(self.place, str(found.agent_id)))
+        found = others[0] if text == "last" else find_session(self.location, text)
+        return SlashReply(session=found, agent=resolve_agent(self.location, str(found.agent_id)))
 
     def _agents(self) -> SlashReply:
-        agents = self.place.client.agents(self.place.id)
+        agents = self.location.client.agents(self.location.id)
         return SlashReply(
             tuple(
                 Text(f"{'*' if one.id == self.agent.id else ' '} {one_line(one.name, 60)}  {model_of(one)}")
@@ -143,13 +145,13 @@ class SlashCommands:
         )
 
     def _open_session(self, agent: AgentData, *, mode: str = "build", trust: str | None) -> SlashReply:
-        session = self.place.client.create_session(self.place.id, agent_id=agent.id, mode=mode, trust=trust)
+        session = self.location.client.create_session(self.location.id, agent_id=agent.id, mode=mode, trust=trust)
         return SlashReply(session=session, agent=agent)
 
-    def _model(self, said: str) -> SlashReply:
-        if not said:
+    def _model(self, text: str) -> SlashReply:
+        if not text:
             return SlashReply((Text(model_of(self.agent)), Text("`toolcrib models` lists all models.", style="dim")))
-        changed = set_model(self.place, self.agent, parse_choice(said))
+        changed = set_model(self.location, self.agent, parse_choice(text))
         return SlashReply((Text(f"{one_line(changed.name, 40)} now uses {model_of(changed)}."),), agent=changed)
 
     def _trust(self, level: str) -> SlashReply:
@@ -158,11 +160,11 @@ class SlashCommands:
             return SlashReply((Text(f"Trust is {trust_of(self.session, self.agent)}{most}."),))
         if level not in list(TrustLevel):
             raise NotFound(f"There is no trust level {one_line(level, 40)!r}. Trust levels: {', '.join(TrustLevel)}.")
-        changed = self.place.client.change_session(self.place.id, self.session.id, trust=level)
+        changed = self.location.client.change_session(self.location.id, self.session.id, trust=level)
         return SlashReply((Text(f"Trust is {level} from the next message on."),), session=changed)
 
     def _names(self) -> dict[str, str]:
-        return {str(one.id): one.name for one in self.place.client.agents(self.place.id)}
+        return {str(one.id): one.name for one in self.location.client.agents(self.location.id)}
 
 
 def help_lines(commands: Sequence[SlashCommand] = COMMANDS) -> tuple[Text, ...]:

@@ -17,13 +17,13 @@ _BRIEF_PATH = 26
 _CHANGE_WORDS = {"made": "created", "changed": "modified"}
 
 
-def plain(said: object) -> str:
+def plain(text: object) -> str:
     """Text as it is, with what would deceive made visible."""
-    return escape(str(said))
+    return escape(str(text))
 
 
-def one_line(said: object, most: int = 400) -> str:
-    text = plain(said).replace("\n", "\\n").replace("\t", " ")
+def one_line(given_text: object, most: int = 400) -> str:
+    text = plain(given_text).replace("\n", "\\n").replace("\t", " ")
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -55,9 +55,9 @@ def what_would_change(approval: ApprovalData) -> Text:
     for host in (effects.get("contacts") or [])[:2]:
         lines.append(Text.assemble(("contact ", "bold"), one_line(host, 80)))
     if not lines:
-        places = effects.get("writes") or effects.get("reads") or []
+        paths = effects.get("writes") or effects.get("reads") or []
         verb = "write " if effects.get("writes") else "read "
-        lines = [Text.assemble((verb, "bold"), one_line(place, 120)) for place in places[:2]]
+        lines = [Text.assemble((verb, "bold"), one_line(location, 120)) for location in paths[:2]]
     return Text("\n").join(lines or [Text("unknown until it runs", style="dim")])
 
 
@@ -111,10 +111,10 @@ def about_approval(approval: ApprovalData) -> list[Text]:
 def given_arguments(shown: Any) -> list[Text]:
     """What a call is given."""
     lines = json.dumps(shown, indent=2, ensure_ascii=False).splitlines()
-    said = [Text("  " + one_line(line, 2_000)) for line in lines[:_MAX_ARGUMENT_LINES]]
+    text = [Text("  " + one_line(line, 2_000)) for line in lines[:_MAX_ARGUMENT_LINES]]
     if (more := len(lines) - _MAX_ARGUMENT_LINES) > 0:
-        said.append(Text(f"  … {more:,} more lines of arguments", style="dim"))
-    return [*said, Text()]
+        text.append(Text(f"  … {more:,} more lines of arguments", style="dim"))
+    return [*text, Text()]
 
 
 def proposed_changes(approval: ApprovalData) -> list[Text]:
@@ -140,13 +140,13 @@ def diff_line(line: str) -> Text:
 
 def rule_text(rule: GrantRuleData) -> str:
     """A rule in words."""
-    said = f"any call of {one_line(rule.tool, 80)}"
+    text = f"any call of {one_line(rule.tool, 80)}"
     if rule.commands is not None:
-        said += " that runs exactly: " + "; ".join(one_line(one, 200) for one in rule.commands)
+        text += " that runs exactly: " + "; ".join(one_line(one, 200) for one in rule.commands)
     if rule.paths is not None:
-        said += " on " + ", ".join(one_line(one, 200) for one in rule.paths[:20])
-        said += f" and {len(rule.paths) - 20:,} more" if len(rule.paths) > 20 else ""
-    return said
+        text += " on " + ", ".join(one_line(one, 200) for one in rule.paths[:20])
+        text += f" and {len(rule.paths) - 20:,} more" if len(rule.paths) > 20 else ""
+    return text
 
 
 def show_question(console: Console, question: QuestionData, workspace: str) -> None:
@@ -197,8 +197,8 @@ def change_lines(found: Mapping[str, Any], *, undone: bool) -> list[Text]:
         verb = _VERBS.get(change["change"], change["change"])
         lines.append(Text(f"  {would}{verb}: {one_line(change['path'], 100)}{source}"))
     for clash in found["conflicts"]:
-        said = f"  skipped: {one_line(clash['path'], 100)} ({one_line(clash['reason'], 200)})"
-        lines.append(Text(said, style="yellow"))
+        text = f"  skipped: {one_line(clash['path'], 100)} ({one_line(clash['reason'], 200)})"
+        lines.append(Text(text, style="yellow"))
     count = len(found["changes"])
     files = "1 file" if count == 1 else f"{count:,} files"
     all_in_all = (

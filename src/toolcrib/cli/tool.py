@@ -40,8 +40,8 @@ def tool(
 
     Example: toolcrib tool grep --pattern TODO --path /src
     """
-    with open_workspace(directory, server=server, workspace=workspace) as place:
-        tools = {one["name"]: one for one in place.client.tools(place.id)}
+    with open_workspace(directory, server=server, workspace=workspace) as location:
+        tools = {one["name"]: one for one in location.client.tools(location.id)}
         if name is None:
             _list(tools, as_json=as_json)
             return
@@ -53,16 +53,16 @@ def tool(
             return
         given = _from_json(json_args) if json_args is not None else {}
         given |= _from_options(context.args, takes.get("properties") or {})
-        raise typer.Exit(_call(place, name, given, as_json=as_json))
+        raise typer.Exit(_call(location, name, given, as_json=as_json))
 
 
-def _call(place: WorkspaceLocation, name: str, given: Mapping[str, Any], *, as_json: bool) -> int:
+def _call(location: WorkspaceLocation, name: str, given: Mapping[str, Any], *, as_json: bool) -> int:
     try:
-        result = place.client.call(place.id, name, given)
+        result = location.client.call(location.id, name, given)
     except ToolcribError as error:
-        told = {"success": False, "error": error.message, "code": error.code, "fields": error.fields}
+        body = {"success": False, "error": error.message, "code": error.code, "fields": error.fields}
         if as_json:
-            typer.echo(json.dumps(told))
+            typer.echo(json.dumps(body))
             return 1
         typer.secho(f"{name}: {one_line(error.message, 2_000)}", fg="red", err=True)
         for field, flaw in error.fields.items():
@@ -125,6 +125,6 @@ def _value(text: str, schema: object) -> Any:
 def _types(schema: object) -> set[str]:
     if not isinstance(schema, Mapping):
         return set()
-    said = schema.get("type")
-    own = {said} if isinstance(said, str) else set(said or ())
+    text = schema.get("type")
+    own = {text} if isinstance(text, str) else set(text or ())
     return own.union(*(_types(one) for one in schema.get("anyOf") or ()))

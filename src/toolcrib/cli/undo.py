@@ -46,12 +46,12 @@ def undo(
 
     Example: toolcrib undo --dry-run
     """
-    with open_workspace(directory, server=server, workspace=workspace) as place:
+    with open_workspace(directory, server=server, workspace=workspace) as location:
         named = {"calls": [str(one) for one in call or ()], "run_id": _text(run), "session_id": _text(session)}
         given = {name: value for name, value in named.items() if value}
-        arguments = given or last_undo_target(place, whole=last).arguments
-        found = run_undo(place, UndoTarget(arguments), dry_run=dry_run, force=force)
-    _tell(found, undone=True, as_json=as_json)
+        arguments = given or last_undo_target(location, whole=last).arguments
+        found = run_undo(location, UndoTarget(arguments), dry_run=dry_run, force=force)
+    _print(found, undone=True, as_json=as_json)
 
 
 def redo(
@@ -66,12 +66,12 @@ def redo(
 
     Example: toolcrib redo
     """
-    with open_workspace(directory, server=server, workspace=workspace) as place:
-        found = run_undo(place, last_undo(place), dry_run=dry_run, force=force)
-    _tell(found, undone=False, as_json=as_json)
+    with open_workspace(directory, server=server, workspace=workspace) as location:
+        found = run_undo(location, last_undo(location), dry_run=dry_run, force=force)
+    _print(found, undone=False, as_json=as_json)
 
 
-def _tell(found: dict[str, object], *, undone: bool, as_json: bool) -> None:
+def _print(found: dict[str, object], *, undone: bool, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(found))
     else:

@@ -45,8 +45,8 @@ def shown(
     """
     if context.invoked_subcommand is not None:
         return
-    with open_workspace(directory, server=server, workspace=workspace) as place:
-        me = place.client.me()
+    with open_workspace(directory, server=server, workspace=workspace) as location:
+        me = location.client.me()
     typer.echo(me.model_dump_json() if as_json else f"{one_line(me.full_name or '', 100)} <{one_line(me.email, 200)}>")
 
 

@@ -26,11 +26,11 @@ def web(
     # Here, as in the other commands: it loads what listing the commands does not need.
     from toolcrib.local.login_page import remove_login_pages
 
-    with open_workspace(directory) as place:
-        _ensure_agent(place)
+    with open_workspace(directory) as location:
+        _ensure_agent(location)
         while True:
-            _show_link(place, opens=opens and sys.stdin.isatty())
-            if place.served_elsewhere:
+            _show_link(location, opens=opens and sys.stdin.isatty())
+            if location.served_elsewhere:
                 typer.echo("Another toolcrib process serves this directory. The page works while that process runs.")
                 return
             try:
@@ -39,8 +39,8 @@ def web(
             except KeyboardInterrupt:
                 return
             finally:
-                assert place.notes is not None
-                remove_login_pages(place.notes)
+                assert location.notes is not None
+                remove_login_pages(location.notes)
             opens = False
 
 
@@ -54,21 +54,21 @@ def _wait_for_enter() -> None:
             time.sleep(1.0)
 
 
-def _ensure_agent(place: WorkspaceLocation) -> None:
+def _ensure_agent(location: WorkspaceLocation) -> None:
     """Someone to talk to, as in the chat. Without a model the page is of use all the same."""
     try:
-        resolve_agent(place, None)
+        resolve_agent(location, None)
     except Misconfigured as error:
         aside(error.message)
 
 
-def _show_link(place: WorkspaceLocation, *, opens: bool) -> None:
+def _show_link(location: WorkspaceLocation, *, opens: bool) -> None:
     from toolcrib.local.login_page import write_login_page
 
-    assert place.login_link is not None
-    assert place.notes is not None
-    link = place.login_link()
+    assert location.login_link is not None
+    assert location.notes is not None
+    link = location.login_link()
     typer.echo(f"Open this link within two minutes. It logs you in once:\n\n  {link}\n")
     if opens:
         # Never the link itself: what a program is called with can be read by every user of this machine.
-        webbrowser.open(write_login_page(place.notes, link).as_uri())
+        webbrowser.open(write_login_page(location.notes, link).as_uri())

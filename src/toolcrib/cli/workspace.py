@@ -34,13 +34,13 @@ def listed(
     context.obj = {"directory": directory, "server": server, "workspace": workspace}
     if context.invoked_subcommand is not None:
         return
-    with open_workspace(**context.obj) as place:
-        found = place.client.workspaces()
+    with open_workspace(**context.obj) as location:
+        found = location.client.workspaces()
     if as_json:
-        typer.echo(json.dumps([{**one.model_dump(mode="json"), "here": one.id == place.id} for one in found]))
+        typer.echo(json.dumps([{**one.model_dump(mode="json"), "here": one.id == location.id} for one in found]))
         return
     for one in found:
-        typer.echo(f"{'*' if one.id == place.id else ' '} {one.id}  {one_line(one.name, 200)}")
+        typer.echo(f"{'*' if one.id == location.id else ' '} {one.id}  {one_line(one.name, 200)}")
 
 
 @app.command()
@@ -49,8 +49,8 @@ def rename(context: typer.Context, name: Annotated[str, typer.Argument(help="The
 
     Example: toolcrib workspace rename website
     """
-    with open_workspace(**context.obj) as place:
-        place.client.rename_workspace(place.id, name)
+    with open_workspace(**context.obj) as location:
+        location.client.rename_workspace(location.id, name)
     typer.echo(f"Renamed to {one_line(name, 200)}.")
 
 
@@ -67,8 +67,8 @@ def max_trust(
         raise typer.BadParameter(
             f"There is no trust level {one_line(level, 40)!r}. Trust levels: {', '.join(TrustLevel)}, none."
         )
-    with open_workspace(**context.obj) as place:
-        place.client.limit_trust(place.id, None if level == "none" else level)
+    with open_workspace(**context.obj) as location:
+        location.client.limit_trust(location.id, None if level == "none" else level)
     typer.echo("Trust limit removed." if level == "none" else f"Trust limit: {level}.")
 
 
@@ -81,11 +81,11 @@ def delete(
 
     Example: toolcrib workspace delete
     """
-    with open_workspace(**context.obj) as place:
+    with open_workspace(**context.obj) as location:
         if not yes:
             typer.confirm(
-                f"Delete workspace {one_line(place.workspace.name, 200)}? You cannot undo its changes afterwards.",
+                f"Delete workspace {one_line(location.workspace.name, 200)}? You cannot undo its changes afterwards.",
                 abort=True,
             )
-        place.client.delete_workspace(place.id)
+        location.client.delete_workspace(location.id)
     typer.echo("Deleted. The files are unchanged.")

@@ -85,14 +85,14 @@ class HttpClient:
             else:
                 headers = {"Content-Type": "application/octet-stream"}
                 response = self._client.request(method, path, content=content, params=query, headers=headers)
-            told = response.json() if response.content else None
+            data = response.json() if response.content else None
         except httpx2.TransportError as error:
             raise self._nobody(error) from None
         except ValueError:
             raise ServerUnreachable(f"{self._server} is not a Toolcrib server. Check the address.") from None
         if response.is_success:
-            return told
-        raise _error(response.status_code, told)
+            return data
+        raise _error(response.status_code, data)
 
     def all(self, path: str, *, page_by: str) -> Iterator[dict[str, Any]]:
         """Yield every item of a list, page by page."""
@@ -180,13 +180,13 @@ _ERRORS: Mapping[int, type[ToolcribError]] = {
 }
 
 
-def _error(status: int, told: Any) -> ToolcribError:
+def _error(status: int, data: Any) -> ToolcribError:
     """Convert an error response to the error that the server raised."""
-    if not isinstance(told, Mapping):
+    if not isinstance(data, Mapping):
         return ToolcribError(f"The server responded with status {status}.")
-    message, fields = str(told.get("error") or f"The server responded with status {status}."), told.get("fields") or {}
+    message, fields = str(data.get("error") or f"The server responded with status {status}."), data.get("fields") or {}
     if status == 400 and fields:
         return BadArguments(fields, message)
-    if told.get("code") in ("FORBIDDEN", None) or status != 403:
+    if data.get("code") in ("FORBIDDEN", None) or status != 403:
         return _ERRORS.get(status, ToolFailed)(message)
     return CallDenied(message)

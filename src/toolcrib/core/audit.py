@@ -83,7 +83,7 @@ def audit_files(change_set: ChangeSet) -> list[dict[str, Any]]:
     """List every file that a change set touches, with its hashes before and after."""
     return [
         {
-            "path": str((change.after or change.before).place),  # type: ignore[union-attr]
+            "path": str((change.after or change.before).path),  # type: ignore[union-attr]
             "change": str(change.kind),
             "before": _hex(change.before.sha256 if change.before else None),
             "after": _hex(change.after.sha256 if change.after else None),

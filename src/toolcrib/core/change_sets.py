@@ -53,19 +53,19 @@ class FileChange:
             return ChangeKind.CREATED
         if self.after is None:
             return ChangeKind.DELETED
-        if self.before.place != self.after.place:
+        if self.before.path != self.after.path:
             return ChangeKind.MOVED
         return ChangeKind.TOUCHED if self.before.holds_same_as(self.after) else ChangeKind.MODIFIED
 
     @property
     def vacates_path(self) -> bool:
         """Whether the file leaves its path."""
-        return self.before is not None and (self.after is None or self.after.place != self.before.place)
+        return self.before is not None and (self.after is None or self.after.path != self.before.path)
 
     @property
     def paths(self) -> tuple[WorkspacePath, ...]:
         """The affected paths: one, or two for a move."""
-        found = {state.place for state in (self.before, self.after) if state is not None}
+        found = {state.path for state in (self.before, self.after) if state is not None}
         return tuple(sorted(found))
 
 
@@ -102,14 +102,14 @@ class ChangeSet:
 
     @property
     def paths(self) -> tuple[WorkspacePath, ...]:
-        return tuple(sorted({place for change in self.changes for place in change.paths}))
+        return tuple(sorted({path for change in self.changes for path in change.paths}))
 
     @property
     def folders_on_the_way(self) -> frozenset[WorkspacePath]:
         """Created folders with content. The call does not name them; it needs them for the content."""
-        above = {folder for place in self.paths for folder in place.ancestors}
+        above = {folder for path in self.paths for folder in path.ancestors}
         made = (change for change in self.changes if change.before is None and change.type is FileType.FOLDER)
-        return frozenset(above.intersection(place for change in made for place in change.paths))
+        return frozenset(above.intersection(path for change in made for path in change.paths))
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,7 +214,7 @@ class ProviderError(ToolcribError):
         status: int,
         body: str,
         *,
-        fault: ProviderErrorKind = ProviderErrorKind.REQUEST,
+        kind: ProviderErrorKind = ProviderErrorKind.REQUEST,
         remedy: str = "",
         retry_after: float | None = None,
     ) -> None:
@@ -222,7 +222,7 @@ class ProviderError(ToolcribError):
         super().__init__(f"Provider error{answered}: {body}{' ' if remedy else ''}{remedy}")
         self.status = status
         self.body = body
-        self.fault = fault
+        self.kind = kind
         self.retry_after = retry_after
 
 
@@ -253,10 +253,12 @@ def error_text(error: ToolcribError) -> str:
 
 def few(fields: Mapping[str, str]) -> dict[str, str]:
     """Return the first wrong fields, shortened, and the number of the others."""
-    told = {_short(name, _MOST_OF_A_NAME): _short(fields[name], _MOST_WORDS) for name in islice(fields, MOST_FIELDS)}
+    shortened = {
+        _short(name, _MOST_OF_A_NAME): _short(fields[name], _MOST_WORDS) for name in islice(fields, MOST_FIELDS)
+    }
     if len(fields) > MOST_FIELDS:
-        told["…"] = f"{len(fields) - MOST_FIELDS:,} more fields are invalid."
-    return told
+        shortened["…"] = f"{len(fields) - MOST_FIELDS:,} more fields are invalid."
+    return shortened
 
 
 def _short(text: str, most: int) -> str:

@@ -45,7 +45,7 @@ FOLDER_MODE = 0o755
 class EntryState:
     """Everything that a version records about an entry: path, kind, mode and content."""
 
-    place: WorkspacePath
+    path: WorkspacePath
     kind: EntryKind
     mode: int
     sha256: bytes | None = None

@@ -142,9 +142,9 @@ def parse_mounted(text: str) -> WorkspacePath:
     return WorkspacePath(Mount(mounted[1]), _resolved(mounted[2]))
 
 
-def shown(place: WorkspacePath) -> str:
+def shown(path: WorkspacePath) -> str:
     """Format a path for people and models: ``/x`` in the project, ``@mount/x`` elsewhere."""
-    return place.path if place.mount is Mount.PROJECT else str(place)
+    return path.path if path.mount is Mount.PROJECT else str(path)
 
 
 def is_valid_name(name: str) -> bool:
@@ -257,6 +257,6 @@ MountPath = Annotated[
 RelativePath = Annotated[
     WorkspacePath,
     _argument(parse_relative),
-    PlainSerializer(lambda place: place.path[1:] or ".", return_type=str),
+    PlainSerializer(lambda path: path.path[1:] or ".", return_type=str),
     _schema("A path relative to the project, such as src/main.py."),
 ]

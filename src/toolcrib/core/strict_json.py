@@ -27,7 +27,7 @@ def strict_json(body: bytes) -> Any:
         raise BadArguments({"body": f"Not valid JSON: {error}"}) from None
     # Counting brackets is fast, and nearly always shows that there is no need to look further.
     if len(body) > SMALL_BYTES or body.count(b"[") + body.count(b"{") > MAX_DEPTH:
-        _refuse_endless(value)
+        _reject_endless(value)
     return value
 
 
@@ -47,7 +47,7 @@ def _no_number(name: str) -> Any:
     raise ValueError(f"{name} is not a number in JSON")
 
 
-def _refuse_endless(value: Any) -> None:
+def _reject_endless(value: Any) -> None:
     level, count = [value], 1
     for _ in range(MAX_DEPTH + 1):
         level = [

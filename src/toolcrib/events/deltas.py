@@ -165,25 +165,25 @@ class PartialTexts:
     def add(self, delta: Delta) -> None:
         """Append a delta to the text of its source."""
         sources = self._sessions.setdefault(key_of(delta), {})
-        said = sources.get((delta.source, delta.type))
-        if said is not None and delta.attempt < said.last.attempt:
+        partial = sources.get((delta.source, delta.type))
+        if partial is not None and delta.attempt < partial.last.attempt:
             return
-        if said is None or delta.attempt > said.last.attempt or not said.start <= delta.offset <= said.end:
+        if partial is None or delta.attempt > partial.last.attempt or not partial.start <= delta.offset <= partial.end:
             # A new source or attempt, or a gap: the known text starts here.
             begun = _PartialText(delta, delta.offset, [delta.text], len(delta.text), self._clock())
             sources[delta.source, delta.type] = begun
             return
-        said.at = self._clock()
-        news = delta.text[said.end - delta.offset :]
-        said.texts.append(news)
-        said.length += len(news)
-        if said.length > 2 * MAX_PARTIAL_CHARACTERS:
-            kept = "".join(said.texts)[-MAX_PARTIAL_CHARACTERS:]
-            said.start, said.texts, said.length = said.end - len(kept), [kept], len(kept)
+        partial.at = self._clock()
+        news = delta.text[partial.end - delta.offset :]
+        partial.texts.append(news)
+        partial.length += len(news)
+        if partial.length > 2 * MAX_PARTIAL_CHARACTERS:
+            kept = "".join(partial.texts)[-MAX_PARTIAL_CHARACTERS:]
+            partial.start, partial.texts, partial.length = partial.end - len(kept), [kept], len(kept)
 
     def of(self, key: Key) -> list[Delta]:
         """Return the text so far of each source as one delta, in the order in which they started."""
-        return [said.as_delta() for said in self._sessions.get(key, {}).values()]
+        return [partial.as_delta() for partial in self._sessions.get(key, {}).values()]
 
     def all(self) -> list[Delta]:
         """Return the text so far of every source in every session."""
@@ -205,7 +205,7 @@ class PartialTexts:
         """Drop the texts of sources that have been silent for too long."""
         before = self._clock() - SILENT_SECONDS
         for key, sources in list(self._sessions.items()):
-            for silent in [one for one, said in sources.items() if said.at < before]:
+            for silent in [one for one, partial in sources.items() if partial.at < before]:
                 del sources[silent]
             if not sources:
                 self.drop(key)

@@ -24,7 +24,7 @@ from toolcrib.storage.events import EventStore
 from toolcrib.storage.sessions import SessionStore
 
 # The polling interval when notifications of other nodes arrive, and when they do not.
-_LOOK_SECONDS: Final = {True: 2.0, False: 1.0}
+_POLL_SECONDS: Final = {True: 2.0, False: 1.0}
 # How often the membership of subscribers is checked, in addition to every time something happens.
 _MEMBERS_SECONDS: Final = 10.0
 
@@ -34,9 +34,9 @@ log = structlog.get_logger(__name__)
 class EventHub:
     """Delivers events to subscribers. One per node; its methods are called on its event loop."""
 
-    def __init__(self, sessions: SessionStore, watching: EventStore) -> None:
+    def __init__(self, sessions: SessionStore, event_store: EventStore) -> None:
         self._sessions = sessions
-        self._watching = watching
+        self._event_store = event_store
         self._wire: NodeBus = LocalBus()
         self._channels: dict[Key, SessionChannel] = {}
         self._own_texts = PartialTexts()
@@ -116,7 +116,7 @@ class EventHub:
         )
         channel = self._channels.get(key)
         if channel is None:
-            channel = SessionChannel(key, known=session.last_seq, watching=self._watching, ended=self._ended)
+            channel = SessionChannel(key, known=session.last_seq, event_store=self._event_store, ended=self._ended)
             self._channels[key] = channel
             channel.joined = asyncio.create_task(self._join(channel))
         channel.subscribers.append(subscription)
@@ -183,7 +183,7 @@ class EventHub:
     async def _poll(self) -> None:
         members_at = time.monotonic() + _MEMBERS_SECONDS
         while True:
-            await asyncio.sleep(_LOOK_SECONDS[self._wire.is_up])
+            await asyncio.sleep(_POLL_SECONDS[self._wire.is_up])
             try:
                 await self._poll_events()
                 if time.monotonic() >= members_at:
@@ -198,7 +198,7 @@ class EventHub:
         channels = list(self._channels.values())
         if not channels:
             return
-        newest = await self._watching.last_seqs([channel.key for channel in channels])
+        newest = await self._event_store.last_seqs([channel.key for channel in channels])
         for channel in channels:
             seq = newest.get(channel.key)
             if seq is None:
@@ -207,9 +207,9 @@ class EventHub:
                 channel.notify()
 
     async def _poll_members(self) -> None:
-        watchers = [watcher for channel in self._channels.values() for watcher in channel.subscribers]
-        for position in await self._watching.non_members([watcher.tenant for watcher in watchers]):
-            watchers[position].end(Forbidden(NOT_A_MEMBER))
+        subscribers = [subscriber for channel in self._channels.values() for subscriber in channel.subscribers]
+        for position in await self._event_store.non_members([subscriber.tenant for subscriber in subscribers]):
+            subscribers[position].end(Forbidden(NOT_A_MEMBER))
 
 
 def _encodable(text: str) -> str:

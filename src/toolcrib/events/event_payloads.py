@@ -19,20 +19,20 @@ _RESULT_BYTES = 60_000
 # Each new subscriber receives past events again: an approval of a thousand files must not be a megabyte each time.
 _CHANGES_BYTES = 60_000
 
-Told = dict[str, Any]
+EventPayload = dict[str, Any]
 
 
-def tool_start_event(call_id: CallId, tool: str, arguments: Mapping[str, Any]) -> Told:
+def tool_start_event(call_id: CallId, tool: str, arguments: Mapping[str, Any]) -> EventPayload:
     """Return the event of a call that starts."""
     return _event(EventType.TOOL_START, toolId=call_id, toolName=tool, input=truncated_input(arguments))
 
 
-def tool_result_event(tool: str, outcome: Outcome, *, duration_us: int, isolation: str | None) -> Told:
+def tool_result_event(tool: str, outcome: Outcome, *, duration_us: int, isolation: str | None) -> EventPayload:
     """Return the event of a call that ended, with its result as text. Text results stay as they are."""
     result, error, metadata = outcome.result, outcome.error, _result_metadata(outcome)
     failed = error is not None
-    if (spoken := text_result(result)) is not None:
-        text, metadata, failed = spoken.text, {**spoken.metadata, **metadata}, spoken.is_error
+    if (text_form := text_result(result)) is not None:
+        text, metadata, failed = text_form.text, {**text_form.metadata, **metadata}, text_form.is_error
     elif result is None and error is not None:
         text = error_text(error)
     else:
@@ -62,27 +62,27 @@ def _result_metadata(outcome: Outcome) -> dict[str, Any]:
     return metadata
 
 
-def tool_confirm_event(approval: Mapping[str, Any]) -> Told:
+def tool_confirm_event(approval: Mapping[str, Any]) -> EventPayload:
     """Return the event that requests a decision. ``approval`` comes from ``approval_payload``."""
     return _event(EventType.TOOL_CONFIRM, **approval)
 
 
-def tool_decided_event(approval: Approval, judgement: ApprovalDecision, *, by: str | None) -> Told:
+def tool_decided_event(approval: Approval, decision: ApprovalDecision, *, by: str | None) -> EventPayload:
     """Return the event of a person's decision."""
     return _event(
         EventType.TOOL_DECIDED,
         toolId=approval.call_id,
         toolName=approval.tool,
         approvalId=approval.id,
-        approved=judgement.approved,
-        state=ApprovalState.ALLOWED if judgement.approved else ApprovalState.DENIED,
-        scope=judgement.scope if judgement.approved else None,
-        reason=judgement.reason,
+        approved=decision.approved,
+        state=ApprovalState.ALLOWED if decision.approved else ApprovalState.DENIED,
+        scope=decision.scope if decision.approved else None,
+        reason=decision.reason,
         decidedBy=by,
     )
 
 
-def approval_ended_event(approval: Approval, state: ApprovalState, reason: str) -> Told:
+def approval_ended_event(approval: Approval, state: ApprovalState, reason: str) -> EventPayload:
     """Return the event of an approval that expired, was withdrawn or is stale."""
     return _event(
         EventType.TOOL_DECIDED,
@@ -122,7 +122,7 @@ def rule_payload(rule: GrantRule) -> dict[str, Any]:
     return {"tool": rule.tool, "paths": rule.paths, "commands": rule.commands}
 
 
-def question_event(question: QuestionRequest) -> Told:
+def question_event(question: QuestionRequest) -> EventPayload:
     """Return the event that asks a question."""
     return _event(EventType.QUESTION, **question_payload(question))
 
@@ -148,7 +148,7 @@ def question_items(question: QuestionRequest) -> list[dict[str, Any]]:
 
 def question_ended_event(
     question: QuestionRequest, state: str, answers: Mapping[str, Any] | None, *, by: str | None
-) -> Told:
+) -> EventPayload:
     """Return the event of a question that was answered, expired or withdrawn."""
     return _event(
         EventType.ANSWER,
@@ -185,5 +185,5 @@ def _fit_changes(changes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
     return shown
 
 
-def _event(type_: EventType, **payload: Any) -> Told:
+def _event(type_: EventType, **payload: Any) -> EventPayload:
     return {"type": type_, "payload": payload}

@@ -49,7 +49,7 @@ class RedisBus:
             "retry": Retry(NoBackoff(), 0),
         }
         self._speaking = Redis.from_url(url, socket_timeout=_CONNECT_SECONDS, **options)
-        self._hearing = Redis.from_url(url, **options)
+        self._receiving = Redis.from_url(url, **options)
         # Two starts of one node are two publishers.
         self._me = f"{node}:{secrets.token_hex(4)}"
         self._inbox = f"{_PREFIX}node:{self._me}"
@@ -67,7 +67,7 @@ class RedisBus:
     async def open(cls, url: str, *, node: str, ears: NodeBusListener) -> AsyncIterator[Self]:
         """Open the bus and run it. Redis need not be available yet."""
         wire = cls(url, node=node, ears=ears)
-        tasks = [asyncio.create_task(wire._hear()), asyncio.create_task(wire._speak())]
+        tasks = [asyncio.create_task(wire._receive()), asyncio.create_task(wire._send())]
         try:
             yield wire
         finally:
@@ -75,7 +75,7 @@ class RedisBus:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await wire._speaking.aclose()
-            await wire._hearing.aclose()
+            await wire._receiving.aclose()
 
     @property
     def is_up(self) -> bool:
@@ -84,16 +84,16 @@ class RedisBus:
     # Publishing
 
     def notify(self, key: Key) -> None:
-        self._say(_channel(key), {"wake": True})
+        self._publish(_channel(key), {"wake": True})
 
     def publish_delta(self, delta: Delta) -> None:
-        self._say(_channel(key_of(delta)), {"delta": _packed(delta)})
+        self._publish(_channel(key_of(delta)), {"delta": _packed(delta)})
 
-    def _say(self, channel: str, note: dict[str, Any]) -> None:
+    def _publish(self, channel: str, note: dict[str, Any]) -> None:
         self._waiting.append((channel, json.dumps({"from": self._me, **note})))
         self._has_waiting.set()
 
-    async def _speak(self) -> None:
+    async def _send(self) -> None:
         while True:
             await self._has_waiting.wait()
             batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
@@ -145,12 +145,12 @@ class RedisBus:
             with suppress(RedisError, OSError):
                 await pubsub.unsubscribe(_channel(key))
 
-    async def _hear(self) -> None:
+    async def _receive(self) -> None:
         while True:
             try:
-                async with self._hearing.pubsub() as pubsub:
+                async with self._receiving.pubsub() as pubsub:
                     await pubsub.subscribe(_ASKING, self._inbox, *map(_channel, self._sessions))
-                    await self._hear_on(pubsub)
+                    await self._receive_on(pubsub)
             except Exception as error:  # noqa: BLE001 - the outermost loop: no answer of Redis may end it
                 if self._pubsub is not None:
                     log.warning("redis.disconnected", error=str(error))
@@ -158,7 +158,7 @@ class RedisBus:
                 self._pubsub = None
             await asyncio.sleep(_AGAIN_SECONDS)
 
-    async def _hear_on(self, pubsub: PubSub) -> None:
+    async def _receive_on(self, pubsub: PubSub) -> None:
         is_asked = False
         while True:
             message = await pubsub.get_message(timeout=_SILENT_SECONDS)
@@ -178,9 +178,9 @@ class RedisBus:
                 case "message":
                     # Ignore messages that other programs put on these channels.
                     with suppress(ValueError, LookupError, TypeError, AttributeError):
-                        self._heard(message["channel"], json.loads(message["data"]))
+                        self._on_message(message["channel"], json.loads(message["data"]))
 
-    def _heard(self, channel: str, note: dict[str, Any]) -> None:
+    def _on_message(self, channel: str, note: dict[str, Any]) -> None:
         if note["from"] == self._me:
             return
         if "delta" in note:
@@ -189,8 +189,10 @@ class RedisBus:
             self._ears.on_notify(_key(channel))
         elif "ask" in note:
             workspace_id, session_id = note["ask"]
-            said = self._ears.partial_texts((WorkspaceId(UUID(workspace_id)), SessionId(UUID(session_id))))
-            self._say(note["to"], {"question": note["question"], "answer": [_packed(delta) for delta in said]})
+            partial_texts = self._ears.partial_texts((WorkspaceId(UUID(workspace_id)), SessionId(UUID(session_id))))
+            self._publish(
+                note["to"], {"question": note["question"], "answer": [_packed(delta) for delta in partial_texts]}
+            )
         elif "answer" in note and (answers := self._answers.get(note["question"])):
             answers.add([_unpacked(packed) for packed in note["answer"]])
 

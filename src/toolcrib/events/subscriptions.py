@@ -42,7 +42,7 @@ class DeliveredOffsets:
 
     def __init__(self) -> None:
         # A message's text and its reasoning are counted separately.
-        self._heard: dict[tuple[str, DeltaType], _SourceOffset] = {}
+        self._received: dict[tuple[str, DeltaType], _SourceOffset] = {}
         self._ended: dict[str, None] = {}
 
     def record(self, event: Event) -> None:
@@ -51,7 +51,7 @@ class DeliveredOffsets:
         if source is None:
             return
         for kind in DeltaType:
-            self._heard.pop((source, kind), None)
+            self._received.pop((source, kind), None)
         self._ended[source] = None
         if len(self._ended) > _REMEMBERED:
             del self._ended[next(iter(self._ended))]
@@ -61,21 +61,21 @@ class DeliveredOffsets:
         if delta.source in self._ended:
             return None
         key = (delta.source, delta.type)
-        heard = self._heard.get(key)
-        if heard is not None and delta.attempt < heard.attempt:
+        received = self._received.get(key)
+        if received is not None and delta.attempt < received.attempt:
             return None
         end = delta.offset + len(delta.text)
-        if heard is None or delta.attempt > heard.attempt:
-            self._heard[key] = _SourceOffset(delta.attempt, delta.offset, end)
+        if received is None or delta.attempt > received.attempt:
+            self._received[key] = _SourceOffset(delta.attempt, delta.offset, end)
             return delta
-        if delta.offset < heard.start:
+        if delta.offset < received.start:
             # Text from before the first received offset: sent whole, its offset puts it in order.
-            heard.start, heard.end = delta.offset, max(heard.end, end)
+            received.start, received.end = delta.offset, max(received.end, end)
             return delta
-        if end <= heard.end:
+        if end <= received.end:
             return None
-        known = max(0, heard.end - delta.offset)
-        heard.end = end
+        known = max(0, received.end - delta.offset)
+        received.end = end
         return replace(delta, text=delta.text[known:], offset=delta.offset + known) if known else delta
 
 
@@ -213,12 +213,12 @@ log = structlog.get_logger(__name__)
 class SessionChannel:
     """One session with subscribers on this node: reads new events once and delivers them to every subscriber."""
 
-    def __init__(self, key: Key, *, known: int, watching: EventStore, ended: Callable[[Key, str], None]) -> None:
+    def __init__(self, key: Key, *, known: int, event_store: EventStore, ended: Callable[[Key, str], None]) -> None:
         self.key = key
         self.known = known
         self.subscribers: list[Subscription] = []
         self.joined: asyncio.Task[None] | None = None
-        self._watching = watching
+        self._event_store = event_store
         self._ended = ended
         self._notified = asyncio.Event()
         # How many notifications arrived, and how many of them were followed by a read.
@@ -241,8 +241,8 @@ class SessionChannel:
 
     def end_all(self, error: ToolcribError) -> None:
         """End all subscriptions with an error."""
-        for watcher in self.subscribers:
-            watcher.end(error)
+        for subscriber in self.subscribers:
+            subscriber.end(error)
 
     async def close(self) -> None:
         """Stop reading."""
@@ -267,20 +267,20 @@ class SessionChannel:
 
     async def _read_news(self) -> None:
         while True:
-            watchers = list(self.subscribers)
-            news = await self._watching.events_since(
-                *self.key, self.known, [watcher.tenant for watcher in watchers], limit=_PAGE
+            subscribers = list(self.subscribers)
+            news = await self._event_store.events_since(
+                *self.key, self.known, [subscriber.tenant for subscriber in subscribers], limit=_PAGE
             )
             for position in news.non_members:
-                watchers[position].end(Forbidden(NOT_A_MEMBER))
+                subscribers[position].end(Forbidden(NOT_A_MEMBER))
             for event in news.events:
                 self._publish_event(event)
             if len(news.events) < _PAGE:
                 return
 
     def _offer(self, item: Event | Delta) -> None:
-        for watcher in self.subscribers:
-            watcher.offer(item)
+        for subscriber in self.subscribers:
+            subscriber.offer(item)
 
     def _publish_event(self, event: Event) -> None:
         assert event.seq is not None

@@ -9,10 +9,10 @@ from toolcrib.core.tool_calls import UNSTORABLE_TEXT, is_storable_text
 from toolcrib.storage.database import Tenant
 
 
-def rejection_error(approval: Approval, judgement: ApprovalDecision) -> ApprovalRejected:
+def rejection_error(approval: Approval, decision: ApprovalDecision) -> ApprovalRejected:
     """Return the error that the caller receives after a rejection."""
     who = approval.decided_by_name or "A person"
-    why = f": {judgement.reason.rstrip(' .')}" if judgement.reason else ", without giving a reason"
+    why = f": {decision.reason.rstrip(' .')}" if decision.reason else ", without giving a reason"
     return ApprovalRejected(f"{who} rejected this call{why}. Nothing was changed. Do not repeat it unchanged.")
 
 
@@ -22,13 +22,13 @@ def require_person(tenant: Tenant) -> None:
         raise Forbidden("Only a person can approve or reject a call. An agent's API key cannot.")
 
 
-def require_storable(judgement: ApprovalDecision) -> None:
+def require_storable(decision: ApprovalDecision) -> None:
     """Raise BadArguments for text that PostgreSQL cannot store."""
-    rule = judgement.rule
-    texts: dict[str, tuple[str, ...]] = {"reason": (judgement.reason or "",)}
+    rule = decision.rule
+    texts: dict[str, tuple[str, ...]] = {"reason": (decision.reason or "",)}
     if rule is not None:
         texts |= {"rule.tool": (rule.tool,), "rule.paths": rule.paths or (), "rule.commands": rule.commands or ()}
-    if flaws := {name: UNSTORABLE_TEXT for name, said in texts.items() if not all(map(is_storable_text, said))}:
+    if flaws := {name: UNSTORABLE_TEXT for name, values in texts.items() if not all(map(is_storable_text, values))}:
         raise BadArguments(flaws)
 
 
@@ -48,11 +48,11 @@ def require_pending(approval: Approval) -> None:
             raise Conflict("The call was cancelled, so this approval is closed.")
 
 
-def stale_message(places: list[tuple[WorkspacePath, str]]) -> str:
+def stale_message(paths: list[tuple[WorkspacePath, str]]) -> str:
     """Return the message that names the changed paths and who changed them."""
-    place, who = places[0]
-    others = f" and {len(places) - 1} more" if len(places) > 1 else ""
+    path, who = paths[0]
+    others = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return (
-        f"{shown(place)}{others} was changed by {who} since the approval was requested. Decide on the new approval, "
+        f"{shown(path)}{others} was changed by {who} since the approval was requested. Decide on the new approval, "
         "which shows the current content."
     )

@@ -155,7 +155,7 @@ class Approvals:
         )
 
     async def decide(
-        self, tenant: Tenant, approval_id: ApprovalId, judgement: ApprovalDecision, *, via: str
+        self, tenant: Tenant, approval_id: ApprovalId, decision: ApprovalDecision, *, via: str
     ) -> Approval:
         """Record a person's decision. The first decision counts.
 
@@ -164,9 +164,9 @@ class Approvals:
             BadArguments: The reason or the rule to store is invalid.
         """
         require_person(tenant)
-        require_storable(judgement)
+        require_storable(decision)
         needs = (
-            WorkspaceRole.OWNER if judgement.approved and judgement.scope is GrantScope.ALWAYS else WorkspaceRole.MEMBER
+            WorkspaceRole.OWNER if decision.approved and decision.scope is GrantScope.ALWAYS else WorkspaceRole.MEMBER
         )
         async with self._rows.transaction(tenant, needs) as connection:
             found = await self._rows.lock(connection, tenant, approval_id)
@@ -174,20 +174,20 @@ class Approvals:
             require_pending(approval)
             stale = await self._sessionless(connection, tenant, found)
             if stale is None:
-                stale = await self._flaw(found, judgement)
-                stale = stale or await self._staleness(connection, tenant, approval, judgement)
+                stale = await self._flaw(found, decision)
+                stale = stale or await self._staleness(connection, tenant, approval, decision)
                 if stale is not None:
                     await self._rows.end(connection, tenant, approval_id, ApprovalState.STALE)
                     event = approval_ended_event(approval, ApprovalState.STALE, stale)
-                    await self._tell(connection, tenant, approval, event)
+                    await self._publish(connection, tenant, approval, event)
             if stale is None:
-                await self._rows.save_decision(connection, tenant, approval, judgement, via=via)
+                await self._rows.save_decision(connection, tenant, approval, decision, via=via)
                 approval = (await self._rows.lock(connection, tenant, approval_id)).approval
-                event = tool_decided_event(approval, judgement, by=approval.decided_by_name)
-                await self._tell(connection, tenant, approval, event)
-                if not judgement.approved:
-                    refusal = rejection_error(approval, judgement)
-                    await self._close(connection, tenant, found, ApprovalState.DENIED, refusal, by=tenant.user_id)
+                event = tool_decided_event(approval, decision, by=approval.decided_by_name)
+                await self._publish(connection, tenant, approval, event)
+                if not decision.approved:
+                    denial = rejection_error(approval, decision)
+                    await self._close(connection, tenant, found, ApprovalState.DENIED, denial, by=tenant.user_id)
         self._wake(approval)
         self._decided()
         if stale is not None:
@@ -196,12 +196,12 @@ class Approvals:
 
     async def cancel(self, tenant: Tenant, call_id: CallId) -> Approval:
         """Withdraw a pending call at its caller's request."""
-        refusal = NotDecided("The call was cancelled before it was approved. Nothing was changed.")
+        denial = NotDecided("The call was cancelled before it was approved. Nothing was changed.")
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             approval = await self._rows.latest_of_call(connection, tenant, call_id)
             found = await self._rows.lock(connection, tenant, approval.id)
             require_pending(found.approval)
-            await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, refusal)
+            await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, denial)
         self._wake(approval)
         return await self._rows.get(tenant, approval.id)
 
@@ -216,16 +216,16 @@ class Approvals:
             if found.approval.state in (ApprovalState.OPEN, ApprovalState.ALLOWED, ApprovalState.STALE):
                 allowed = found.approval.state is ApprovalState.ALLOWED
                 what = "this ran" if allowed else "this was approved"
-                refusal = NotDecided(f"The run ended before {what}. Nothing was changed.")
-                await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, refusal)
+                denial = NotDecided(f"The run ended before {what}. Nothing was changed.")
+                await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, denial)
         self._wake(approval)
 
-    async def abandon(self, allowed: ApprovedCall, refusal: CallDenied) -> None:
+    async def abandon(self, allowed: ApprovedCall, denial: CallDenied) -> None:
         """End an approved call that cannot be executed any more."""
         tenant = Tenant(allowed.approval.workspace_id)
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             found = await self._rows.lock(connection, tenant, allowed.approval.id)
-            await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, refusal)
+            await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, denial)
         self._wake(allowed.approval)
 
     async def expire(self, *, limit: int) -> int:
@@ -245,10 +245,10 @@ class Approvals:
                 return False
             if await self._sessionless(connection, tenant, found) is None:
                 asked = found.approval.created_at.isoformat(timespec="minutes")
-                refusal = NotDecided(
+                denial = NotDecided(
                     f"The approval requested at {asked} expired. Nothing was changed. Repeat the call if needed."
                 )
-                await self._close(connection, tenant, found, ApprovalState.EXPIRED, refusal)
+                await self._close(connection, tenant, found, ApprovalState.EXPIRED, denial)
         self._wake(found.approval)
         return True
 
@@ -295,29 +295,29 @@ class Approvals:
         approval = found.approval
         if approval.session_id is None or await self._rows.session_exists(connection, approval):
             return None
-        refusal = NotDecided("The session of this call was deleted before it was approved. Nothing was changed.")
-        await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, refusal)
-        return refusal.message
+        denial = NotDecided("The session of this call was deleted before it was approved. Nothing was changed.")
+        await self._close(connection, tenant, found, ApprovalState.WITHDRAWN, denial)
+        return denial.message
 
-    async def _flaw(self, found: ApprovedCall, judgement: ApprovalDecision) -> str | None:
+    async def _flaw(self, found: ApprovedCall, decision: ApprovalDecision) -> str | None:
         """Return why the approval is stale, or None.
 
         Raises:
             BadArguments: The decision itself is invalid; the person can correct it.
         """
-        if judgement.reason is not None and len(judgement.reason) > _LONGEST_REASON:
+        if decision.reason is not None and len(decision.reason) > _LONGEST_REASON:
             raise BadArguments({"reason": f"At most {_LONGEST_REASON:,} characters."})
-        if judgement.scope is not GrantScope.ONCE and judgement.approved:
-            await self._check_grant(found, judgement)
+        if decision.scope is not GrantScope.ONCE and decision.approved:
+            await self._check_grant(found, decision)
         if not arguments_unchanged(found):
             return "The arguments of the call differ from those in the approval. Decide on the new approval."
         return None
 
-    async def _check_grant(self, found: ApprovedCall, judgement: ApprovalDecision) -> None:
-        approval, rule = found.approval, judgement.rule
+    async def _check_grant(self, found: ApprovedCall, decision: ApprovalDecision) -> None:
+        approval, rule = found.approval, decision.rule
         if approval.agent_id is None:
             raise BadArguments({"scope": "A grant is only possible for calls of an agent."})
-        if judgement.scope is GrantScope.SESSION and approval.session_id is None:
+        if decision.scope is GrantScope.SESSION and approval.session_id is None:
             raise BadArguments({"scope": "This call has no session. Use the scope `once` or `always`."})
         if approval.rule == PROTECTED_NAME:
             raise BadArguments({"scope": "Calls on protected paths can only be approved `once`."})
@@ -328,14 +328,14 @@ class Approvals:
         check_rule(rule, tool, tool.effects(tool.parse(parse_canonical_json(found.arguments))))
 
     async def _staleness(
-        self, connection: Connection, tenant: Tenant, approval: Approval, judgement: ApprovalDecision
+        self, connection: Connection, tenant: Tenant, approval: Approval, decision: ApprovalDecision
     ) -> str | None:
-        if judgement.arguments_sha256 is not None and judgement.arguments_sha256 != approval.arguments_sha256:
+        if decision.arguments_sha256 is not None and decision.arguments_sha256 != approval.arguments_sha256:
             raise Conflict("`arguments_sha256` does not match this approval. Fetch the approval again, then decide.")
-        if not judgement.approved or approval.change_set_id is None:
+        if not decision.approved or approval.change_set_id is None:
             return None
-        places = await changed_since_proposal(connection, tenant, approval.change_set_id)
-        return stale_message(places) if places else None
+        paths = await changed_since_proposal(connection, tenant, approval.change_set_id)
+        return stale_message(paths) if paths else None
 
     async def _close(
         self,
@@ -343,7 +343,7 @@ class Approvals:
         tenant: Tenant,
         found: ApprovedCall,
         state: ApprovalState,
-        refusal: CallDenied,
+        denial: CallDenied,
         *,
         by: UserId | None = None,
     ) -> None:
@@ -356,20 +356,22 @@ class Approvals:
         if approval.change_set_id is not None:
             await drop_proposal(connection, tenant, approval.change_set_id)
         if state is not ApprovalState.DENIED:
-            await self._tell(connection, tenant, approval, approval_ended_event(approval, state, refusal.message))
+            await self._publish(connection, tenant, approval, approval_ended_event(approval, state, denial.message))
         entry = recording_of(found, _agent_then(approval), process=self._process)
         entry.allowed = None
         entry.decision = Authorization(
             AuthorizationAction.ASK, approval.rule, approval.reason, WorkspaceRole.MEMBER, None, ()
         )
         tool = self._registry.get(approval.tool)
-        result = tool.encode_error(refusal) if tool and tool.encode_error else None
-        outcome = Outcome(approval.call_id, OutcomeState.DENIED, result=result, error=refusal)
+        result = tool.encode_error(denial) if tool and tool.encode_error else None
+        outcome = Outcome(approval.call_id, OutcomeState.DENIED, result=result, error=denial)
         await save_tool_call(connection, tenant, entry.ended(outcome))
-        audit = entry.audit_record("denied", error=refusal, decided_by=by)
+        audit = entry.audit_record("denied", error=denial, decided_by=by)
         await connection.execute("select toolcrib.append_audit_records(%s)", (json_text([audit_row(audit)]),))
 
-    async def _tell(self, connection: Connection, tenant: Tenant, approval: Approval, event: Mapping[str, Any]) -> None:
+    async def _publish(
+        self, connection: Connection, tenant: Tenant, approval: Approval, event: Mapping[str, Any]
+    ) -> None:
         if approval.session_id is not None:
             await connection.execute(
                 "select toolcrib.append_event(%s, %s, %s, %s)",

@@ -73,9 +73,9 @@ class CheckpointSigner:
         """Return the signed record of a restore: the seal that this node had, and the restored chain's last one."""
         return self._sign({"kind": _RESTORE, "version": 1, "before": dict(given_up), "after": dict(chain)})
 
-    def is_restore(self, told: Any) -> bool:
+    def is_restore(self, note: Any) -> bool:
         """Return whether this is a restore record signed with this key."""
-        return isinstance(told, dict) and told.get("kind") == _RESTORE and is_signed(told, self.public_key)
+        return isinstance(note, dict) and note.get("kind") == _RESTORE and is_signed(note, self.public_key)
 
     def read(self, text: str) -> Checkpoint:
         """Parse a checkpoint.
@@ -83,16 +83,16 @@ class CheckpointSigner:
         Raises:
             UnreadableCheckpoint: The text is not a checkpoint that this key has signed.
         """
-        told = _parsed(text)
-        if told.get("kind") != _CHECKPOINT:
+        note = _parsed(text)
+        if note.get("kind") != _CHECKPOINT:
             raise UnreadableCheckpoint("not an audit checkpoint.")
-        if not is_signed(told, self.public_key):
+        if not is_signed(note, self.public_key):
             raise UnreadableCheckpoint(
                 "the signature does not match this server's audit key, or the checkpoint was changed."
             )
         try:
             return Checkpoint(
-                int(told["number"]), bytes.fromhex(told["mac"]), int(told["top"]), datetime.fromisoformat(told["at"])
+                int(note["number"]), bytes.fromhex(note["mac"]), int(note["top"]), datetime.fromisoformat(note["at"])
             )
         except (KeyError, TypeError, ValueError):
             raise UnreadableCheckpoint("a field is missing.") from None
@@ -104,18 +104,18 @@ class CheckpointSigner:
             raise UnreadableCheckpoint("the file is empty.")
         return [self.read(line) for line in stripped.splitlines() if line.strip()]
 
-    def _sign(self, told: dict[str, Any]) -> dict[str, Any]:
-        signed = {**told, "public_key": self.public_key}
+    def _sign(self, note: dict[str, Any]) -> dict[str, Any]:
+        signed = {**note, "public_key": self.public_key}
         return {**signed, "signature": self._key.sign(_canonical(signed)).hex()}
 
 
-def is_signed(told: Mapping[str, Any], public_key: str) -> bool:
+def is_signed(note: Mapping[str, Any], public_key: str) -> bool:
     """Return whether a statement is signed with this key. Needs no secret."""
-    unsigned = {name: value for name, value in told.items() if name != "signature"}
+    unsigned = {name: value for name, value in note.items() if name != "signature"}
     if unsigned.get("public_key") != public_key:
         return False
     try:
-        signature = bytes.fromhex(str(told.get("signature")))
+        signature = bytes.fromhex(str(note.get("signature")))
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)).verify(signature, _canonical(unsigned))
     except (InvalidSignature, ValueError):
         return False
@@ -138,10 +138,10 @@ def read_anchor(anchor: Path | None) -> AnchorNote | None:
     """
     if anchor is None or not anchor.exists():
         return None
-    told = _parsed(anchor.read_text())
-    if not isinstance(told.get("number"), int) or not isinstance(told.get("mac"), str):
+    note = _parsed(anchor.read_text())
+    if not isinstance(note.get("number"), int) or not isinstance(note.get("mac"), str):
         raise UnreadableCheckpoint("a field is missing.")
-    return AnchorNote(told["number"], told["mac"])
+    return AnchorNote(note["number"], note["mac"])
 
 
 def write_anchor(anchor: Path, seal: AuditSeal) -> None:
@@ -169,12 +169,12 @@ def replace_file(path: Path, text: str) -> None:
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
-        told = json.loads(text)
+        note = json.loads(text)
     except ValueError:
         raise UnreadableCheckpoint("not JSON.") from None
-    if not isinstance(told, dict):
+    if not isinstance(note, dict):
         raise UnreadableCheckpoint("not a JSON object.")
-    return told
+    return note
 
 
 def _canonical(value: Mapping[str, Any]) -> bytes:

@@ -77,8 +77,8 @@ class AuditSealer:
         try:
             while await self.seal() == _BATCH:
                 pass
-        except SealingRefused as refusal:
-            log.critical("audit.seal_refused", reason=str(refusal))
+        except SealingRefused as denial:
+            log.critical("audit.seal_refused", reason=str(denial))
         except Exception:
             log.exception("audit.seal_failed", remedy="Records are stored and will be sealed at the next attempt.")
 
@@ -144,8 +144,8 @@ async def accept_restore(
     if not is_broken:
         raise Conflict("The audit log contains the last seal of this node: there is no restore to accept.")
     given_up = {"number": noted.number, "mac": noted.mac} if noted else {"number": None, "mac": None}
-    told = signer.signed_restore(given_up=given_up, chain={"number": newest.number, "mac": newest.mac.hex()})
-    await audit.append([server_record(ACCEPT_RESTORE, {**told, "by": by})])
+    restore = signer.signed_restore(given_up=given_up, chain={"number": newest.number, "mac": newest.mac.hex()})
+    await audit.append([server_record(ACCEPT_RESTORE, {**restore, "by": by})])
     await in_thread(write_anchor, anchor, newest)
     await in_thread(partial(mark.unlink, missing_ok=True))
     return Restore(noted.number if noted else None, newest.number)

@@ -78,7 +78,7 @@ async def verify(
     since, sealed = last.number, 0
     while seals := await sealing.seals_after(last.number, limit=100):
         for seal in seals:
-            problems += await _faults(sealing, key, last, seal)
+            problems += await _seal_problems(sealing, key, last, seal)
             sealed += seal.record_count
             last = seal
     outside = await sealing.unsealed_below()
@@ -97,7 +97,7 @@ async def verify(
 
 @dataclass(frozen=True, slots=True)
 class VerifiedRange:
-    """The result for one part of the chain: the seals after ``first`` up to ``verified_to``. ``last_seal`` is the chain's end."""
+    """The result for one part of the chain: the seals after ``first`` up to ``verified_to``, of ``last_seal``."""
 
     first: int
     verified_to: int
@@ -162,7 +162,7 @@ class AuditVerifier:
     ) -> VerifiedRange:
         last, sealed = start, 0
         for seal in await self._sealing.seals_after(start.number, limit=_STRETCH):
-            problems += await _faults(self._sealing, self._key, last, seal)
+            problems += await _seal_problems(self._sealing, self._key, last, seal)
             sealed += seal.record_count
             last = seal
             if sealed >= _STRETCH:
@@ -172,7 +172,7 @@ class AuditVerifier:
         outside = await self._sealing.outside_seals_between(above, last.last_position)
         problems += _slipped_in(outside, newest if newest.number > last.number else last)
         if last.number >= newest.number:
-            problems += [told for claim in claims if (told := await _contradicts(self._sealing, claim, last))]
+            problems += [messages for claim in claims if (messages := await _contradicts(self._sealing, claim, last))]
             if missing := await self._sealing.missing():
                 problems.append(f"{missing} sealed records are missing.")
         await self._remember(start, last, problems)
@@ -247,7 +247,7 @@ async def _contradicts(sealing: AuditSealStore, claim: _Claim, last: AuditSeal) 
 
 async def _restores(sealing: AuditSealStore, signer: CheckpointSigner) -> tuple[tuple[str, ...], list[str]]:
     """Return the accepted restores, and the restore records that were not signed with the key."""
-    told: list[str] = []
+    messages: list[str] = []
     forged: list[str] = []
     for at, given in await sealing.server_records(ACCEPT_RESTORE):
         by = given.get("by") if isinstance(given, dict) else None
@@ -256,11 +256,11 @@ async def _restores(sealing: AuditSealStore, signer: CheckpointSigner) -> tuple[
             forged.append(f"The restore recorded at {at:%Y-%m-%d %H:%M:%S} is not signed with the audit key.")
             continue
         before, after = statement["before"]["number"], statement["after"]["number"]
-        told.append(f"{at:%Y-%m-%d %H:%M:%S}: {by} accepted a restore, from seal {before} back to seal {after}.")
-    return tuple(told), forged
+        messages.append(f"{at:%Y-%m-%d %H:%M:%S}: {by} accepted a restore, from seal {before} back to seal {after}.")
+    return tuple(messages), forged
 
 
-async def _faults(sealing: AuditSealStore, key: bytes, last: AuditSeal, seal: AuditSeal) -> Iterable[str]:
+async def _seal_problems(sealing: AuditSealStore, key: bytes, last: AuditSeal, seal: AuditSeal) -> Iterable[str]:
     if seal.number != last.number + 1:
         return [f"Seal {last.number + 1} is missing; the next one is {seal.number}."]
     records = await sealing.records_in_range(seal.positions)

@@ -95,7 +95,7 @@ class Gate:
     def __init__(
         self,
         registry: ToolRegistry,
-        shelves: WorkspaceServices,
+        workspace_services: WorkspaceServices,
         recorder: CallRecorder,
         journal: ExecutionLog,
         approvals: Approvals,
@@ -106,7 +106,7 @@ class Gate:
         limits: GateLimits | None = None,
     ) -> None:
         self._registry = registry
-        self._shelves = shelves
+        self._workspace_services = workspace_services
         self._recorder = recorder
         self._journal = journal
         self._approvals = approvals
@@ -154,8 +154,8 @@ class Gate:
 
         ``tool`` is the workspace's own tool, if the call means one.
         """
-        heard = self._resolve(call, tool)
-        return explain(caller, heard.tool, _with_hosts(heard, caller).effects)
+        resolved = self._resolve(call, tool)
+        return explain(caller, resolved.tool, _with_hosts(resolved, caller).effects)
 
     def effects_of(self, call: ToolCall) -> Effects | None:
         """Return what a call would touch, or None if it cannot be parsed."""
@@ -212,17 +212,17 @@ class Gate:
     async def _decided(self, entry: CallRecording, emit: Callable[[str], None] | None) -> Outcome:
         if entry.tool is None and entry.caller.run_id is not None:
             raise NotFound(f"Unknown tool: {entry.call.name}")
-        heard = self._resolve(entry.call, entry.tool)
-        heard = _with_hosts(heard, entry.caller)
-        entry.idempotent = heard.is_repeatable
-        decision = entry.decision = authorize(entry.caller, heard.tool, heard.effects)
+        resolved = self._resolve(entry.call, entry.tool)
+        resolved = _with_hosts(resolved, entry.caller)
+        entry.idempotent = resolved.is_repeatable
+        decision = entry.decision = authorize(entry.caller, resolved.tool, resolved.effects)
         if decision.error is not None:
             raise decision.error
         if entry.allowed is not None:
-            return await self._resume(heard, decision, entry, entry.allowed)
+            return await self._resume(resolved, decision, entry, entry.allowed)
         if decision.action is AuthorizationAction.ASK:
-            return await self._pause(heard, decision, entry)
-        return await self._run(heard, decision, entry, emit)
+            return await self._pause(resolved, decision, entry)
+        return await self._run(resolved, decision, entry, emit)
 
     async def _entry(self, call: ToolCall, caller: Caller) -> CallRecording:
         entry = CallRecording(call, caller, self._process)
@@ -240,7 +240,7 @@ class Gate:
 
     async def _pause(
         self,
-        heard: ResolvedCall,
+        resolved: ResolvedCall,
         decision: Authorization,
         entry: CallRecording,
         *,
@@ -251,9 +251,9 @@ class Gate:
         # it only with permission.
         has_permission = replaces is not None and not replaces.is_stale
         plan = None
-        if heard.can_be_planned(entry.caller):
+        if resolved.can_be_planned(entry.caller):
             try:
-                plan = await self._preview(heard, decision, entry)
+                plan = await self._preview(resolved, decision, entry)
             except ToolFailed:
                 if not decision.is_supervised or has_permission:
                     raise
@@ -262,41 +262,43 @@ class Gate:
                 await self._recorder.start(entry)
                 return await self._recorder.answer(entry, plan.result)
         effect = None if plan is None or plan.is_empty else plan
-        return await self._approvals.ask(entry, heard.effects, effect, replaces=replaces.approval if replaces else None)
+        return await self._approvals.ask(
+            entry, resolved.effects, effect, replaces=replaces.approval if replaces else None
+        )
 
-    async def _preview(self, heard: ResolvedCall, decision: Authorization, entry: CallRecording) -> ToolRun:
+    async def _preview(self, resolved: ResolvedCall, decision: Authorization, entry: CallRecording) -> ToolRun:
         """Compute what the call would do."""
-        context = self._context(heard, decision, entry, None)
-        result = await self._call(heard, context)
+        context = self._context(resolved, decision, entry, None)
+        result = await self._call(resolved, context)
         return await _plan_of(context, result)
 
     async def _resume(
-        self, heard: ResolvedCall, decision: Authorization, entry: CallRecording, allowed: ApprovedCall
+        self, resolved: ResolvedCall, decision: Authorization, entry: CallRecording, allowed: ApprovedCall
     ) -> Outcome:
         tenant = Tenant.of(entry.caller)
         if allowed.is_stale:
-            return await self._pause(heard, decision, entry, replaces=allowed)
+            return await self._pause(resolved, decision, entry, replaces=allowed)
         if not arguments_unchanged(allowed):
             raise PermissionDenied("The arguments of the call differ from the approved ones. Nothing was changed.")
-        if allowed.begun_before and not heard.is_repeatable:
+        if allowed.begun_before and not resolved.is_repeatable:
             return await self._recorder.mark_unknown(entry)
         proposal = await self._approvals.proposal(tenant, allowed.approval)
-        if proposal is None and heard.can_be_planned(entry.caller):
+        if proposal is None and resolved.can_be_planned(entry.caller):
             # The approval was given without a preview. The changes can be shown now, if there are any.
-            return await self._pause(heard, decision, entry, replaces=allowed)
+            return await self._pause(resolved, decision, entry, replaces=allowed)
         if proposal is None:
-            return await self._run(heard, decision, entry, None)
+            return await self._run(resolved, decision, entry, None)
         # The agent's rules may have changed since the approval was requested.
         granted, unseen = paths_shown_to_person(proposal, allowed.approval), list[WorkspacePath]()
-        guard = PathGuard(entry.caller, heard.tool.name, granted=granted, ask=unseen.append)
+        guard = PathGuard(entry.caller, resolved.tool.name, granted=granted, ask=unseen.append)
         on_the_way = proposal.folders_on_the_way
-        for place in proposal.paths:
-            if place in on_the_way:
-                guard.check_name(place)
+        for path in proposal.paths:
+            if path in on_the_way:
+                guard.check_name(path)
             else:
-                guard.check_write(place)
+                guard.check_write(path)
         if unseen:
-            return await self._pause(heard, decision, entry, replaces=allowed)
+            return await self._pause(resolved, decision, entry, replaces=allowed)
         await self._recorder.start(entry)
         for _ in range(_TRIES):
             try:
@@ -304,30 +306,30 @@ class Gate:
             except BaseChanged as moved_on:
                 entry.committing = False
                 if moved_on.drifted:
-                    await self._shelves.sync.reconcile(tenant, proposal.paths)
+                    await self._workspace_services.sync.reconcile(tenant, proposal.paths)
                 if moved_on.unlike_shown or await self._approvals.is_overtaken(tenant, allowed.approval):
                     break
-        return await self._pause(heard, decision, entry, replaces=allowed)
+        return await self._pause(resolved, decision, entry, replaces=allowed)
 
     async def _run(
-        self, heard: ResolvedCall, decision: Authorization, entry: CallRecording, emit: Callable[[str], None] | None
+        self, resolved: ResolvedCall, decision: Authorization, entry: CallRecording, emit: Callable[[str], None] | None
     ) -> Outcome:
         await self._recorder.start(entry)
-        deadline = self._deadline(heard, entry.caller)
+        deadline = self._deadline(resolved, entry.caller)
         for _ in range(_PLANS):
-            context = self._context(heard, decision, entry, emit, deadline)
-            result = await self._call(heard, context)
+            context = self._context(resolved, decision, entry, emit, deadline)
+            result = await self._call(resolved, context)
             if context.asked:
                 return await self._questions.ask(entry, tuple(context.asked))
             if context.draft.is_empty:
                 return await self._recorder.answer(entry, result)
-            unseen = entry.allowed is not None and heard.effects.command is None
+            unseen = entry.allowed is not None and resolved.effects.command is None
             if unseen or (context.remarks.protected and entry.caller.is_agent):
                 # The approval, if there was one, was given without knowing these changes.
                 replaces = entry.allowed.approval if entry.allowed else None
                 plan = await _plan_of(context, result)
-                return await self._approvals.ask(entry, heard.effects, plan, replaces=replaces)
-            if not heard.tool.replannable:
+                return await self._approvals.ask(entry, resolved.effects, plan, replaces=replaces)
+            if not resolved.tool.replannable:
                 return await self._commit(entry, result, context, decision)
             try:
                 return await self._recorder.commit(entry, result, context.draft.change_set(entry.caller), decision)
@@ -336,8 +338,8 @@ class Gate:
                 # wrong.
                 entry.committing = False
                 if moved_on.drifted:
-                    places = context.draft.change_set(entry.caller).paths
-                    await self._shelves.sync.reconcile(Tenant.of(entry.caller), places)
+                    paths = context.draft.change_set(entry.caller).paths
+                    await self._workspace_services.sync.reconcile(Tenant.of(entry.caller), paths)
         raise _others_keep_changing()
 
     async def _commit(
@@ -351,14 +353,14 @@ class Gate:
             except BaseChanged as moved_on:
                 entry.committing = False
                 if moved_on.drifted:
-                    await self._shelves.sync.reconcile(Tenant.of(entry.caller), change_set.paths)
+                    await self._workspace_services.sync.reconcile(Tenant.of(entry.caller), change_set.paths)
                 if conflict := await overtaken(context.tree, change_set):
                     raise conflict from None
         raise _others_keep_changing()
 
     def _context(
         self,
-        heard: ResolvedCall,
+        resolved: ResolvedCall,
         decision: Authorization,
         entry: CallRecording,
         emit: Callable[[str], None] | None,
@@ -366,46 +368,46 @@ class Gate:
     ) -> ToolContext:
         caller = entry.caller
         remarks = ToolReport()
-        guard = PathGuard(caller, heard.tool.name, ask=remarks.protected.append)
-        tree = WorkspaceTree(self._shelves, caller, guard, needs=decision.required_role)
+        guard = PathGuard(caller, resolved.tool.name, ask=remarks.protected.append)
+        tree = WorkspaceTree(self._workspace_services, caller, guard, needs=decision.required_role)
         context = ToolContext(
             caller,
             tree,
             Draft(tree),
-            deadline or self._deadline(heard, caller),
+            deadline or self._deadline(resolved, caller),
             emit or self._recorder.publish_output(caller),
             remarks=remarks,
         )
         entry.remarks = remarks
         return context
 
-    async def _call(self, heard: ResolvedCall, context: ToolContext) -> Any:
-        if not heard.tool.checks_membership or not heard.effects.paths:
+    async def _call(self, resolved: ResolvedCall, context: ToolContext) -> Any:
+        if not resolved.tool.checks_membership or not resolved.effects.paths:
             await context.tree.check_membership()
         seconds = context.seconds_left
         try:
             async with asyncio.timeout(seconds):
-                result = await heard.tool.function(heard.arguments, context)
+                result = await resolved.tool.function(resolved.arguments, context)
                 await self._workflows.check(context)
                 return result
         except TimeoutError:
-            raise TimedOut(f"`{heard.tool.name}` timed out after {seconds:.0f} s. Nothing was changed.") from None
+            raise TimedOut(f"`{resolved.tool.name}` timed out after {seconds:.0f} s. Nothing was changed.") from None
 
-    def _deadline(self, heard: ResolvedCall, caller: Caller) -> float:
+    def _deadline(self, resolved: ResolvedCall, caller: Caller) -> float:
         """Return when the call times out: the agent's own limit for the tool, or the server's."""
-        if heard.tool.timeout is not None:
-            return time.monotonic() + heard.tool.timeout(heard.arguments, caller)
-        permission = permission_for(caller.agent.rules, heard.tool.name) if caller.agent else None
+        if resolved.tool.timeout is not None:
+            return time.monotonic() + resolved.tool.timeout(resolved.arguments, caller)
+        permission = permission_for(caller.agent.rules, resolved.tool.name) if caller.agent else None
         allowed = permission.timeout if permission and permission.timeout else self._limits.call_seconds
         return time.monotonic() + allowed
 
 
-def _with_hosts(heard: ResolvedCall, caller: Caller) -> ResolvedCall:
+def _with_hosts(resolved: ResolvedCall, caller: Caller) -> ResolvedCall:
     """Add the hosts that the agent is granted: a command may contact them, so they are part of the call's effects."""
-    if heard.effects.command is None or caller.agent is None:
-        return heard
-    hosts = granted_hosts(caller.agent.rules, heard.tool.name)
-    return replace(heard, effects=replace(heard.effects, hosts=(*heard.effects.hosts, *hosts)))
+    if resolved.effects.command is None or caller.agent is None:
+        return resolved
+    hosts = granted_hosts(caller.agent.rules, resolved.tool.name)
+    return replace(resolved, effects=replace(resolved.effects, hosts=(*resolved.effects.hosts, *hosts)))
 
 
 async def _plan_of(context: ToolContext, result: Any) -> ToolRun:

@@ -73,13 +73,13 @@ class CallRecorder:
         self,
         committer: Committer,
         room: WorkspaceQuota,
-        book: AuditWriter,
+        audit_writer: AuditWriter,
         call_rows: ToolCallStore,
         live: EventPublisher,
     ) -> None:
         self._committer = committer
         self._room = room
-        self._book = book
+        self._audit_writer = audit_writer
         self._call_rows = call_rows
         self._live = live
 
@@ -120,7 +120,7 @@ class CallRecorder:
             await self._call_rows.record(Tenant.of(entry.caller), record, audit)
             self._wake(entry)
         else:
-            await self._book.append(entry.audit_record("done"))
+            await self._audit_writer.append(entry.audit_record("done"))
         return outcome
 
     async def fail(self, entry: CallRecording, error: ToolcribError, *, state: OutcomeState | None = None) -> Outcome:
@@ -129,17 +129,17 @@ class CallRecorder:
         state = state or (OutcomeState.DENIED if refused else OutcomeState.DONE)
         # Overload keeps its own error in every dialect: the same call may succeed in a moment.
         in_dialect = entry.tool.encode_error if entry.tool and not isinstance(error, Overloaded) else None
-        told = in_dialect(error) if in_dialect else None
-        outcome = Outcome(entry.caller.call_id, state, result=told, error=error)
+        dialect_error = in_dialect(error) if in_dialect else None
+        outcome = Outcome(entry.caller.call_id, state, result=dialect_error, error=error)
         audit = entry.audit_record("denied" if refused else "failed", error=error)
         if not entry.is_row:
-            await self._book.append(audit)
+            await self._audit_writer.append(audit)
             return outcome
         try:
             await self._call_rows.record(Tenant.of(entry.caller), entry.ended(outcome), audit)
         except NotFound:
             # The session does not exist, so only the audit log can record the call.
-            await self._book.append(audit)
+            await self._audit_writer.append(audit)
         self._wake(entry)
         return outcome
 
@@ -162,21 +162,21 @@ class CallRecorder:
 
     async def audit_only(self, record: AuditRecord) -> None:
         """Write only the audit record, for a caller who is not a member or whose run another process took over."""
-        await self._book.append(record)
+        await self._audit_writer.append(record)
 
     def publish_output(self, caller: Caller) -> Callable[[str], None]:
         """Return the function that publishes the call's output to subscribers; a no-op without a session."""
         session_id = caller.session_id
         if session_id is None:
             return _unheard
-        said = 0
+        offset = 0
 
         def show(text: str) -> None:
-            nonlocal said
+            nonlocal offset
             self._live.publish_delta(
-                Delta(caller.workspace_id, session_id, DeltaType.TOOL, str(caller.call_id), text, offset=said)
+                Delta(caller.workspace_id, session_id, DeltaType.TOOL, str(caller.call_id), text, offset=offset)
             )
-            said += len(text)
+            offset += len(text)
 
         return show
 

@@ -14,7 +14,7 @@ from toolcrib.core.errors import ProtectedPath, SandboxViolation, ToolcribError
 from toolcrib.core.ids import UserId
 from toolcrib.core.paths import WorkspacePath, shown
 from toolcrib.core.tool_calls import Effects, Outcome, ToolCall
-from toolcrib.events.event_payloads import Told, tool_result_event, tool_start_event
+from toolcrib.events.event_payloads import EventPayload, tool_result_event, tool_start_event
 from toolcrib.policy.authorization import PROTECTED_NAME, Authorization
 from toolcrib.policy.truncation import truncate
 from toolcrib.storage.approved_calls import ApprovedCall
@@ -109,14 +109,14 @@ class CallRecording:
             "running", events=(tool_start_event(self.caller.call_id, self.call.name, self.call.arguments),)
         )
 
-    def waiting(self, *events: Told) -> CallRecord:
+    def waiting(self, *events: EventPayload) -> CallRecord:
         """Return the row of the call as it waits for a person."""
         return self._record("paused", events=events)
 
     def ended(self, outcome: Outcome, *, result: Any = None, change_set: ChangeSet | None = None) -> CallRecord:
         """Return the row of the call as it ended. ``result`` is the full result if the caller gets a shortened one."""
         error = outcome.error
-        events: tuple[Told, ...] = ()
+        events: tuple[EventPayload, ...] = ()
         if self._is_watched:
             events = (
                 tool_result_event(self.call.name, outcome, duration_us=self._duration_us, isolation=self._isolation),
@@ -141,7 +141,7 @@ class CallRecording:
         result: Any = None,
         error: dict[str, Any] | None = None,
         change_set: ChangeSet | None = None,
-        events: tuple[Told, ...] = (),
+        events: tuple[EventPayload, ...] = (),
         is_violation: bool = False,
     ) -> CallRecord:
         return CallRecord(
@@ -167,7 +167,7 @@ def _kept(error: ToolcribError) -> dict[str, Any]:
 
 
 _NAMED = 10
-_SAID_BYTES = 10_000
+_OUTPUT_PREVIEW_BYTES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +191,14 @@ class ToolRun:
 def paths_shown_to_person(change_set: ChangeSet, approval: Approval) -> frozenset[WorkspacePath]:
     """Return the protected paths of a proposed change set that the person was shown."""
     seen = frozenset(approval.effects.get("protected", ()))
-    return frozenset(place for place in change_set.paths if shown(place) in seen)
+    return frozenset(path for path in change_set.paths if shown(path) in seen)
 
 
 def pause_reason(decision: Authorization, plan: ToolRun | None) -> tuple[str, str]:
     """Return the rule that requires a decision and the reason. Protected paths take precedence."""
     if plan is None or not plan.protected:
         return decision.rule, decision.reason
-    names = [shown(place) for place in plan.protected]
+    names = [shown(path) for path in plan.protected]
     others = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return PROTECTED_NAME, (
         f"It would write {', '.join(names[:_NAMED])}{others}: protected paths, which contain secrets or run as code. "
@@ -208,13 +208,13 @@ def pause_reason(decision: Authorization, plan: ToolRun | None) -> tuple[str, st
 
 def effects_to_row(effects: Effects, plan: ToolRun | None) -> dict[str, Any]:
     """Serialize the effects for the approval row."""
-    protected = {"protected": [shown(place) for place in plan.protected]} if plan and plan.protected else {}
-    ran = {"output": _said(plan.result)} if plan and effects.command is not None else {}
+    protected = {"protected": [shown(path) for path in plan.protected]} if plan and plan.protected else {}
+    ran = {"output": _output_preview(plan.result)} if plan and effects.command is not None else {}
     # For a tool that drafts, only the preview knows the paths.
     writes = effects.writes or (plan.change_set.paths if plan and effects.command is None else ())
     return {
-        "reads": [shown(place) for place in (*effects.reads, *effects.reads_batch)],
-        "writes": [shown(place) for place in writes],
+        "reads": [shown(path) for path in (*effects.reads, *effects.reads_batch)],
+        "writes": [shown(path) for path in writes],
         "runs": effects.command,
         "contacts": list(effects.hosts),
         **protected,
@@ -222,7 +222,7 @@ def effects_to_row(effects: Effects, plan: ToolRun | None) -> dict[str, Any]:
     }
 
 
-def _said(result: Any) -> Any:
+def _output_preview(result: Any) -> Any:
     """Return the output of a command whose effect needs approval, shortened."""
-    said = result.get("output") if isinstance(result, Mapping) else result
-    return truncate(said, limit_bytes=_SAID_BYTES).value
+    output = result.get("output") if isinstance(result, Mapping) else result
+    return truncate(output, limit_bytes=_OUTPUT_PREVIEW_BYTES).value

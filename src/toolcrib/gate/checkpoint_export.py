@@ -34,8 +34,8 @@ class CheckpointExporter:
         while True:
             try:
                 await self.export()
-            except SealingRefused as refusal:
-                log.critical("audit.checkpoint_refused", reason=str(refusal))
+            except SealingRefused as denial:
+                log.critical("audit.checkpoint_refused", reason=str(denial))
             except Exception:
                 log.exception("audit.checkpoint_failed", remedy="It will be retried.")
             await asyncio.sleep(every_seconds)

@@ -41,7 +41,7 @@ _LIST = 20
 _PATIENCE = 2.0
 
 # Fields whose text is logged as it is, and fields that may contain such fields. Others are logged by size and hash.
-_TOLD = frozenset(
+_SHORT_TEXT_FIELDS = frozenset(
     {
         "path", "code", "message", "hint", "violation", "sha256", "sha256Before", "sha256After", "hash", "name", "type",
         "kind", "file_type", "file_id", "version_id", "from_path", "to_path",
@@ -128,24 +128,24 @@ class ExecutionLog:
             log.warning("execution_log.write_failed", call_id=str(line.caller.call_id), error=str(failure))
 
     def _append(self, caller: Caller, text: bytes) -> None:
-        place = WorkspacePath(Mount.STATE, _PATH, caller.state_scope)
-        disk = self._mounts.disk(caller.workspace_id, None, place)
-        if disk.append(place, text) < self._most_bytes:
+        path = WorkspacePath(Mount.STATE, _PATH, caller.state_scope)
+        disk = self._mounts.disk(caller.workspace_id, None, path)
+        if disk.append(path, text) < self._most_bytes:
             return
         with self._turning:
             # Another thread may have rotated the log while we waited.
-            node = disk.stat(place)
+            node = disk.stat(path)
             if node is not None and node.fingerprint.size >= self._most_bytes:
                 older = WorkspacePath(Mount.STATE, _OLDER, caller.state_scope)
                 disk.remove(older)
-                disk.rename(place, older)
+                disk.rename(path, older)
 
 
 def redact_result(value: Any, name: str = "") -> Any:
     """Remove contents from a result: keeps numbers, flags and known fields; the rest becomes size and hash."""
     if value is None or isinstance(value, bool | int | float):
         return value
-    if isinstance(value, str) and name in _TOLD:
+    if isinstance(value, str) and name in _SHORT_TEXT_FIELDS:
         return value
     if isinstance(value, Mapping) and (not name or name in _OPENED):
         return {str(key): redact_result(inner, str(key)) for key, inner in value.items()}

@@ -85,12 +85,12 @@ class Questions:
             raise Forbidden("Only a person can answer a question. An agent's API key cannot.")
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             asked = await self._rows.locked(connection, tenant, question_id)
-            _refuse_unless_open(asked)
+            _reject_unless_open(asked)
         # Outside a transaction: validation may take seconds, and the question itself never changes.
         await _check(asked.question, answers, by_button)
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             asked = await self._rows.locked(connection, tenant, question_id)
-            _refuse_unless_open(asked)
+            _reject_unless_open(asked)
             pressed = tuple(dict.fromkeys(by_button))
             await self._end(
                 connection, tenant, asked, QuestionState.ANSWERED, answers=answers, by_button=pressed, via=via
@@ -100,12 +100,12 @@ class Questions:
 
     async def cancel_for_run(self, tenant: Tenant, call_id: CallId) -> None:
         """Withdraw the question of a run that has ended. Does nothing if the call asked none."""
-        refusal = NotDecided("The run ended before the question was answered.")
+        denial = NotDecided("The run ended before the question was answered.")
         async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             asked = await self._rows.of_call(connection, tenant, call_id)
             if asked is None or asked.question.state is not QuestionState.OPEN:
                 return
-            await self._end(connection, tenant, asked, QuestionState.WITHDRAWN, refusal=refusal)
+            await self._end(connection, tenant, asked, QuestionState.WITHDRAWN, denial=denial)
         self._wake(asked.question)
 
     async def expire(self, *, limit: int) -> int:
@@ -123,8 +123,8 @@ class Questions:
             asked = await self._rows.locked(connection, tenant, question_id)
             if asked.question.state is not QuestionState.OPEN or asked.question.expires_at > datetime.now(UTC):
                 return False
-            refusal = NotDecided("The question expired without an answer. Continue without it, or ask again.")
-            await self._end(connection, tenant, asked, QuestionState.EXPIRED, refusal=refusal)
+            denial = NotDecided("The question expired without an answer. Continue without it, or ask again.")
+            await self._end(connection, tenant, asked, QuestionState.EXPIRED, denial=denial)
         self._wake(asked.question)
         return True
 
@@ -152,7 +152,7 @@ class Questions:
         answers: Mapping[str, Any] | None = None,
         by_button: tuple[str, ...] = (),
         via: str | None = None,
-        refusal: ToolcribError | None = None,
+        denial: ToolcribError | None = None,
     ) -> None:
         """End the question and its call together: rows, events and the audit record."""
         question = asked.question
@@ -169,10 +169,10 @@ class Questions:
                 (tenant.workspace_id, question.session_id, event["type"], json_text(event["payload"])),
             )
         entry = self._entry(asked)
-        ended = OutcomeState.DONE if refusal is None else OutcomeState.DENIED
-        outcome = Outcome(question.call_id, ended, result=answers, error=refusal)
+        ended = OutcomeState.DONE if denial is None else OutcomeState.DENIED
+        outcome = Outcome(question.call_id, ended, result=answers, error=denial)
         await save_tool_call(connection, tenant, entry.ended(outcome))
-        audit = entry.audit_record("done" if refusal is None else "denied", error=refusal, decided_by=tenant.user_id)
+        audit = entry.audit_record("done" if denial is None else "denied", error=denial, decided_by=tenant.user_id)
         await connection.execute("select toolcrib.append_audit_records(%s)", (json_text([audit_row(audit)]),))
 
     def _entry(self, asked: PendingQuestion) -> CallRecording:
@@ -200,7 +200,7 @@ class Questions:
             self._live.notify(question.workspace_id, question.session_id)
 
 
-def _refuse_unless_open(asked: PendingQuestion) -> None:
+def _reject_unless_open(asked: PendingQuestion) -> None:
     question = asked.question
     match question.state:
         case QuestionState.OPEN if question.expires_at > datetime.now(UTC):

@@ -47,7 +47,7 @@ _ROUND = 1.0
 _EXPIRY_ROUND = 5.0
 
 
-class _CallerGone(Exception):
+class _CallerDeleted(Exception):
     """The agent or the session of the call does not exist any more."""
 
 
@@ -109,7 +109,7 @@ class ResumeWorker:
     async def _resume_loop(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             try:
-                await self._carry_out_some(tasks)
+                await self._resume_some(tasks)
             except OperationalError as error:
                 log.warning("resume_worker.database_error", error=str(error))
             except Exception:
@@ -117,7 +117,7 @@ class ResumeWorker:
                 log.exception("resume_worker.loop_failed")
             await self._wait_for_signal(_ROUND)
 
-    async def _carry_out_some(self, tasks: asyncio.TaskGroup) -> None:
+    async def _resume_some(self, tasks: asyncio.TaskGroup) -> None:
         while (room := _AT_ONCE - len(self._at_work)) and not any(map(self._is_alone, self._at_work.values())):
             claimed = await self._rows.claim(
                 node=self._node,
@@ -128,7 +128,7 @@ class ResumeWorker:
                 idle=not self._at_work,
             )
             for allowed in claimed:
-                task = tasks.create_task(self._carry_out(allowed))
+                task = tasks.create_task(self._resume_call(allowed))
                 self._at_work[task] = allowed
                 task.add_done_callback(self._done)
             if len(claimed) < room:
@@ -141,10 +141,10 @@ class ResumeWorker:
         del self._at_work[task]
         self._poked.set()
 
-    async def _carry_out(self, allowed: ApprovedCall) -> None:
+    async def _resume_call(self, allowed: ApprovedCall) -> None:
         approval_id = str(allowed.approval.id)
         try:
-            await self._carry_out_or_abandon(allowed)
+            await self._resume_or_abandon(allowed)
         except asyncio.CancelledError:
             await asyncio.shield(self._give_back(allowed))
             raise
@@ -163,7 +163,7 @@ class ResumeWorker:
         except OperationalError as error:
             log.warning("resume_worker.release_failed", approval_id=str(allowed.approval.id), error=str(error))
 
-    async def _carry_out_or_abandon(self, allowed: ApprovedCall) -> None:
+    async def _resume_or_abandon(self, allowed: ApprovedCall) -> None:
         approval = allowed.approval
         if allowed.attempts > self._max_attempts:
             log.error("resume_worker.call_abandoned", approval_id=str(approval.id), tool=approval.tool)
@@ -172,11 +172,11 @@ class ResumeWorker:
         try:
             agent = await self._agent(allowed)
             await self._executor.resume(allowed, agent)
-        except _CallerGone as gone:
+        except _CallerDeleted as gone:
             await self._approvals.abandon(allowed, NotDecided(str(gone)))
         except (Forbidden, Unauthenticated):
-            refusal = NotDecided("The user this agent acts for is no longer a member of the workspace.")
-            await self._approvals.abandon(allowed, refusal)
+            denial = NotDecided("The user this agent acts for is no longer a member of the workspace.")
+            await self._approvals.abandon(allowed, denial)
         except Superseded:
             await self._rows.release(approval, self._node)
 
@@ -194,13 +194,13 @@ class ResumeWorker:
                 try:
                     phase = await self._rows.session_phase(connection, approval)
                 except NotFound:
-                    raise _CallerGone("The session of this call was deleted. Nothing was changed.") from None
+                    raise _CallerDeleted("The session of this call was deleted. Nothing was changed.") from None
         if approval.agent_id is None:
             return None
         try:
             return in_phase((await self._agents.get(tenant, approval.agent_id)).as_caller, phase)
         except NotFound:
-            raise _CallerGone("The agent of this call was deleted. Nothing was changed.") from None
+            raise _CallerDeleted("The agent of this call was deleted. Nothing was changed.") from None
 
     async def _renew_loop(self) -> None:
         while True:

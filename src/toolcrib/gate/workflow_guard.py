@@ -53,7 +53,7 @@ class WorkflowGuard:
         self, changes: list[FileChange], document: WorkspacePath, workflow: Workflow, tenant: Tenant
     ) -> bytes:
         """Return the contents of the document after the draft."""
-        put = [one for one in changes if one.after is not None and one.after.place == document]
+        put = [one for one in changes if one.after is not None and one.after.path == document]
         if not put or changes[-1].vacates_path:
             raise refused(workflow, f"{WORKFLOW} belongs to the run and cannot be moved or deleted.")
         after = put[-1].after

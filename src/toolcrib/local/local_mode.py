@@ -101,12 +101,12 @@ def _bring_up_to_date(
 
 
 _WAIT_SECONDS = 60
-_LOOK_EVERY = 0.05
+_POLL_SECONDS = 0.05
 _NAME_CHARACTERS = 200
 # As the kernel writes TCP_LISTEN.
 _LISTENS = "0A"
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -146,10 +146,12 @@ class LocalServer:
 
 
 @contextmanager
-def open_local(directory: Path, *, tools: Sequence["Tool"] = (), tell: Tell = lambda _: None) -> Iterator[LocalServer]:
+def open_local(
+    directory: Path, *, tools: Sequence["Tool"] = (), notify: Notify = lambda _: None
+) -> Iterator[LocalServer]:
     """Local mode in a directory, for as long as the context lasts, with ``tools`` besides our own.
 
-    ``tell`` is told what takes a while.
+    ``notify`` is told what takes a while.
     """
     require_linux()
     tree = _tree(directory)
@@ -170,9 +172,9 @@ def open_local(directory: Path, *, tools: Sequence["Tool"] = (), tell: Tell = la
             raise Misconfigured(
                 f"Another toolcrib process has locked {tree} and does not respond. Stop it, then try again."
             )
-        time.sleep(_LOOK_EVERY)
+        time.sleep(_POLL_SECONDS)
     try:
-        with _ended_in_order(), _served(tree, directories, secrets, tools, tell) as local:
+        with _ended_in_order(), _served(tree, directories, secrets, tools, notify) as local:
             yield local
     except OperationalError as error:
         where = "at TOOLCRIB_DATABASE_URL" if named_in_environment() else f"in {directories.cluster}"
@@ -187,7 +189,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _served(
-    tree: Path, directories: LocalDirectories, secrets: LocalSecrets, tools: Sequence["Tool"], tell: Tell
+    tree: Path, directories: LocalDirectories, secrets: LocalSecrets, tools: Sequence["Tool"], notify: Notify
 ) -> Iterator[LocalServer]:
     project = directories.project(tree)
     note = project / "server.json"
@@ -196,7 +198,7 @@ def _served(
     loading = threading.Thread(target=_load_server, daemon=True)
     loading.start()
     if named_in_environment() is None and not directories.cluster.exists():
-        tell("Creating a database. This happens once and takes a few seconds.")
+        notify("Creating a database. This happens once and takes a few seconds.")
     with database(directories, secrets) as urls:
         loading.join()
         settings = _settings(urls, secrets, tree, project)
@@ -263,9 +265,9 @@ def _settings(urls: DatabaseUrls, secrets: LocalSecrets, tree: Path, project: Pa
         # Nothing leaves this machine, and some browsers would keep no other cookies without HTTPS.
         "secure_cookies": False,
     }
-    said = {name: value for name, value in usual.items() if f"TOOLCRIB_{name.upper()}" not in os.environ}
+    data = {name: value for name, value in usual.items() if f"TOOLCRIB_{name.upper()}" not in os.environ}
     try:
-        settings = Settings(**ours, **said)  # type: ignore[arg-type]
+        settings = Settings(**ours, **data)  # type: ignore[arg-type]
     except ValidationError as error:
         wrong = "; ".join(f"TOOLCRIB_{str(one['loc'][0]).upper()}: {one['msg']}" for one in error.errors())
         raise Misconfigured(f"Invalid settings: {wrong}") from None
@@ -301,13 +303,13 @@ def _write_note(note: Path, server_address: ServerAddress) -> None:
 def _other_servers(project: Path) -> ServerAddress | None:
     """Where the process that holds the directory answers, if it does already."""
     try:
-        said = json.loads((project / "server.json").read_text())
+        data = json.loads((project / "server.json").read_text())
         server_address = ServerAddress(
-            said["address"],
-            said["secret"],
-            UserId(UUID(said["user_id"])),
-            said["token_version"],
-            WorkspaceId(UUID(said["workspace_id"])),
+            data["address"],
+            data["secret"],
+            UserId(UUID(data["user_id"])),
+            data["token_version"],
+            WorkspaceId(UUID(data["workspace_id"])),
         )
         port = urlsplit(server_address.address).port
         with socket.create_connection(("127.0.0.1", port or 0), timeout=2):

@@ -38,12 +38,12 @@ class PostgresBinaries:
     def major(self) -> int:
         """Its major version; 0 if it cannot be run."""
         try:
-            said = subprocess.run(  # noqa: S603 - a program that we found ourselves
+            printed = subprocess.run(  # noqa: S603 - a program that we found ourselves
                 [self.directory / "postgres", "--version"], capture_output=True, text=True, timeout=20, check=True
             ).stdout
         except (OSError, subprocess.SubprocessError):
             return 0
-        found = re.search(r"(\d+)", said)
+        found = re.search(r"(\d+)", printed)
         return int(found[1]) if found else 0
 
 

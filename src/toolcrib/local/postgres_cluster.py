@@ -32,7 +32,7 @@ _INITDB_SECONDS = 300
 # After a crash the log is gone through first.
 _START_SECONDS = 120
 _STOP_SECONDS = 30
-_LOOK_EVERY = 0.01
+_POLL_SECONDS = 0.01
 _LOOK_AFTER_EVERY = 0.5
 
 log = structlog.get_logger(__name__)
@@ -116,9 +116,9 @@ class PostgresCluster:
         deadline = time.monotonic() + _START_SECONDS
         while not self._is_ready():
             if self._started.poll() is not None or time.monotonic() > deadline:
-                said = _end_of(log.read_text(errors="replace"))
-                raise Misconfigured(f"PostgreSQL did not start in {self._data}. Its log:\n{said}")
-            time.sleep(_LOOK_EVERY)
+                text = _end_of(log.read_text(errors="replace"))
+                raise Misconfigured(f"PostgreSQL did not start in {self._data}. Its log:\n{text}")
+            time.sleep(_POLL_SECONDS)
 
     def _keep(self, over: threading.Event) -> None:
         while not over.wait(_LOOK_AFTER_EVERY):
@@ -142,7 +142,7 @@ class PostgresCluster:
             os.kill(process, signal.SIGINT)
         deadline = time.monotonic() + _STOP_SECONDS
         while self._server_process() is not None and time.monotonic() < deadline:
-            time.sleep(_LOOK_EVERY)
+            time.sleep(_POLL_SECONDS)
 
     def _configuration(self) -> str:
         sockets = str(self._directories.sockets).replace("'", "''")
@@ -182,7 +182,7 @@ class PostgresCluster:
             return
         deadline = time.monotonic() + _STOP_SECONDS
         while _works_in(self._data) and time.monotonic() < deadline:
-            time.sleep(_LOOK_EVERY)
+            time.sleep(_POLL_SECONDS)
         if not _works_in(self._data):
             (self._directories.sockets / f".s.PGSQL.{_PORT}.lock").unlink(missing_ok=True)
             (self._data / "postmaster.pid").unlink(missing_ok=True)
@@ -242,7 +242,7 @@ def _reject_root() -> None:
 
 
 def _initialise(programs: PostgresBinaries, directory: Path, password: Path) -> None:
-    said = ""
+    text = ""
     for locale in _LOCALES:
         shutil.rmtree(directory, ignore_errors=True)
         command: list[str | Path] = [programs.directory / "initdb", "-D", directory, "-U", OWNER]
@@ -252,9 +252,9 @@ def _initialise(programs: PostgresBinaries, directory: Path, password: Path) -> 
         )
         if made.returncode == 0:
             return
-        said = made.stderr.decode(errors="replace")
-    raise Misconfigured(f"initdb failed in {directory}. Its output:\n{_end_of(said)}")
+        text = made.stderr.decode(errors="replace")
+    raise Misconfigured(f"initdb failed in {directory}. Its output:\n{_end_of(text)}")
 
 
-def _end_of(said: str) -> str:
-    return "\n".join(f"  {line}" for line in said.strip().splitlines()[-8:])
+def _end_of(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.strip().splitlines()[-8:])

@@ -196,8 +196,8 @@ def _read(path: Path) -> LocalSecrets:
     if found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise Misconfigured(f"Other users can read {path}, which contains secrets. Run: chmod 600 {path}")
     try:
-        said = json.loads(path.read_text())
-        return LocalSecrets(**{field.name: str(said[field.name]) for field in fields(LocalSecrets)})
+        data = json.loads(path.read_text())
+        return LocalSecrets(**{field.name: str(data[field.name]) for field in fields(LocalSecrets)})
     except (ValueError, KeyError, TypeError):
         raise Misconfigured(
             f"{path} is damaged. Restore it from a backup, or move {path.parent} away to start over."

@@ -302,8 +302,8 @@ def _words(error: BaseException) -> str:
     """Return the error as text, the first one of a group, without characters that could mislead a terminal."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    said = error.message if isinstance(error, MCPError | ToolcribError) else str(error)
-    return strip_invisible(" ".join(said.split()))[:_LONGEST_WORDS] or type(error).__name__
+    text = error.message if isinstance(error, MCPError | ToolcribError) else str(error)
+    return strip_invisible(" ".join(text.split()))[:_LONGEST_WORDS] or type(error).__name__
 
 
 def _cannot_connect(server: McpServer, error: Exception) -> ToolFailed:

@@ -62,7 +62,7 @@ def _size_flaw(given: dict[str, Any]) -> str | None:
 
 
 _KEPT: Final = 256
-_LOOK_SECONDS: Final = 25.0
+_POLL_SECONDS: Final = 25.0
 # Reserved at the end of a call's time to report the timeout.
 _LAST_SECONDS: Final = 0.5
 
@@ -93,7 +93,7 @@ class McpToolsets:
         await self.disconnect(server)
         try:
             ready = await self.rows.with_secrets(server)
-            async with (await self._connections()).to(ready, seconds=_LOOK_SECONDS) as connection:
+            async with (await self._connections()).to(ready, seconds=_POLL_SECONDS) as connection:
                 offered = await connection.offers()
                 problem = "; ".join(("Skipped: " + "; ".join(connection.left_out),) if connection.left_out else ())
             await self.rows.save_offered(server, offered, problem or None)

@@ -32,7 +32,7 @@ from toolcrib.sandbox.command import SandboxCommand
 
 HOME: Final = "/data"
 MOST_KEPT: Final = 200_000_000
-_LOOK_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 _AGAIN_SECONDS: Final = 0.01
 _LOG: Final = "stderr.log"
 _LAST_BYTES: Final = 600
@@ -52,11 +52,11 @@ class StdioPrograms:
         """Run the server's program while the context lasts."""
         home = self._folder / str(server.workspace_id) / str(server.id)
         await asyncio.to_thread(make_private, home, self._folder.parent)
-        zones = [ViewMount("data", home, HOME, writable=True)]
-        zones += [ViewMount(f"programs{number}", path, str(path)) for number, path in enumerate(self._programs)]
+        mounts = [ViewMount("data", home, HOME, writable=True)]
+        mounts += [ViewMount(f"programs{number}", path, str(path)) for number, path in enumerate(self._programs)]
         command = SandboxCommand(f"exec {shlex.join(server.command)} 2>{HOME}/{_LOG}", env=dict(server.secrets))
         owner = f"mcp-{uuid4().hex}"
-        process = await self._background.start(command, zones, owner=owner)
+        process = await self._background.start(command, mounts, owner=owner)
         try:
             async with _StdioPipe(self._background, process.id, owner, home).open() as streams:
                 yield streams
@@ -64,9 +64,9 @@ class StdioPrograms:
             state = await self._ended(process.id, owner)
             if state is None:
                 raise
-            said = await asyncio.to_thread(_last_words, home)
+            outgoing = await asyncio.to_thread(_last_words, home)
             how = state.stopped or f"it exited with status {state.exit_code}"
-            raise ToolFailed(f"{how}{': ' if said else ''}{said}") from error
+            raise ToolFailed(f"{how}{': ' if outgoing else ''}{outgoing}") from error
         finally:
             # The owner is this connection alone, so no other process is stopped.
             await asyncio.shield(self._background.stop_all(owner))
@@ -93,20 +93,20 @@ class _StdioPipe:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[TransportStreams]:
-        heard, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        write, said = anyio.create_memory_object_stream[SessionMessage](0)
-        async with heard, read, write, said, anyio.create_task_group() as group:
-            group.start_soon(self._read, heard)
-            group.start_soon(self._write, said, heard)
-            group.start_soon(self._watch, heard)
+        incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+        async with incoming, read, write, outgoing, anyio.create_task_group() as group:
+            group.start_soon(self._read, incoming)
+            group.start_soon(self._write, outgoing, incoming)
+            group.start_soon(self._watch, incoming)
             try:
                 yield read, write
             finally:
                 group.cancel_scope.cancel()
 
-    async def _read(self, heard: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    async def _read(self, incoming: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         offset, begun = 0, bytearray()
-        async with heard:
+        async with incoming:
             while True:
                 piece = await self._background.wait_for_output(self._process, owner=self._owner, offset=offset)
                 self._left -= len(piece.data)
@@ -116,17 +116,17 @@ class _StdioPipe:
                 *lines, rest = piece.data.split(b"\n")
                 for line in lines:
                     if message := _message(bytes(begun + line)):
-                        await heard.send(message)
+                        await incoming.send(message)
                     begun.clear()
                 begun += rest
 
     async def _write(
         self,
-        said: MemoryObjectReceiveStream[SessionMessage],
-        heard: MemoryObjectSendStream[SessionMessage | Exception],
+        outgoing: MemoryObjectReceiveStream[SessionMessage],
+        incoming: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> None:
-        async with said:
-            async for one in said:
+        async with outgoing:
+            async for one in outgoing:
                 if isinstance(one.message, JSONRPCRequest):
                     self._left = MOST_BYTES
                 data = one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
@@ -138,11 +138,11 @@ class _StdioPipe:
                         # timeout.
                         await asyncio.sleep(_AGAIN_SECONDS)
 
-    async def _watch(self, heard: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    async def _watch(self, incoming: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         """Stop a server that fills the disk."""
         while await asyncio.to_thread(_size, self._home) <= MOST_KEPT:  # noqa: ASYNC110 - there is no notification of writes
-            await asyncio.sleep(_LOOK_SECONDS)
-        await heard.aclose()
+            await asyncio.sleep(_POLL_SECONDS)
+        await incoming.aclose()
 
 
 def _message(line: bytes) -> SessionMessage | None:
@@ -172,9 +172,9 @@ def _last_words(home: Path) -> str:
 
 def _size(folder: Path) -> int:
     total = 0
-    for place in folder.rglob("*"):
+    for path in folder.rglob("*"):
         try:
-            total += place.lstat().st_size
+            total += path.lstat().st_size
         except OSError:
             continue
         if total > MOST_KEPT:

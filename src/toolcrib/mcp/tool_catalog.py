@@ -62,6 +62,6 @@ def _flaw(tool: "ProtocolTool", found: dict[str, McpTool]) -> str | None:
 
 def _offered(tool: "ProtocolTool") -> McpTool:
     description = strip_invisible(tool.description or "")[:_LONGEST_DESCRIPTION]
-    told: dict[str, Any] = {"name": tool.name, "description": description, "schema": tool.input_schema}
-    text = json.dumps(told, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    definition: dict[str, Any] = {"name": tool.name, "description": description, "schema": tool.input_schema}
+    text = json.dumps(definition, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return McpTool(tool.name, description, dict(tool.input_schema), sha256(text.encode()).hexdigest())

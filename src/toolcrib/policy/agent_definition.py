@@ -63,7 +63,7 @@ def _parsed(text: str) -> Any:
     if len(text) > MAX_CHARACTERS:
         raise _unreadable(f"The definition has {len(text):,} characters; the limit is {MAX_CHARACTERS:,}.")
     try:
-        _refuse_bombs(text)
+        _reject_bombs(text)
         return _loader().load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark
@@ -73,7 +73,7 @@ def _parsed(text: str) -> Any:
         raise _unreadable(f"Not YAML: {str(error).splitlines()[0]}.") from error
 
 
-def _refuse_bombs(text: str) -> None:
+def _reject_bombs(text: str) -> None:
     """Reject aliases, which can expand beyond all memory, and deep nesting, which takes minutes to load."""
     depth = 0
     for event in _loader().parse(text):

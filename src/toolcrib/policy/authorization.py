@@ -87,12 +87,12 @@ def authorize(caller: Caller, tool: ToolMetadata, effects: Effects) -> Authoriza
     role = _role_needed(tool, effects)
     rules_checked: list[str] = []
     closed: list[WorkspacePath] = []
-    for rule, objection in _objections(caller, tool, effects, closed):
-        if objection is not None:
-            rules_checked.append(f"{objection.rule}: {AuthorizationAction.DENY}")
-            error = objection.error
+    for rule, denial in _denials(caller, tool, effects, closed):
+        if denial is not None:
+            rules_checked.append(f"{denial.rule}: {AuthorizationAction.DENY}")
+            error = denial.error
             return Authorization(
-                AuthorizationAction.DENY, objection.rule, error.message, role, error, tuple(rules_checked)
+                AuthorizationAction.DENY, denial.rule, error.message, role, error, tuple(rules_checked)
             )
         rules_checked.append(f"{rule}: not denied")
     verdict, rule, reason = _by_trust(caller.agent, tool) if caller.agent else _by_role(role, tool)
@@ -114,7 +114,7 @@ def _role_needed(tool: ToolMetadata, effects: Effects) -> WorkspaceRole:
     return WorkspaceRole.MEMBER if acts else WorkspaceRole.VIEWER
 
 
-def _objections(
+def _denials(
     caller: Caller, tool: ToolMetadata, effects: Effects, closed: list[WorkspacePath]
 ) -> Iterator[tuple[str, Denial | None]]:
     """Yield every rule that can deny, in order, with its denial if there is one.
@@ -122,8 +122,8 @@ def _objections(
     Adds the paths that need a person's approval to ``closed``.
     """
     guard = PathGuard(caller, tool.name, ask=closed.append)
-    accesses = [(PathAccess.READ, place) for place in effects.reads]
-    accesses += [(PathAccess.WRITE, place) for place in effects.writes]
+    accesses = [(PathAccess.READ, path) for path in effects.reads]
+    accesses += [(PathAccess.WRITE, path) for path in effects.writes]
 
     def first(judge: Callable[[PathAccess, WorkspacePath], Denial | None]) -> Denial | None:
         return next(filter(None, starmap(judge, accesses)), None)
@@ -171,11 +171,11 @@ def _permission(agent: Agent, tool: ToolMetadata, effects: Effects) -> Denial | 
     return Denial(rule, PermissionDenied(message))
 
 
-def _closed(agent: Agent, place: WorkspacePath) -> str:
-    glob = ProtectedPaths(agent.rules.unprotected_paths).protects_writing(place)
+def _closed(agent: Agent, path: WorkspacePath) -> str:
+    glob = ProtectedPaths(agent.rules.unprotected_paths).protects_writing(path)
     assert glob is not None
     return (
-        f"Writing {place} always needs a person's approval: `{glob}` "
+        f"Writing {path} always needs a person's approval: `{glob}` "
         f"{PATTERNS[glob].why}. A workspace owner can unprotect `{glob}` for this agent under `unprotected_paths`."
     )
 
@@ -263,7 +263,7 @@ def _view(caller: Caller, tool: ToolMetadata, effects: Effects) -> str:
 
 def _denied_files(guard: PathGuard, effects: Effects) -> tuple[DeniedFile, ...]:
     return tuple(
-        DeniedFile(str(place), objection.rule, objection.error.message)
-        for place in effects.reads_batch
-        if (objection := guard.denial(PathAccess.READ, place))
+        DeniedFile(str(path), denial.rule, denial.error.message)
+        for path in effects.reads_batch
+        if (denial := guard.denial(PathAccess.READ, path))
     )

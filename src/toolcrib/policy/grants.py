@@ -42,7 +42,7 @@ def grant_covers(rule: GrantRule, tool_name: str, effects: Effects) -> bool:
     if rule.paths is None:
         return True
     touched = (*effects.writes, *effects.reads)
-    return bool(touched) and all(_names(rule.paths, place) for place in touched)
+    return bool(touched) and all(_names(rule.paths, path) for path in touched)
 
 
 def suggest_rule(tool: ToolMetadata, effects: Effects) -> GrantRule:
@@ -71,28 +71,28 @@ def check_rule(rule: GrantRule, tool: ToolMetadata, effects: Effects) -> None:
         raise BadArguments({"rule": "The rule does not cover this call. Use the suggested rule."})
 
 
-def _glob(place: WorkspacePath) -> str:
+def _glob(path: WorkspacePath) -> str:
     """Return a glob that matches exactly this path."""
-    return f"@{place.mount}/" + (_SPECIAL.sub(r"\\\1", place.path[1:]) if not place.is_root else "**")
+    return f"@{path.mount}/" + (_SPECIAL.sub(r"\\\1", path.path[1:]) if not path.is_root else "**")
 
 
-def _names(paths: tuple[str, ...], place: WorkspacePath) -> bool:
+def _names(paths: tuple[str, ...], path: WorkspacePath) -> bool:
     """Whether a rule's paths cover a path: as a literal or by a glob, and no glob with ``!`` excludes it."""
-    globs = _anchored(paths, place.mount)
+    globs = _anchored(paths, path.mount)
     # ``path_allowed`` leaves @pkg and @state open, because permissions do not apply there. A grant reaches there only
     # if it says that: so these paths are checked as if they were in @project.
-    place_in_zone = WorkspacePath(Mount.PROJECT, place.path)
+    path_in_mount = WorkspacePath(Mount.PROJECT, path.path)
     # An exclusion applies wherever it is in the list.
-    if _matches(tuple(glob[1:] for glob in globs if glob.startswith("!")), place_in_zone):
+    if _matches(tuple(glob[1:] for glob in globs if glob.startswith("!")), path_in_mount):
         return False
-    if any(_literal(glob, place.mount) == place.path for glob in paths):
+    if any(_literal(glob, path.mount) == path.path for glob in paths):
         return True
     wide = tuple(glob for glob in globs if not glob.startswith("!") and (_WILD.search(glob) or glob[0] != "/"))
-    return _matches(wide, place_in_zone)
+    return _matches(wide, path_in_mount)
 
 
-def _matches(globs: tuple[str, ...], place: WorkspacePath) -> bool:
-    return bool(globs) and path_allowed(ToolPermission(allowed=True, paths=globs), place)
+def _matches(globs: tuple[str, ...], path: WorkspacePath) -> bool:
+    return bool(globs) and path_allowed(ToolPermission(allowed=True, paths=globs), path)
 
 
 @lru_cache(maxsize=1_024)

@@ -50,8 +50,8 @@ def model_text(result: Any, error: Mapping[str, Any] | None = None) -> tuple[str
     """Return the whole text, and whether it is an error. ``error`` is an error as stored in its row."""
     if result is None and error is not None:
         return _error_text(error), True
-    spoken = text_result(result)
-    return _written(_as_read(result)), spoken.is_error if spoken else error is not None
+    text_form = text_result(result)
+    return _written(_as_read(result)), text_form.is_error if text_form else error is not None
 
 
 def bounded_text(
@@ -87,8 +87,8 @@ def _error_text(error: Mapping[str, Any]) -> str:
 
 def _written(read: Any) -> str:
     """Render a result of ``_as_read`` as text."""
-    if (spoken := text_result(read)) is not None:
-        return spoken.text
+    if (text_form := text_result(read)) is not None:
+        return text_form.text
     return read if isinstance(read, str) else json_text(read)
 
 

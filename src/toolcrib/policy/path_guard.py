@@ -51,69 +51,69 @@ class PathGuard:
         self._permission = permission_for(caller.agent.rules, tool_name) if caller.agent else None
         self._protection = ProtectedPaths(caller.agent.rules.unprotected_paths) if caller.agent else None
 
-    def check_read(self, place: WorkspacePath) -> None:
-        """Raise if ``place`` may not be read."""
-        if objection := self.denial(PathAccess.READ, place):
-            raise objection.error
+    def check_read(self, path: WorkspacePath) -> None:
+        """Raise if ``path`` may not be read."""
+        if denial := self.denial(PathAccess.READ, path):
+            raise denial.error
 
-    def check_write(self, place: WorkspacePath) -> None:
-        """Raise if ``place`` may not be created, changed, moved or deleted."""
-        if objection := self.denial(PathAccess.WRITE, place):
-            raise objection.error
+    def check_write(self, path: WorkspacePath) -> None:
+        """Raise if ``path`` may not be created, changed, moved or deleted."""
+        if denial := self.denial(PathAccess.WRITE, path):
+            raise denial.error
 
-    def check_name(self, place: WorkspacePath) -> None:
+    def check_name(self, path: WorkspacePath) -> None:
         """Raise if the name is protected, for a folder on the way to a path that may be written."""
-        if objection := self.protected_name(PathAccess.WRITE, place):
-            raise objection.error
+        if denial := self.protected_name(PathAccess.WRITE, path):
+            raise denial.error
 
-    def denial(self, access: PathAccess, place: WorkspacePath) -> Denial | None:
+    def denial(self, access: PathAccess, path: WorkspacePath) -> Denial | None:
         """Return the first rule that denies access, if any."""
         return (
-            self.read_only_mount(access, place)
-            or self.state_logs(access, place)
-            or self.paths(access, place)
-            or self.protected_name(access, place)
+            self.read_only_mount(access, path)
+            or self.state_logs(access, path)
+            or self.paths(access, path)
+            or self.protected_name(access, path)
         )
 
-    def read_only_mount(self, access: PathAccess, place: WorkspacePath) -> Denial | None:
+    def read_only_mount(self, access: PathAccess, path: WorkspacePath) -> Denial | None:
         """Deny writing to a read-only mount."""
-        if access is PathAccess.READ or place.mount.writable:
+        if access is PathAccess.READ or path.mount.writable:
             return None
-        message = f"{place} cannot be written: @{place.mount} is read-only. Write to @project or @central."
+        message = f"{path} cannot be written: @{path.mount} is read-only. Write to @project or @central."
         return Denial("mount.read-only", ReadOnlyMount(message))
 
-    def state_logs(self, access: PathAccess, place: WorkspacePath) -> Denial | None:
+    def state_logs(self, access: PathAccess, path: WorkspacePath) -> Denial | None:
         """Deny writing to Toolcrib's own logs."""
-        if access is PathAccess.READ or place.mount is not Mount.STATE or place.parts[:1] != LOGS.parts:
+        if access is PathAccess.READ or path.mount is not Mount.STATE or path.parts[:1] != LOGS.parts:
             return None
-        message = f"{place} cannot be written: only Toolcrib writes {LOGS}. Write elsewhere in @state."
+        message = f"{path} cannot be written: only Toolcrib writes {LOGS}. Write elsewhere in @state."
         return Denial("state.logs", ReadOnlyMount(message))
 
-    def paths(self, access: PathAccess, place: WorkspacePath) -> Denial | None:
+    def paths(self, access: PathAccess, path: WorkspacePath) -> Denial | None:
         """Deny paths that the agent's permission for the tool does not cover."""
-        if self._agent is None or self._permission is None or path_allowed(self._permission, place):
+        if self._agent is None or self._permission is None or path_allowed(self._permission, path):
             return None
         tool, globs = self._tool_name, ", ".join(self._permission.paths or ()) or "none"
         message = (
-            f"{self._agent.described} cannot {access} {place} with `{tool}`: its paths are {globs}. "
+            f"{self._agent.described} cannot {access} {path} with `{tool}`: its paths are {globs}. "
             "Use a path that they cover, or ask a workspace owner to add one."
         )
         return Denial(f"{self._agent.permissions_rule}.{tool}.paths", PermissionDenied(message))
 
-    def protected_name(self, access: PathAccess, place: WorkspacePath) -> Denial | None:
+    def protected_name(self, access: PathAccess, path: WorkspacePath) -> Denial | None:
         """Deny protected paths to agents. Passes paths that only need an approval to ``ask``."""
-        if self._protection is None or place in self._granted:
+        if self._protection is None or path in self._granted:
             return None
-        glob = self._protection.protects_reading(place)
+        glob = self._protection.protects_reading(path)
         if glob is None and access is PathAccess.WRITE:
-            glob = self._protection.protects_writing(place)
+            glob = self._protection.protects_writing(path)
             if glob is not None and self._ask is not None:
-                self._ask(place)
+                self._ask(path)
                 return None
         if glob is None:
             return None
         message = (
-            f"Agents cannot {access} {place}: `{glob}` is protected because it {PATTERNS[glob].why}. "
+            f"Agents cannot {access} {path}: `{glob}` is protected because it {PATTERNS[glob].why}. "
             f"Work without it; a workspace owner can unprotect `{glob}` for this agent under `unprotected_paths`."
         )
         return Denial(f"protected-name:{glob}", ProtectedPath(message))

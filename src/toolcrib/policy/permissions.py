@@ -83,24 +83,24 @@ def granted_hosts(rules: AgentRules | None, tool_name: str) -> tuple[str, ...]:
     return permission.hosts if permission is not None and permission.allowed else ()
 
 
-def path_allowed(permission: ToolPermission | None, place: WorkspacePath) -> bool:
-    """Whether a permission's globs cover ``place``. They read as in ``.gitignore``, and apply to @project and @central.
+def path_allowed(permission: ToolPermission | None, workspace_path: WorkspacePath) -> bool:
+    """Whether a permission's globs cover ``path``. They read as in ``.gitignore``, and apply to @project and @central.
 
     A glob with ``!`` excludes what it matches, wherever it is in the list. One that starts with ``@project/`` or
     ``@central/`` applies to that mount only. ``@pkg`` and ``@state`` are open to every allowed tool; globs do not
     control what may be written there.
     """
-    if permission is None or permission.paths is None or place.mount in (Mount.PKG, Mount.STATE):
+    if permission is None or permission.paths is None or workspace_path.mount in (Mount.PKG, Mount.STATE):
         return True
-    globs = _globs_of(permission.paths, place.mount)
-    if place.is_root:
+    globs = _globs_of(permission.paths, workspace_path.mount)
+    if workspace_path.is_root:
         return not _EVERYTHING.isdisjoint(globs)
     given = _spec(tuple(glob for glob in globs if not glob.startswith("!")))
     taken = _spec(tuple(glob[1:] for glob in globs if glob.startswith("!")))
     if given is None or taken is None:
         return False
     # The final slash makes ``src/**`` cover ``src`` itself, which must be listed and can be created.
-    path = place.path[1:]
+    path = workspace_path.path[1:]
     return given.match(f"{path}/") and not taken.match(path)
 
 
@@ -131,7 +131,7 @@ def _may_lead_to(glob: Sequence[str], folder: Sequence[str]) -> bool:
 
 def is_glob(glob: str) -> bool:
     """Whether a glob can match anything: ``/``, ``#x`` and a lone backslash cannot."""
-    return bool(_spec(tuple({said for mount in Mount for said in _globs_of((glob,), mount)})))
+    return bool(_spec(tuple({pattern for mount in Mount for pattern in _globs_of((glob,), mount)})))
 
 
 def globs_flaw(globs: Sequence[str]) -> str | None:

@@ -20,7 +20,7 @@ def in_phase(agent: Agent, phase: str | None) -> Agent:
     return replace(agent, rules=rules.model_copy(update={"tool_permissions": permissions}), phase=name)
 
 
-def refuse_unknown_phase(rules: AgentRules | None, phase: str | None) -> None:
+def reject_unknown_phase(rules: AgentRules | None, phase: str | None) -> None:
     """Raise ``BadArguments`` if the agent has no such phase. ``None`` is always valid."""
     names = [one.name for one in rules.phases] if rules is not None else []
     if phase is None or phase in names:

@@ -164,17 +164,17 @@ class ProtectedPaths:
 
     lifted: tuple[str, ...] = ()
 
-    def protects_reading(self, place: WorkspacePath) -> str | None:
-        """Return the pattern that protects ``place`` from reading, if any."""
-        return _first_match(place, self.lifted, writing=False)
+    def protects_reading(self, path: WorkspacePath) -> str | None:
+        """Return the pattern that protects ``path`` from reading, if any."""
+        return _first_match(path, self.lifted, writing=False)
 
-    def protects_writing(self, place: WorkspacePath) -> str | None:
-        """Return the pattern that protects ``place`` from writing, if any. Includes those for reading."""
-        return _first_match(place, self.lifted, writing=True)
+    def protects_writing(self, path: WorkspacePath) -> str | None:
+        """Return the pattern that protects ``path`` from writing, if any. Includes those for reading."""
+        return _first_match(path, self.lifted, writing=True)
 
 
-def _first_match(place: WorkspacePath, lifted: tuple[str, ...], *, writing: bool) -> str | None:
-    parts = place.parts
+def _first_match(path: WorkspacePath, lifted: tuple[str, ...], *, writing: bool) -> str | None:
+    parts = path.parts
     if not any(map(is_suspect, parts)):
         return None
     names = [folded(part) for part in parts]

@@ -40,7 +40,7 @@ def packaged_rules(rules: AgentRules) -> AgentRules:
     )
 
 
-def refuse_beyond_ceiling(
+def reject_beyond_ceiling(
     trust: TrustLevel | None, *, role: WorkspaceRole, rules: AgentRules | None, workspace_ceiling: TrustLevel | None
 ) -> None:
     """Raise ``Forbidden`` if a person with this role may not set this trust in a session."""

@@ -96,7 +96,7 @@ async def _our_errors(credentials: ProviderCredentials) -> AsyncIterator[None]:
         raise (
             interrupted(cause)
             if isinstance(cause, httpx2.TransportError)
-            else stream_error(f"Cannot connect to the provider: {error}.", fault=ProviderErrorKind.UNAVAILABLE)
+            else stream_error(f"Cannot connect to the provider: {error}.", kind=ProviderErrorKind.UNAVAILABLE)
         ) from error
     except (anthropic.AnthropicError, httpx2.HTTPError) as error:
         raise stream_error(f"The provider's response is invalid: {error}.") from error
@@ -107,7 +107,7 @@ def _models(response: httpx2.Response) -> list[ModelInfo]:
         found = response.json()["data"]
         return [_model(entry) for entry in found if entry.get("lifecycle") != "retired"]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise stream_error("The provider's model list is invalid.", fault=ProviderErrorKind.REQUEST) from None
+        raise stream_error("The provider's model list is invalid.", kind=ProviderErrorKind.REQUEST) from None
 
 
 def _model(entry: Mapping[str, Any]) -> ModelInfo:

@@ -100,7 +100,7 @@ class AnthropicEventReader:
         self._calls = PartialToolCalls(names, request.messages)
         self._blocks: dict[int, _ContentBlock] = {}
         self._started = False
-        self._said: FinishReason | None = None
+        self._finish_reason: FinishReason | None = None
         self._usage: dict[str, Any] = {}
 
     def read(self, data: bytes) -> Iterator[StreamEvent]:
@@ -120,8 +120,8 @@ class AnthropicEventReader:
                     yield from self._stop(block, block.call)
             case "message_delta":
                 yield from self._start({})
-                if said := event["delta"].get("stop_reason"):
-                    self._said = _REASONS.get(said, FinishReason.STOP)
+                if stop_reason := event["delta"].get("stop_reason"):
+                    self._finish_reason = _REASONS.get(stop_reason, FinishReason.STOP)
                 # Null if there is nothing new.
                 self._usage.update(
                     {key: value for key, value in (event.get("usage") or {}).items() if value is not None}
@@ -131,15 +131,15 @@ class AnthropicEventReader:
                 yield from self._start({})
                 self.done = True
             case "error":
-                raise _told(event.get("error"))
+                raise _provider_error(event.get("error"))
 
     def finish(self) -> Iterator[StreamEvent]:
         if not self.done:
             raise stream_error("The response ended before the model had finished.")
-        reason = self._calls.reason(self._said or FinishReason.STOP)
+        reason = self._calls.reason(self._finish_reason or FinishReason.STOP)
         for block in self._blocks.values():
             if block.call:
-                yield from self._give_whole(block, block.call)
+                yield from self._give_complete(block, block.call)
         yield from self._calls.end_all(reason)
         yield StreamFinish(reason, self._note())
 
@@ -182,10 +182,10 @@ class AnthropicEventReader:
                 yield from self._calls.add(block.call, delta.get("partial_json"))
 
     def _stop(self, block: "_ContentBlock", call: PartialToolCall) -> Iterator[StreamEvent]:
-        yield from self._give_whole(block, call)
-        yield from self._calls.end_if_whole(call)
+        yield from self._give_complete(block, call)
+        yield from self._calls.end_if_complete(call)
 
-    def _give_whole(self, block: "_ContentBlock", call: PartialToolCall) -> Iterator[StreamEvent]:
+    def _give_complete(self, block: "_ContentBlock", call: PartialToolCall) -> Iterator[StreamEvent]:
         """Emit the whole input of a call: some servers send it at the start of the block, without deltas."""
         if block.whole_input and not call.parts:
             yield from self._calls.add(call, json.dumps(block.whole_input))
@@ -339,7 +339,7 @@ def _usage(usage: Mapping[str, Any]) -> TokenUsage:
     return TokenUsage(fresh + cached, count_of(usage.get("output_tokens")), cached)
 
 
-def _told(error: Any) -> Exception:
+def _provider_error(error: Any) -> Exception:
     if not isinstance(error, Mapping):
         return stream_error("The provider ended the response with an error.")
     return response_error(

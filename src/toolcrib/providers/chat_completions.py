@@ -101,7 +101,7 @@ class ChatCompletionReader:
         self._by_index: dict[int, PartialToolCall] = {}
         self._by_id: dict[str, PartialToolCall] = {}
         self._started = False
-        self._said: FinishReason | None = None
+        self._finish_reason: FinishReason | None = None
         self._refusal = False
         self._thinking_field = ""
         self._opaque: dict[str, Any] = {}
@@ -112,7 +112,7 @@ class ChatCompletionReader:
             return
         chunk = parsed(data)
         if error := chunk.get("error"):
-            raise _told(error)
+            raise _provider_error(error)
         if not self._started and "choices" in chunk:
             self._started = True
             yield StreamStart(
@@ -125,9 +125,9 @@ class ChatCompletionReader:
             yield _usage(usage)
 
     def finish(self) -> Iterator[StreamEvent]:
-        if self._said is None:
+        if self._finish_reason is None:
             raise stream_error("The response ended before the model had finished.")
-        reason = self._calls.reason(FinishReason.REFUSAL if self._refusal else self._said)
+        reason = self._calls.reason(FinishReason.REFUSAL if self._refusal else self._finish_reason)
         yield from self._calls.end_all(reason)
         yield StreamFinish(reason, self._note())
 
@@ -152,10 +152,10 @@ class ChatCompletionReader:
                 self._keep(field, value)
         for piece in delta.get("tool_calls") or ():
             yield from self._call(piece)
-        if said := choice.get("finish_reason"):
-            if said == "error":
+        if stop_reason := choice.get("finish_reason"):
+            if stop_reason == "error":
                 raise stream_error("The provider ended the response with an error.")
-            self._said = _REASONS.get(said, FinishReason.STOP)
+            self._finish_reason = _REASONS.get(stop_reason, FinishReason.STOP)
 
     def _content(self, content: object) -> Iterator[StreamEvent]:
         """Parse the content: text or, from some servers, a list of parts that may contain thinking."""
@@ -231,13 +231,13 @@ def _message(
         case ToolResultMessage(call_id, text):
             return {"role": "tool", "tool_call_id": wire_id(call_id), "content": text}
         case AssistantMessage(text, thinking, calls):
-            told: dict[str, Any] = {"role": "assistant", "content": text or None}
+            wire_message: dict[str, Any] = {"role": "assistant", "content": text or None}
             if with_thinking and thinking and noted.get("thinking_field") in _THINKING_FIELDS:
-                told[noted["thinking_field"]] = thinking
-            told |= {field: noted[field] for field in _OPAQUE_FIELDS if field in noted}
+                wire_message[noted["thinking_field"]] = thinking
+            wire_message |= {field: noted[field] for field in _OPAQUE_FIELDS if field in noted}
             if calls:
-                told["tool_calls"] = _tool_calls(calls, names, noted.get("call_extras", {}))
-            return told
+                wire_message["tool_calls"] = _tool_calls(calls, names, noted.get("call_extras", {}))
+            return wire_message
 
 
 def _tool_calls(
@@ -263,7 +263,7 @@ def _usage(usage: Mapping[str, Any]) -> TokenUsage:
     )
 
 
-def _told(error: Any) -> Exception:
+def _provider_error(error: Any) -> Exception:
     """Convert an error that arrives within the stream, after a success status."""
     if not isinstance(error, Mapping):
         return response_error(0, str(error))

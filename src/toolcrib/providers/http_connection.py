@@ -72,7 +72,7 @@ class HttpConnection(asyncio.Protocol):
                 taken = answer.taken()
                 for start in range(0, len(taken), _MOST_AT_ONCE):
                     yield taken[start : start + _MOST_AT_ONCE]
-            elif answer.is_whole:
+            elif answer.is_complete:
                 return
             else:
                 await self._more(seconds)
@@ -108,7 +108,7 @@ class HttpConnection(asyncio.Protocol):
         finally:
             self._news = None
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
@@ -120,7 +120,7 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         answer = self._answer
-        if answer is None or answer.is_whole:
+        if answer is None or answer.is_complete:
             self._ended = self._ended or httpx2.RemoteProtocolError("The server sent data without a request")
             self._transport.abort()
             return
@@ -132,7 +132,7 @@ class HttpConnection(asyncio.Protocol):
         else:
             if answer.waiting > _MOST_WAITING:
                 self._transport.pause_reading()
-        self._tell()
+        self._notify()
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._answer is not None and error is None:
@@ -144,14 +144,14 @@ class HttpConnection(asyncio.Protocol):
                 else "The server closed the connection before the response was complete"
             )
             self._ended = httpx2.ReadError(why) if error else httpx2.RemoteProtocolError(why)
-        self._tell()
+        self._notify()
 
     def pause_writing(self) -> None:
         self._is_writable = False
 
     def resume_writing(self) -> None:
         self._is_writable = True
-        self._tell()
+        self._notify()
 
 
 class _HttpResponse:
@@ -164,7 +164,7 @@ class _HttpResponse:
         "_keeps_alive",
         "_parser",
         "headers",
-        "is_whole",
+        "is_complete",
         "pieces",
         "reason",
         "status",
@@ -177,7 +177,7 @@ class _HttpResponse:
         self.headers: list[tuple[bytes, bytes]] = []
         self.pieces: list[bytes] = []
         self.waiting = 0
-        self.is_whole = False
+        self.is_complete = False
         self._is_framed = False
         self._is_followed = False
         self._keeps_alive = False
@@ -187,7 +187,7 @@ class _HttpResponse:
     @property
     def is_reusable(self) -> bool:
         """Whether the connection can be used again. Not if content is unread: its reader may be gone."""
-        return self.is_whole and self._keeps_alive and not self._is_followed and not self.pieces
+        return self.is_complete and self._keeps_alive and not self._is_followed and not self.pieces
 
     def feed(self, data: bytes) -> None:
         """Parse received data."""
@@ -209,11 +209,11 @@ class _HttpResponse:
     def end(self) -> None:
         """Handle the end of the connection. It also ends a response without a declared length."""
         if self.status is not None and not self._is_framed:
-            self.is_whole = True
+            self.is_complete = True
 
     def on_message_begin(self) -> None:
         # A second response that was not requested.
-        self._is_followed = self.is_whole
+        self._is_followed = self.is_complete
 
     def on_status(self, reason: bytes) -> None:
         if self.status is None:
@@ -224,7 +224,7 @@ class _HttpResponse:
             self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        if self.is_whole:
+        if self.is_complete:
             return
         status = self._parser.get_status_code()
         if status < 200:
@@ -236,7 +236,7 @@ class _HttpResponse:
         self._is_framed = not names.isdisjoint((b"content-length", b"transfer-encoding")) or status in (204, 304)
 
     def on_body(self, piece: bytes) -> None:
-        if self.status is None or self.is_whole:
+        if self.status is None or self.is_complete:
             # Content of an informational or unrequested response.
             return
         self.pieces.append(piece)
@@ -244,8 +244,8 @@ class _HttpResponse:
         self._frame = 0
 
     def on_message_complete(self) -> None:
-        if self.status is not None and not self.is_whole:
-            self.is_whole, self._keeps_alive = True, self._parser.should_keep_alive()
+        if self.status is not None and not self.is_complete:
+            self.is_complete, self._keeps_alive = True, self._parser.should_keep_alive()
 
 
 class _ResponseBody(httpx2.AsyncByteStream):

@@ -78,13 +78,13 @@ class HttpPool(httpx2.AsyncBaseTransport):
         origin = _origin(request.url)
         limits: dict[str, float | None] = request.extensions.get("timeout", {})
         await self._wait_for_room(limits.get("pool"))
-        with ExitStack() as lent:
-            lent.callback(self._room.release)
+        with ExitStack() as in_use:
+            in_use.callback(self._room.release)
             connection = self._kept(origin) or await self._connected(origin, limits.get("connect"))
-            lent.callback(self._keep_or_close, origin, connection)
+            in_use.callback(self._keep_or_close, origin, connection)
             response = await connection.ask(request)
             assert isinstance(response.stream, httpx2.AsyncByteStream)
-            response.stream = _PooledStream(response.stream, lent.pop_all())
+            response.stream = _PooledStream(response.stream, in_use.pop_all())
         return response
 
     async def aclose(self) -> None:
@@ -155,15 +155,15 @@ class HttpPool(httpx2.AsyncBaseTransport):
 class _PooledStream(httpx2.AsyncByteStream):
     """A body that returns its connection to the pool when it is closed."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream, lent: ExitStack) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, in_use: ExitStack) -> None:
         self._inner = inner
-        self._lent = lent
+        self._in_use = in_use
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return aiter(self._inner)
 
     async def aclose(self) -> None:
-        self._lent.close()
+        self._in_use.close()
 
 
 def _origin(url: httpx2.URL) -> Origin:

@@ -84,8 +84,8 @@ class Ollama:
                 raise
             shown = {}
         facts, capabilities = shown.get("model_info"), shown.get("capabilities")
-        told = facts.items() if isinstance(facts, dict) else ()
-        windows = [value for key, value in told if key.endswith(".context_length")]
+        wire_messages = facts.items() if isinstance(facts, dict) else ()
+        windows = [value for key, value in wire_messages if key.endswith(".context_length")]
         return ModelInfo(
             name,
             name,
@@ -165,7 +165,7 @@ class OllamaLineReader:
         self._thinking = TextJoiner()
         self._calls = PartialToolCalls(names, request.messages)
         self._started = False
-        self._said = FinishReason.STOP
+        self._finish_reason = FinishReason.STOP
 
     def read(self, data: bytes) -> Iterator[StreamEvent]:
         line = parsed(data)
@@ -184,14 +184,14 @@ class OllamaLineReader:
             yield from self._call(whole)
         if line.get("done") is True:
             self.done = True
-            self._said = FinishReason.LENGTH if line.get("done_reason") == "length" else FinishReason.STOP
+            self._finish_reason = FinishReason.LENGTH if line.get("done_reason") == "length" else FinishReason.STOP
             yield TokenUsage(count_of(line.get("prompt_eval_count")), count_of(line.get("eval_count")))
 
     def finish(self) -> Iterator[StreamEvent]:
         if not self.done:
             raise stream_error("The response ended before the model had finished.")
-        yield from self._calls.end_all(self._said)
-        yield StreamFinish(self._calls.reason(self._said))
+        yield from self._calls.end_all(self._finish_reason)
+        yield StreamFinish(self._calls.reason(self._finish_reason))
 
     def _call(self, whole: Mapping[str, Any]) -> Iterator[StreamEvent]:
         function = whole["function"]
@@ -201,27 +201,29 @@ class OllamaLineReader:
         yield from self._calls.add(
             call, arguments if isinstance(arguments, str) and arguments else json.dumps(arguments or {})
         )
-        yield from self._calls.end_if_whole(call)
+        yield from self._calls.end_if_complete(call)
 
 
 def _messages(messages: Sequence[Message], names: ToolNameEncoder) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = []
+    wire_messages: list[dict[str, Any]] = []
     called: dict[str, str] = {}
     for message in messages:
         match message:
             case SystemMessage(text) | UserMessage(text):
-                told.append({"role": message.role, "content": text})
+                wire_messages.append({"role": message.role, "content": text})
             case ToolResultMessage(call_id, text):
                 # Older versions identify the call by the tool's name, newer ones by its id.
                 name = called[call_id]
-                told.append({"role": "tool", "content": text, "tool_name": name, "tool_call_id": wire_id(call_id)})
+                wire_messages.append(
+                    {"role": "tool", "content": text, "tool_name": name, "tool_call_id": wire_id(call_id)}
+                )
             case AssistantMessage(text, thinking, calls):
                 called |= {call.id: names.encode(call.name) for call in calls}
-                said: dict[str, Any] = {"role": "assistant", "content": text}
+                wire_message: dict[str, Any] = {"role": "assistant", "content": text}
                 if thinking and calls:
-                    said["thinking"] = thinking
+                    wire_message["thinking"] = thinking
                 if calls:
-                    said["tool_calls"] = [
+                    wire_message["tool_calls"] = [
                         {
                             "id": wire_id(call.id),
                             "function": {
@@ -233,5 +235,5 @@ def _messages(messages: Sequence[Message], names: ToolNameEncoder) -> list[dict[
                         }
                         for call in calls
                     ]
-                told.append(said)
-    return told
+                wire_messages.append(wire_message)
+    return wire_messages

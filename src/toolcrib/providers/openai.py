@@ -106,7 +106,7 @@ async def _our_errors(credentials: ProviderCredentials) -> AsyncIterator[None]:
         raise (
             interrupted(cause)
             if isinstance(cause, httpx2.TransportError)
-            else stream_error(f"Cannot connect to the provider: {error}.", fault=ProviderErrorKind.UNAVAILABLE)
+            else stream_error(f"Cannot connect to the provider: {error}.", kind=ProviderErrorKind.UNAVAILABLE)
         ) from error
     except (openai.OpenAIError, httpx2.HTTPError) as error:
         raise stream_error(f"The provider's response is invalid: {error}.") from error
@@ -118,7 +118,7 @@ def _json(response: httpx2.Response) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise stream_error("The provider's model list is not a JSON object.", fault=ProviderErrorKind.REQUEST)
+        raise stream_error("The provider's model list is not a JSON object.", kind=ProviderErrorKind.REQUEST)
     return found
 
 
@@ -237,12 +237,12 @@ class OpenAICompatible(OpenAIChat):
             # llama.cpp: the size that it was started with, otherwise the model's own.
             windows += [meta.get("n_ctx"), meta.get("n_ctx_train")]
         window = next((found for found in windows if isinstance(found, int) and found > 0), None)
-        told = entry.get("supported_parameters")
+        supported = entry.get("supported_parameters")
         name = entry.get("name")
         return ModelInfo(
             entry["id"],
             name if isinstance(name, str) and name else entry["id"],
             window,
             # Most servers do not say. If it is wrong, the server's error says so.
-            supports_tools="tools" in told if isinstance(told, list) else True,
+            supports_tools="tools" in supported if isinstance(supported, list) else True,
         )

@@ -112,19 +112,19 @@ def validate_endpoint(credentials: ProviderCredentials, default: str) -> str:
     if not _VALUE.fullmatch(credentials.secret):
         raise stream_error(
             "The key contains an invalid character, such as a line end. Copy it again.",
-            fault=ProviderErrorKind.CREDENTIALS,
+            kind=ProviderErrorKind.CREDENTIALS,
         )
     for name, value in credentials.headers.items():
         if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value) or name.lower() in _OURS:
             raise stream_error(
-                f"The header {name!r} cannot be sent with requests to a model.", fault=ProviderErrorKind.REQUEST
+                f"The header {name!r} cannot be sent with requests to a model.", kind=ProviderErrorKind.REQUEST
             )
     address = credentials.base_url or default
     if not _is_address(address):
         # Not repeated in the message: it may contain a password.
         raise stream_error(
             "Not the URL of a model server. Use one such as http://127.0.0.1:8000/v1, without a password.",
-            fault=ProviderErrorKind.REQUEST,
+            kind=ProviderErrorKind.REQUEST,
         )
     return address.rstrip("/")
 

@@ -62,22 +62,22 @@ def response_error(
     """Return the error for an HTTP response without success. A secret that the response repeats is masked."""
     # Long enough not to mask ordinary words.
     shown = body.replace(secret, "…") if len(secret) >= 8 else body
-    fault = _fault(status, body.lower())
+    kind = _error_kind(status, body.lower())
     return ProviderError(
         status,
         shown if len(shown) <= MAX_BODY else shown[:MAX_BODY] + "…",
-        fault=fault,
-        remedy=_REMEDIES[fault],
+        kind=kind,
+        remedy=_REMEDIES[kind],
         retry_after=_retry_after(headers or {}, time.time() if now is None else now),
     )
 
 
-def stream_error(what: str, *, fault: ProviderErrorKind = ProviderErrorKind.BROKEN_STREAM) -> ProviderError:
+def stream_error(what: str, *, kind: ProviderErrorKind = ProviderErrorKind.BROKEN_STREAM) -> ProviderError:
     """Return the error for an answer that did not arrive, or not completely."""
-    return ProviderError(0, what, fault=fault, remedy=_REMEDIES[fault])
+    return ProviderError(0, what, kind=kind, remedy=_REMEDIES[kind])
 
 
-def _fault(status: int, body: str) -> ProviderErrorKind:
+def _error_kind(status: int, body: str) -> ProviderErrorKind:
     match status:
         case 401 | 403:
             return ProviderErrorKind.CREDENTIALS

@@ -81,14 +81,12 @@ async def within(seconds: float, events: Stream) -> Stream:
             except TimeoutError:
                 break
             yield event
-    yield StreamFailed(
-        stream_error(f"The model had not finished after {seconds:g} s.", fault=ProviderErrorKind.TIMEOUT)
-    )
+    yield StreamFailed(stream_error(f"The model had not finished after {seconds:g} s.", kind=ProviderErrorKind.TIMEOUT))
 
 
 def _wait(error: ProviderError, attempt: int, patience: RetryPolicy) -> float | None:
     """Return the seconds until the next attempt; None if there is none."""
-    if error.fault not in PASSING or attempt >= patience.attempts:
+    if error.kind not in PASSING or attempt >= patience.attempts:
         return None
     if error.retry_after is not None:
         return error.retry_after if error.retry_after <= patience.longest_asked else None
@@ -193,8 +191,8 @@ async def _in_time() -> AsyncIterator[None]:
         async with asyncio.timeout(_QUESTION_SECONDS):
             yield
     except TimeoutError:
-        said = f"The provider did not respond within {_QUESTION_SECONDS:g} s."
-        raise stream_error(said, fault=ProviderErrorKind.TIMEOUT) from None
+        message = f"The provider did not respond within {_QUESTION_SECONDS:g} s."
+        raise stream_error(message, kind=ProviderErrorKind.TIMEOUT) from None
 
 
 def load_class(name: str) -> Callable[[httpx2.AsyncClient], Provider]:

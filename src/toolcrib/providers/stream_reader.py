@@ -143,12 +143,16 @@ def interrupted(error: httpx2.TransportError) -> ProviderError:
     """Return the error for a connection that could not be made, timed out or broke."""
     match error:
         case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.PoolTimeout() | httpx2.ProxyError():
-            return stream_error(f"Cannot connect to the provider: {_said(error)}.", fault=ProviderErrorKind.UNAVAILABLE)
+            return stream_error(
+                f"Cannot connect to the provider: {_finish_reason(error)}.", kind=ProviderErrorKind.UNAVAILABLE
+            )
         case httpx2.TimeoutException():
-            return stream_error("The provider stopped sending data.", fault=ProviderErrorKind.TIMEOUT)
+            return stream_error("The provider stopped sending data.", kind=ProviderErrorKind.TIMEOUT)
         case httpx2.UnsupportedProtocol():
-            return stream_error(f"The provider's URL is invalid: {_said(error)}.", fault=ProviderErrorKind.REQUEST)
-    return stream_error(f"The connection to the provider failed: {_said(error)}.")
+            return stream_error(
+                f"The provider's URL is invalid: {_finish_reason(error)}.", kind=ProviderErrorKind.REQUEST
+            )
+    return stream_error(f"The connection to the provider failed: {_finish_reason(error)}.")
 
 
 def _understood(pieces: Iterator[bytes], reader: StreamEventReader) -> Iterator[StreamEvent]:
@@ -171,7 +175,7 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
         return
 
 
-def _said(error: Exception) -> str:
+def _finish_reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 

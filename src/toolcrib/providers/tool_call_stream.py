@@ -45,7 +45,7 @@ class PartialToolCalls:
     def __init__(self, names: ToolNameEncoder, messages: tuple[Message, ...]) -> None:
         self._names = names
         self._calls: list[PartialToolCall] = []
-        self._told = 0
+        self._count = 0
         self._used = {
             call.id for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls
         }
@@ -71,8 +71,8 @@ class PartialToolCalls:
         if call.name or not wire_name:
             return
         call.name = self._names.decode(wire_name)
-        call.index = self._told
-        self._told += 1
+        call.index = self._count
+        self._count += 1
         yield ToolCallStart(call.index, call.id, call.name)
         if call.parts:
             yield ToolCallDelta(call.index, call.arguments)
@@ -88,12 +88,12 @@ class PartialToolCalls:
         if call.name:
             yield ToolCallDelta(call.index, arguments)
 
-    def end_if_whole(self, call: PartialToolCall) -> Iterator[StreamEvent]:
+    def end_if_complete(self, call: PartialToolCall) -> Iterator[StreamEvent]:
         """End a call that the provider says is complete.
 
         Truncated arguments wait: only the finish reason explains them.
         """
-        if not call.ended and call.name and _is_whole(call.arguments):
+        if not call.ended and call.name and _is_complete(call.arguments):
             call.ended = True
             yield ToolCallEnd(call.index)
 
@@ -102,7 +102,7 @@ class PartialToolCalls:
         for call in self._calls:
             if not call.name:
                 raise stream_error("The response requests a tool call without a tool name.")
-            if call.ended or (reason is FinishReason.LENGTH and not _is_whole(call.arguments)):
+            if call.ended or (reason is FinishReason.LENGTH and not _is_complete(call.arguments)):
                 continue
             call.ended = True
             yield ToolCallEnd(call.index)
@@ -111,14 +111,14 @@ class PartialToolCalls:
         """Return the complete calls, in the order of the message."""
         return sorted((call for call in self._calls if call.ended), key=lambda call: call.index)
 
-    def reason(self, said: FinishReason) -> FinishReason:
+    def reason(self, finish_reason: FinishReason) -> FinishReason:
         """Return why the message ended: some servers say `stop` after calls, and some `tool_calls` without any."""
-        if said not in (FinishReason.STOP, FinishReason.TOOL_CALLS):
-            return said
+        if finish_reason not in (FinishReason.STOP, FinishReason.TOOL_CALLS):
+            return finish_reason
         return FinishReason.TOOL_CALLS if self._calls else FinishReason.STOP
 
 
-def _is_whole(arguments: str) -> bool:
+def _is_complete(arguments: str) -> bool:
     try:
         json.loads(arguments)
     except (ValueError, RecursionError):

@@ -52,8 +52,8 @@ def without_tool_calls(messages: Iterable[Message]) -> Iterator[Message]:
         match message:
             case AssistantMessage(text, _, calls) if calls:
                 names |= {call.id: call.name for call in calls}
-                told = [f"[Called {call.name} with {call.arguments}]" for call in calls]
-                yield AssistantMessage("\n".join([text, *told] if text else told))
+                call_lines = [f"[Called {call.name} with {call.arguments}]" for call in calls]
+                yield AssistantMessage("\n".join([text, *call_lines] if text else call_lines))
             case ToolResultMessage(call_id, text, is_error):
                 yield UserMessage(f"[{'Error' if is_error else 'Result'} of {names.get(call_id, 'a call')}]\n{text}")
             case _:
@@ -117,10 +117,10 @@ class ToolNameEncoder:
     @classmethod
     def of(cls, tools: Iterable[ToolSpec], messages: Iterable[Message]) -> "ToolNameEncoder":
         """Create it for the offered tools and those that the conversation mentions."""
-        spoken = (
+        used_names = (
             call.name for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls
         )
-        return cls([*(tool.name for tool in tools), *spoken])
+        return cls([*(tool.name for tool in tools), *used_names])
 
     def encode(self, name: str) -> str:
         """Return the name on the wire."""

@@ -28,22 +28,22 @@ _LONGEST_RESULT = 1_500
 
 
 async def summarize(
-    story: LoadedRun, providers: ProviderRegistry, credentials: ProviderCredentials
+    loaded: LoadedRun, providers: ProviderRegistry, credentials: ProviderCredentials
 ) -> tuple[SessionMessage, int]:
     """Return the summary, and the position of the last message that it replaces."""
-    up_to = compactable(story.messages)
-    assert up_to is not None and story.window is not None
-    older = [one for one in story.messages if one.position <= up_to or one.role == "summary"]
-    room = int(story.window * _SUMMARY_SHARE * _CHARACTERS_PER_TOKEN)
-    text = await _by_the_model(story, older, providers, credentials)
+    up_to = compactable(loaded.messages)
+    assert up_to is not None and loaded.window is not None
+    older = [one for one in loaded.messages if one.position <= up_to or one.role == "summary"]
+    room = int(loaded.window * _SUMMARY_SHARE * _CHARACTERS_PER_TOKEN)
+    text = await _by_the_model(loaded, older, providers, credentials)
     how = "model"
     if not text.strip():
-        text, how = _by_rule(older, story.calls), "rule"
+        text, how = _by_rule(older, loaded.calls), "rule"
     ids = [str(one.id) for one in older]
     summary = SessionMessage(
         id=MessageId(new_id()),
         position=up_to,
-        run_id=story.run.id,
+        run_id=loaded.run.id,
         role="summary",
         content=_cut(text, room),
         metadata={"summarised_by": how, "messages": ids},
@@ -52,15 +52,15 @@ async def summarize(
 
 
 async def _by_the_model(
-    story: LoadedRun, older: Sequence[SessionMessage], providers: ProviderRegistry, credentials: ProviderCredentials
+    loaded: LoadedRun, older: Sequence[SessionMessage], providers: ProviderRegistry, credentials: ProviderCredentials
 ) -> str:
-    agent: Agent = story.agent
-    assert agent.rules.provider and agent.rules.model and story.window
-    told = _cut(_retold(older, story.calls), int(story.window * _REQUEST_SHARE * _CHARACTERS_PER_TOKEN))
+    agent: Agent = loaded.agent
+    assert agent.rules.provider and agent.rules.model and loaded.window
+    history = _cut(_render_history(older, loaded.calls), int(loaded.window * _REQUEST_SHARE * _CHARACTERS_PER_TOKEN))
     request = ModelRequest(
         agent.rules.model,
-        (SystemMessage(_ASKED), UserMessage(told)),
-        max_output_tokens=max(256, int(story.window * _SUMMARY_SHARE)),
+        (SystemMessage(_ASKED), UserMessage(history)),
+        max_output_tokens=max(256, int(loaded.window * _SUMMARY_SHARE)),
     )
     reception = MessageBuilder()
     events = providers.stream_turn(agent.rules.provider, request, credentials, seconds=agent.rules.turn_timeout)
@@ -96,7 +96,7 @@ def _call_line(call_id: CallId, one: SessionMessage, calls: Mapping[CallId, Call
     return f"You called {wire['function']['name']} {arguments}: {how}, {_cut(text, 120)!r} (call {call_id})"
 
 
-def _retold(older: Sequence[SessionMessage], calls: Mapping[CallId, CallProgress]) -> str:
+def _render_history(older: Sequence[SessionMessage], calls: Mapping[CallId, CallProgress]) -> str:
     parts: list[str] = []
     for one in older:
         parts.append(f"[{one.role}] {one.content}")

@@ -159,11 +159,11 @@ class LoadedRun:
         arguments = sum(len(call["function"]["arguments"]) for call in (one.metadata or {}).get("tool_calls", ()))
         return results + (len(one.content) + arguments if with_words else 0)
 
-    def add_turn(self, said: SessionMessage, *, context_tokens: int, counted: bool) -> None:
+    def add_turn(self, messages: SessionMessage, *, context_tokens: int, counted: bool) -> None:
         """Add the model's answer."""
-        self.messages.append(said)
+        self.messages.append(messages)
         self.has_turned = True
-        self.uncounted_characters = 0 if counted else self.uncounted_characters + len(said.content)
+        self.uncounted_characters = 0 if counted else self.uncounted_characters + len(messages.content)
         context = context_tokens if counted else self.run.context_tokens
         self.run = replace(self.run, turns=self.run.turns + 1, context_tokens=context)
 
@@ -171,10 +171,10 @@ class LoadedRun:
         """Record that a call has ended or waits for a person."""
         state = RequestedCallState.WAITING if outcome.is_waiting else RequestedCallState.ENDED
         error = outcome.error
-        told = None if error is None else {"code": error.code, "message": error.message, "fields": error.fields}
+        error_data = None if error is None else {"code": error.code, "message": error.message, "fields": error.fields}
         self.is_fresh = False
         view = self.calls[call.id] = CallProgress(
-            call.id, call.name, state, outcome.result, told, was_truncated=bool(outcome.metadata.get("truncated"))
+            call.id, call.name, state, outcome.result, error_data, was_truncated=bool(outcome.metadata.get("truncated"))
         )
         if isinstance(error, ProtectedPath):
             self.violations = replace(self.violations, protected=self.violations.protected + 1)
@@ -192,11 +192,13 @@ class LoadedRun:
         return self.agent.rules.run_timeout or (AGENTIC_SECONDS if self.tools else CHAT_SECONDS)
 
 
-def planned_calls(said: Sequence[SessionMessage], calls: Mapping[CallId, CallProgress]) -> tuple[RequestedCall, ...]:
+def planned_calls(
+    messages: Sequence[SessionMessage], calls: Mapping[CallId, CallProgress]
+) -> tuple[RequestedCall, ...]:
     """Return the calls of the last message with their states, if that message is the model's."""
-    if not said or said[-1].role != "assistant":
+    if not messages or messages[-1].role != "assistant":
         return ()
-    last = said[-1]
+    last = messages[-1]
     wire = (last.metadata or {}).get("tool_calls", ())
     return tuple(
         RequestedCall(
@@ -211,16 +213,16 @@ def planned_calls(said: Sequence[SessionMessage], calls: Mapping[CallId, CallPro
     )
 
 
-def compactable(said: Sequence[SessionMessage]) -> int | None:
+def compactable(messages: Sequence[SessionMessage]) -> int | None:
     """Return the position up to which a summary may replace the messages, or None if there are too few.
 
     The current question and everything after it stays. A message's calls stay with their results.
     """
-    asked = max((number for number, one in enumerate(said) if one.role == "user"), default=0)
+    asked = max((number for number, one in enumerate(messages) if one.role == "user"), default=0)
     # Within a long answer, older turns may be replaced too, except for the last few.
-    for cut in (asked, len(said) - _KEPT):
-        if sum(one.role != "summary" for one in said[: max(cut, 0)]) >= _WORTHWHILE:
-            return said[cut - 1].position
+    for cut in (asked, len(messages) - _KEPT):
+        if sum(one.role != "summary" for one in messages[: max(cut, 0)]) >= _WORTHWHILE:
+            return messages[cut - 1].position
     return None
 
 

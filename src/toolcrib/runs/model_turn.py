@@ -60,11 +60,11 @@ def system_prompt(agent: Agent, tools: Sequence[ToolDefinition], mode: SessionMo
 
 
 def conversation(
-    prompt: str, said: Sequence[SessionMessage], calls: Mapping[CallId, CallProgress], *, conclude: bool = False
+    prompt: str, message: Sequence[SessionMessage], calls: Mapping[CallId, CallProgress], *, conclude: bool = False
 ) -> tuple[Message, ...]:
     """Return the messages of one request. Every call is followed by its result: none is stored without one."""
     messages: list[Message] = [SystemMessage(prompt)]
-    for one in said:
+    for one in message:
         messages.append(as_message(one))
         messages.extend(_results(one, calls))
     if conclude:
@@ -101,43 +101,43 @@ class ModelTurn:
         self._providers = providers
         self._live = live
 
-    async def run(self, story: LoadedRun, *, conclude: bool) -> FailedTurn | None:
+    async def run(self, loaded: LoadedRun, *, conclude: bool) -> FailedTurn | None:
         """Call the model once and commit the answer.
 
         Returns:
             The failure if the provider failed; it is not committed yet.
         """
-        request = _request(story, conclude=conclude)
+        request = _request(loaded, conclude=conclude)
         message_id, reception = MessageId(new_id()), MessageBuilder()
         try:
-            await self._stream(story, request, message_id, reception)
+            await self._stream(loaded, request, message_id, reception)
         except asyncio.CancelledError:
-            await asyncio.shield(self._save_cancelled(story, message_id, reception))
+            await asyncio.shield(self._save_cancelled(loaded, message_id, reception))
             raise
         if reception.error is not None:
-            return FailedTurn(reception.error, _turn_row(story, message_id, _partial_message(reception), reception))
+            return FailedTurn(reception.error, _turn_row(loaded, message_id, _partial_message(reception), reception))
         message = reception.message()
         if conclude:
-            words = message.text or f"Stopped after {story.run.turns} iterations."
+            words = message.text or f"Stopped after {loaded.run.turns} iterations."
             message = replace(message, tool_calls=(), text=words, note=None)
-        turn = _turn_row(story, message_id, message, reception, concluded=conclude)
-        position = await self._runs.save_turn(story.run, turn)
+        turn = _turn_row(loaded, message_id, message, reception, concluded=conclude)
+        position = await self._runs.save_turn(loaded.run, turn)
         assert position is not None
-        said = SessionMessage(message_id, position, story.run.id, "assistant", turn["content"], turn["metadata"])
-        story.add_turn(said, context_tokens=turn["context_tokens"], counted=reception.usage.input_tokens > 0)
-        self._notify(story)
+        history = SessionMessage(message_id, position, loaded.run.id, "assistant", turn["content"], turn["metadata"])
+        loaded.add_turn(history, context_tokens=turn["context_tokens"], counted=reception.usage.input_tokens > 0)
+        self._notify(loaded)
         return None
 
     async def _stream(
-        self, story: LoadedRun, request: ModelRequest, message_id: MessageId, reception: MessageBuilder
+        self, loaded: LoadedRun, request: ModelRequest, message_id: MessageId, reception: MessageBuilder
     ) -> None:
-        run, rules = story.run, story.agent.rules
+        run, rules = loaded.run, loaded.agent.rules
         assert rules.provider is not None
         credentials = await self._access.of(run.user_id, rules.provider)
         started = {"messageId": message_id, "runId": run.id, "model": request.model, "attempt": run.epoch}
-        await self._runs.save_turn(run, _turn_facts(story, events=[(EventType.STREAM_START, started)], counts=0))
-        self._notify(story)
-        said = {DeltaType.TEXT: 0, DeltaType.THINKING: 0}
+        await self._runs.save_turn(run, _turn_facts(loaded, events=[(EventType.STREAM_START, started)], counts=0))
+        self._notify(loaded)
+        message = {DeltaType.TEXT: 0, DeltaType.THINKING: 0}
         events = self._providers.stream_turn(rules.provider, request, credentials, seconds=rules.turn_timeout)
         async with aclosing(events):
             async for event in events:
@@ -152,40 +152,40 @@ class ModelTurn:
                             str(message_id),
                             event.text,
                             attempt=run.epoch,
-                            offset=said[kind],
+                            offset=message[kind],
                         )
                     )
-                    said[kind] += len(event.text)
+                    message[kind] += len(event.text)
 
-    async def _save_cancelled(self, story: LoadedRun, message_id: MessageId, reception: MessageBuilder) -> None:
+    async def _save_cancelled(self, loaded: LoadedRun, message_id: MessageId, reception: MessageBuilder) -> None:
         """Save the partial answer if a person cancelled the run: what they have seen stays.
 
         If only this process stops, nothing is saved: the next process calls the model again, and a partial answer would
         be in its way.
         """
         with suppress(NotFound, Superseded):
-            run = await self._runs.get(Tenant(story.run.workspace_id), story.run.id)
+            run = await self._runs.get(Tenant(loaded.run.workspace_id), loaded.run.id)
             if run.cancelled_by is not None:
                 await self._runs.save_turn(
-                    story.run, _turn_row(story, message_id, _partial_message(reception), reception)
+                    loaded.run, _turn_row(loaded, message_id, _partial_message(reception), reception)
                 )
-                self._notify(story)
+                self._notify(loaded)
 
-    def _notify(self, story: LoadedRun) -> None:
-        self._live.notify(story.run.workspace_id, story.run.session_id)
+    def _notify(self, loaded: LoadedRun) -> None:
+        self._live.notify(loaded.run.workspace_id, loaded.run.session_id)
 
 
-def _request(story: LoadedRun, *, conclude: bool) -> ModelRequest:
-    rules = story.agent.rules
+def _request(loaded: LoadedRun, *, conclude: bool) -> ModelRequest:
+    rules = loaded.agent.rules
     if not rules.provider or not rules.model:
         raise BadArguments(
-            {"agent": f"Agent {story.agent.name!r} has no `provider` and `model`. Add them to its definition."}
+            {"agent": f"Agent {loaded.agent.name!r} has no `provider` and `model`. Add them to its definition."}
         )
-    prompt = system_prompt(story.agent, () if conclude else story.offered, story.mode)
+    prompt = system_prompt(loaded.agent, () if conclude else loaded.offered, loaded.mode)
     return ModelRequest(
         rules.model,
-        conversation(prompt, story.messages, story.calls, conclude=conclude),
-        story.offered,
+        conversation(prompt, loaded.messages, loaded.calls, conclude=conclude),
+        loaded.offered,
         ToolChoice.NONE if conclude else ToolChoice.AUTO,
         max_output_tokens=rules.max_output_tokens,
         temperature=rules.temperature,
@@ -201,7 +201,7 @@ def _partial_message(reception: MessageBuilder) -> AssistantMessage:
 
 
 def _turn_row(
-    story: LoadedRun,
+    loaded: LoadedRun,
     message_id: MessageId,
     message: AssistantMessage,
     reception: MessageBuilder,
@@ -209,37 +209,37 @@ def _turn_row(
     concluded: bool = False,
 ) -> dict[str, Any]:
     """Prepare an answer to be committed. Its calls get their ids here, so that each is known before it starts."""
-    is_whole = reception.finish is not None and reception.error is None
+    is_complete = reception.finish is not None and reception.error is None
     record = to_stored(message)
     metadata: dict[str, Any] = dict(record.metadata or {})
     for call in metadata.get("tool_calls", ()):
         call["call_id"] = str(new_id())
     if concluded:
         metadata["concluded"] = True
-    if not is_whole:
+    if not is_complete:
         metadata["cut"] = True
     usage = reception.usage
-    context = usage.input_tokens + usage.output_tokens if usage.input_tokens else story.tokens
+    context = usage.input_tokens + usage.output_tokens if usage.input_tokens else loaded.tokens
     payload = {
         "messageId": message_id,
-        "runId": story.run.id,
+        "runId": loaded.run.id,
         "content": record.content,
         "thinking": message.thinking or None,
         "toolCalls": [
             {"toolId": call["call_id"], "toolName": call["function"]["name"]} for call in metadata.get("tool_calls", ())
         ],
-        "finishReason": reception.finish.reason if reception.finish and is_whole else "cut",
+        "finishReason": reception.finish.reason if reception.finish and is_complete else "cut",
         "usage": {
             "inputTokens": usage.input_tokens,
             "outputTokens": usage.output_tokens,
             "contextTokens": context,
-            "contextWindow": story.window,
+            "contextWindow": loaded.window,
         },
     }
     # If nothing was received, only the end is recorded: an empty message would be sent in every later request.
-    is_message = is_whole or bool(message.text.strip())
+    is_message = is_complete or bool(message.text.strip())
     return _turn_facts(
-        story,
+        loaded,
         message_id=message_id if is_message else None,
         content=record.content,
         metadata=metadata or None,
@@ -250,7 +250,7 @@ def _turn_row(
     )
 
 
-def _turn_facts(story: LoadedRun, *, events: list[tuple[EventType, dict[str, Any]]], **facts: Any) -> dict[str, Any]:
+def _turn_facts(loaded: LoadedRun, *, events: list[tuple[EventType, dict[str, Any]]], **facts: Any) -> dict[str, Any]:
     """Return the row that commits the turn."""
     return {
         "message_id": None,
@@ -258,7 +258,7 @@ def _turn_facts(story: LoadedRun, *, events: list[tuple[EventType, dict[str, Any
         "metadata": None,
         "input_tokens": 0,
         "output_tokens": 0,
-        "context_tokens": story.run.context_tokens,
+        "context_tokens": loaded.run.context_tokens,
         "counts": 1,
         "events": [{"type": type_, "payload": payload} for type_, payload in events],
         **facts,

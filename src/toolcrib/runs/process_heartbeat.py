@@ -20,7 +20,7 @@ class ProcessHeartbeat:
     def __init__(self, dsn: str, *, node: str, lease: float) -> None:
         self.id = ProcessId(new_id())
         self.lease = lease
-        self._heart = HeartbeatConnection(dsn, self.id, node)
+        self._connection = HeartbeatConnection(dsn, self.id, node)
         self._last = time.monotonic()
         self._slept = False
         self._stop = threading.Event()
@@ -29,14 +29,14 @@ class ProcessHeartbeat:
     @contextmanager
     def start(cls, dsn: str, *, node: str, lease: float) -> Iterator[Self]:
         """Start the heartbeat thread; stop it on exit."""
-        presence = cls(dsn, node=node, lease=lease)
-        presence._heart.beat()
-        thread = threading.Thread(target=presence._beat_for_ever, name="toolcrib-heart", daemon=True)
+        heartbeat = cls(dsn, node=node, lease=lease)
+        heartbeat._connection.beat()
+        thread = threading.Thread(target=heartbeat._beat_for_ever, name="toolcrib-heart", daemon=True)
         thread.start()
         try:
-            yield presence
+            yield heartbeat
         finally:
-            presence._stop.set()
+            heartbeat._stop.set()
             thread.join(timeout=10)
 
     def is_lost(self) -> bool:
@@ -51,10 +51,10 @@ class ProcessHeartbeat:
     def _beat_for_ever(self) -> None:
         while not self._stop.wait(self.lease / 4):
             try:
-                self._heart.beat()
+                self._connection.beat()
                 # A process that was suspended for a while may beat again before ``is_lost`` is read.
                 self._slept = self._slept or self._silent_seconds > self.lease
                 self._last = time.monotonic()
             except Exception as error:  # noqa: BLE001 - whatever the error is, the next beat is tried
                 log.warning("heartbeat.failed", error=str(error))
-        self._heart.close()
+        self._connection.close()

@@ -89,11 +89,11 @@ class RunFinisher:
 
     async def fail(self, run: Run, error: ToolcribError, *, turn: Mapping[str, Any] | None = None) -> None:
         """End a run that cannot continue. Reads the state of its calls from the rows."""
-        said = await self._runs.messages_for_model(run)
-        rows = await self._runs.calls(run, said[-1].call_ids if said else [])
-        calls = planned_calls(said, {call_id: CallProgress.of(row) for call_id, row in rows.items()})
-        told = {"code": error.code, "message": error.message, "fields": error.fields}
-        await self.end(run, calls, RunEnding.FAILED, error=told, turn=turn)
+        messages = await self._runs.messages_for_model(run)
+        rows = await self._runs.calls(run, messages[-1].call_ids if messages else [])
+        calls = planned_calls(messages, {call_id: CallProgress.of(row) for call_id, row in rows.items()})
+        error_data = {"code": error.code, "message": error.message, "fields": error.fields}
+        await self.end(run, calls, RunEnding.FAILED, error=error_data, turn=turn)
 
     def _closed(self, run: Run, call: RequestedCall, end_reason: RunEnding) -> tuple[CallRecord, AuditRecord]:
         entry = CallRecording(ToolCall(call.name, call.parsed() or {}), _caller(run, call), process="")
@@ -156,7 +156,7 @@ class RunExecutor:
         self._executor = executor
         self._approval_rows = approval_rows
         self._live = live
-        self._stories = RunLoader(runs, sessions, agents, access, providers, registry)
+        self._loader = RunLoader(runs, sessions, agents, access, providers, registry)
         self._asking = ModelTurn(runs, access, providers, live)
         self._endings = RunFinisher(runs, registry, approvals, questions, live)
 
@@ -186,43 +186,43 @@ class RunExecutor:
     async def _step_loop(self, run: Run) -> None:
         if run.takeovers >= self._max_attempts * _TAKEOVERS_PER_ATTEMPT:
             raise GivenUp.after(run.takeovers)
-        story = await self._stories.load(run)
+        loaded = await self._loader.load(run)
         while True:
-            step = next_step(story.snapshot())
+            step = next_step(loaded.snapshot())
             match step:
                 case CallModel(conclude):
-                    await self._stories.refresh_rules(story)
-                    if cut := await self._asking.run(story, conclude=conclude):
+                    await self._loader.refresh_rules(loaded)
+                    if cut := await self._asking.run(loaded, conclude=conclude):
                         log.warning("run.failed", run_id=str(run.id), code=cut.error.code, error=cut.error.message)
                         await self._endings.fail(run, cut.error, turn=cut.turn)
                         return
                 case ExecuteCalls(calls):
-                    await self._execute(story, calls)
+                    await self._execute(loaded, calls)
                 case WaitForPerson():
-                    if await self._runs.save_waiting(story.run, [call.id for call in story.planned]):
+                    if await self._runs.save_waiting(loaded.run, [call.id for call in loaded.planned]):
                         self._live.notify(run.workspace_id, run.session_id)
                         return
-                    await self._reload_calls(story)
+                    await self._reload_calls(loaded)
                 case CompactHistory():
-                    await self._compact(story)
+                    await self._compact(loaded)
                 case EndRun(end_reason):
-                    await self._endings.end(story.run, story.planned, end_reason, error=_why(end_reason, story))
+                    await self._endings.end(loaded.run, loaded.planned, end_reason, error=_why(end_reason, loaded))
                     return
                 case _:
                     assert_never(step)
 
-    async def _execute(self, story: LoadedRun, calls: tuple[RequestedCall, ...]) -> None:
+    async def _execute(self, loaded: LoadedRun, calls: tuple[RequestedCall, ...]) -> None:
         """Execute the calls of one message, in parallel where they touch different files."""
         asked = [ToolCall(call.name, call.parsed() or {}) for call in calls]
-        await self._attempt(story)
+        await self._attempt(loaded)
         effects = [self._executor.effects_of(call) for call in asked]
 
         async def do(number: int) -> Outcome:
-            if story.violations.counted > story.agent.rules.max_sandbox_violations:
+            if loaded.violations.counted > loaded.agent.rules.max_sandbox_violations:
                 # The first such error stops the run: calls that have not started yet do not start.
                 raise _CallNotStarted
-            outcome = await self._execute_call(story, calls[number], asked[number])
-            story.record_outcome(calls[number], outcome)
+            outcome = await self._execute_call(loaded, calls[number], asked[number])
+            loaded.record_outcome(calls[number], outcome)
             return outcome
 
         failed = False
@@ -234,26 +234,26 @@ class RunExecutor:
                     raise outcome
                 failed = True
             elif call.name == EXIT and outcome.succeeded:
-                story.mode = SessionMode.BUILD
+                loaded.mode = SessionMode.BUILD
         if failed:
-            await self._end_what_failed(story, calls, asked)
+            await self._end_what_failed(loaded, calls, asked)
         # A person may have decided by now: such a call starts for the first time.
-        story.run = replace(story.run, attempts=0)
+        loaded.run = replace(loaded.run, attempts=0)
 
-    async def _attempt(self, story: LoadedRun) -> None:
+    async def _attempt(self, loaded: LoadedRun) -> None:
         """Count the attempt in the row before anything runs: a process that crashes cannot count it afterwards."""
-        if story.has_turned:
+        if loaded.has_turned:
             # The turn that requested these calls was committed just now and counted this attempt.
-            story.has_turned = False
+            loaded.has_turned = False
             return
-        if story.run.attempts >= self._max_attempts:
-            raise GivenUp.after(story.run.attempts)
-        await self._runs.attempt(story.run, fresh=story.run.attempts == 0)
+        if loaded.run.attempts >= self._max_attempts:
+            raise GivenUp.after(loaded.run.attempts)
+        await self._runs.attempt(loaded.run, fresh=loaded.run.attempts == 0)
 
-    async def _execute_call(self, story: LoadedRun, call: RequestedCall, asked: ToolCall) -> Outcome:
-        caller = replace(story.caller, call_id=call.id)
+    async def _execute_call(self, loaded: LoadedRun, call: RequestedCall, asked: ToolCall) -> Outcome:
+        caller = replace(loaded.caller, call_id=call.id)
         if call.state is RequestedCallState.DECIDED:
-            return await self._resume_call(story, call, caller)
+            return await self._resume_call(loaded, call, caller)
         if call.state is RequestedCallState.BEGUN and not call.idempotent:
             return await self._executor.mark_unknown(asked, caller)
         if call.parsed() is None:
@@ -261,47 +261,49 @@ class RunExecutor:
             return await self._executor.fail(asked, caller, flaw)
         return await self._executor.execute(asked, caller)
 
-    async def _resume_call(self, story: LoadedRun, call: RequestedCall, caller: Caller) -> Outcome:
+    async def _resume_call(self, loaded: LoadedRun, call: RequestedCall, caller: Caller) -> Outcome:
         allowed = await self._approval_rows.approved_call(Tenant(caller.workspace_id), call.id)
         if allowed is None:
             return Outcome(call.id, OutcomeState.PAUSED)
-        allowed = replace(allowed, begun_before=story.calls[call.id].begun)
-        return await self._executor.resume(allowed, story.agent, run_epoch=story.run.epoch)
+        allowed = replace(allowed, begun_before=loaded.calls[call.id].begun)
+        return await self._executor.resume(allowed, loaded.agent, run_epoch=loaded.run.epoch)
 
-    async def _end_what_failed(self, story: LoadedRun, calls: tuple[RequestedCall, ...], asked: list[ToolCall]) -> None:
+    async def _end_what_failed(
+        self, loaded: LoadedRun, calls: tuple[RequestedCall, ...], asked: list[ToolCall]
+    ) -> None:
         """After an unexpected error, take the outcomes from the rows and fail the calls that have none."""
-        await self._reload_calls(story)
+        await self._reload_calls(loaded)
         for call, what in zip(calls, asked, strict=True):
-            view = story.calls.get(call.id)
+            view = loaded.calls.get(call.id)
             if view is None or view.state is RequestedCallState.BEGUN:
-                caller = replace(story.caller, call_id=call.id)
-                story.record_outcome(call, await self._executor.fail(what, caller, ToolcribError(_OUR_FAULT)))
-        story.violations = await self._runs.violations(story.run)
+                caller = replace(loaded.caller, call_id=call.id)
+                loaded.record_outcome(call, await self._executor.fail(what, caller, ToolcribError(_OUR_FAULT)))
+        loaded.violations = await self._runs.violations(loaded.run)
 
-    async def _reload_calls(self, story: LoadedRun) -> None:
+    async def _reload_calls(self, loaded: LoadedRun) -> None:
         """Load the calls again: a person has decided one or cancelled the run."""
-        rows = await self._runs.calls(story.run, [call.id for call in story.planned])
-        story.calls |= {call_id: CallProgress.of(row) for call_id, row in rows.items()}
-        run = await self._runs.get(Tenant(story.run.workspace_id), story.run.id)
-        story.run = replace(story.run, cancelled_by=run.cancelled_by)
+        rows = await self._runs.calls(loaded.run, [call.id for call in loaded.planned])
+        loaded.calls |= {call_id: CallProgress.of(row) for call_id, row in rows.items()}
+        run = await self._runs.get(Tenant(loaded.run.workspace_id), loaded.run.id)
+        loaded.run = replace(loaded.run, cancelled_by=run.cancelled_by)
 
-    async def _compact(self, story: LoadedRun) -> None:
-        rules = story.agent.rules
+    async def _compact(self, loaded: LoadedRun) -> None:
+        rules = loaded.agent.rules
         assert rules.provider is not None
-        credentials = await self._access.of(story.run.user_id, rules.provider)
-        summary, up_to = await summarize(story, self._providers, credentials)
-        tokens = story.compacted(summary, up_to)
-        position = await self._runs.compact(story.run, summary, up_to, context_tokens=tokens)
-        story.messages[0] = replace(summary, position=position)
-        self._live.notify(story.run.workspace_id, story.run.session_id)
+        credentials = await self._access.of(loaded.run.user_id, rules.provider)
+        summary, up_to = await summarize(loaded, self._providers, credentials)
+        tokens = loaded.compacted(summary, up_to)
+        position = await self._runs.compact(loaded.run, summary, up_to, context_tokens=tokens)
+        loaded.messages[0] = replace(summary, position=position)
+        self._live.notify(loaded.run.workspace_id, loaded.run.session_id)
 
 
-def _why(end_reason: RunEnding, story: LoadedRun) -> dict[str, str] | None:
+def _why(end_reason: RunEnding, loaded: LoadedRun) -> dict[str, str] | None:
     """Return the error that explains an ending that the person did not choose."""
     match end_reason:
         case RunEnding.VIOLATION:
-            said = f"Stopped after {story.violations.counted} violations of the sandbox."
-            return {"code": "VIOLATION", "message": said}
+            messages = f"Stopped after {loaded.violations.counted} violations of the sandbox."
+            return {"code": "VIOLATION", "message": messages}
         case RunEnding.DEADLINE:
             return {"code": "DEADLINE", "message": "Stopped: the time limit of the run was reached."}
         case _:

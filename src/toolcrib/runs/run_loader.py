@@ -93,27 +93,27 @@ class RunLoader:
         """
         terms = await self._runs.authorization(run)
         agent, mode = await self._load_rules(run, terms)
-        said = await self._runs.messages_for_model(run)
-        rows = await self._runs.calls(run, [call_id for one in said for call_id in one.call_ids])
+        messages = await self._runs.messages_for_model(run)
+        rows = await self._runs.calls(run, [call_id for one in messages for call_id in one.call_ids])
         calls = {call_id: CallProgress.of(row) for call_id, row in rows.items()}
         # A run that has not started has called nothing.
         violations = await self._runs.violations(run) if run.turns else Violations()
-        story = LoadedRun(run, agent, mode, said, calls, violations, rules_version=terms.stamp)
-        await self._load_tools(story)
-        story.estimate()
-        return story
+        loaded = LoadedRun(run, agent, mode, messages, calls, violations, rules_version=terms.stamp)
+        await self._load_tools(loaded)
+        loaded.estimate()
+        return loaded
 
-    async def refresh_rules(self, story: LoadedRun) -> None:
+    async def refresh_rules(self, loaded: LoadedRun) -> None:
         """Reload the rules and check the membership before the model is called again."""
-        if story.is_fresh:
-            story.is_fresh = False
+        if loaded.is_fresh:
+            loaded.is_fresh = False
             return
-        terms = await self._runs.authorization(story.run)
-        if _may_go_on(terms) and terms.stamp == story.rules_version:
+        terms = await self._runs.authorization(loaded.run)
+        if _may_go_on(terms) and terms.stamp == loaded.rules_version:
             return
-        story.agent, story.mode = await self._load_rules(story.run, terms)
-        story.rules_version = terms.stamp
-        await self._load_tools(story)
+        loaded.agent, loaded.mode = await self._load_rules(loaded.run, terms)
+        loaded.rules_version = terms.stamp
+        await self._load_tools(loaded)
 
     async def _load_rules(self, run: Run, terms: RunAuthorization) -> tuple[Agent, SessionMode]:
         if not _may_go_on(terms):
@@ -129,24 +129,24 @@ class RunLoader:
             agent = replace(agent, rules=agent.rules.model_copy(update=chosen))
         return agent, session.mode
 
-    async def _load_tools(self, story: LoadedRun) -> None:
+    async def _load_tools(self, loaded: LoadedRun) -> None:
         """Load the tools that the agent may use in this mode with this model, and the model's context window."""
-        model = await self._model(story)
-        story.window = story.agent.rules.context_window or (model.context_window if model else None)
+        model = await self._model(loaded)
+        loaded.window = loaded.agent.rules.context_window or (model.context_window if model else None)
         usable = model is None or model.supports_tools
-        registry = await self._registry.for_person(story.run.workspace_id, story.run.user_id)
-        tools = registry.list_for_scope(story.agent.rules) if usable else []
-        story.tools = tuple(tool.definition() for tool in tools if is_offered_in_mode(story.mode, tool))
-        reads_on = registry.read_result(story.agent.rules) if story.tools else None
-        story.reads_on = reads_on.definition() if reads_on else None
+        registry = await self._registry.for_person(loaded.run.workspace_id, loaded.run.user_id)
+        tools = registry.list_for_scope(loaded.agent.rules) if usable else []
+        loaded.tools = tuple(tool.definition() for tool in tools if is_offered_in_mode(loaded.mode, tool))
+        reads_on = registry.read_result(loaded.agent.rules) if loaded.tools else None
+        loaded.reads_on = reads_on.definition() if reads_on else None
 
-    async def _model(self, story: LoadedRun) -> ModelInfo | None:
+    async def _model(self, loaded: LoadedRun) -> ModelInfo | None:
         """Return what the provider says about the model, or None. A provider that failed is asked again soon."""
-        rules, now = story.agent.rules, time.monotonic()
+        rules, now = loaded.agent.rules, time.monotonic()
         if not rules.provider or not rules.model or rules.context_window:
             return None
         try:
-            credentials = await self._access.of(story.run.user_id, rules.provider)
+            credentials = await self._access.of(loaded.run.user_id, rules.provider)
         except NotFound:
             # Calling the model will produce the error that says what to do.
             return None

@@ -15,10 +15,10 @@ class RunService:
     """Submits runs. Without a worker in this process, another process executes them."""
 
     def __init__(
-        self, runs: RunStore, bell: WakeSignal, live: EventPublisher, *, runner: RunWorker | None = None
+        self, runs: RunStore, wake_signal: WakeSignal, live: EventPublisher, *, runner: RunWorker | None = None
     ) -> None:
         self._runs = runs
-        self._bell = bell
+        self._wake_signal = wake_signal
         self._live = live
         self._runner = runner
 
@@ -39,7 +39,7 @@ class RunService:
         """
         run = await self._runs.submit(tenant, session_id, text, via=via, history=history)
         self._live.notify(run.workspace_id, run.session_id)
-        self._bell.notify()
+        self._wake_signal.notify()
         return run
 
     async def cancel(self, tenant: Tenant, run_id: RunId) -> Run:
@@ -48,7 +48,7 @@ class RunService:
         if self._runner is not None:
             self._runner.cancel(run_id)
         self._live.notify(run.workspace_id, run.session_id)
-        self._bell.notify()
+        self._wake_signal.notify()
         return run
 
     async def current(self, tenant: Tenant, session_id: SessionId) -> Run | None:
@@ -67,13 +67,13 @@ class RunService:
         self, tenant: Tenant, session_id: SessionId, *, after: int, limit: int, results: bool = False
     ) -> list[SessionMessage]:
         """Return the messages in order; with ``results``, each call's result follows the message that requested it."""
-        said = await self._runs.messages(tenant, session_id, after=after, limit=limit)
+        found = await self._runs.messages(tenant, session_id, after=after, limit=limit)
         if not results:
-            return said
-        ids = [call_id for one in said for call_id in one.call_ids]
+            return found
+        ids = [call_id for one in found for call_id in one.call_ids]
         rows = await self._runs.calls_in(tenant.workspace_id, ids)
         calls = {call_id: CallProgress.of(row) for call_id, row in rows.items()}
-        return [each for one in said for each in (one, *_results(one, calls))]
+        return [each for one in found for each in (one, *_results(one, calls))]
 
 
 def _results(one: SessionMessage, calls: Mapping[CallId, CallProgress]) -> Iterator[SessionMessage]:

@@ -30,7 +30,7 @@ class RunWorker:
         runs: RunStore,
         processes: ServerProcessStore,
         advance: Callable[[Run], Awaitable[None]],
-        presence: ProcessHeartbeat,
+        heartbeat: ProcessHeartbeat,
         *,
         node: str,
         decided: asyncio.Event,
@@ -38,7 +38,7 @@ class RunWorker:
         self._runs = runs
         self._processes = processes
         self._advance = advance
-        self._presence = presence
+        self._heartbeat = heartbeat
         self._node = node
         self._wake_signal = decided
         self._running: dict[RunId, asyncio.Task[None]] = {}
@@ -72,10 +72,10 @@ class RunWorker:
                         log.exception("run_worker.loop_failed")
                     await self._wait_for_signal(_ROUND)
         finally:
-            await self._processes.remove(self._presence.id)
+            await self._processes.remove(self._heartbeat.id)
 
     async def _claim_round(self, tasks: asyncio.TaskGroup) -> None:
-        if self._presence.is_lost():
+        if self._heartbeat.is_lost():
             # Other processes may have taken over by now; they would reject what this one still writes.
             log.warning("run_worker.heartbeat_lost", runs=len(self._running))
             self._suspect_runs |= self._running.keys()
@@ -84,9 +84,9 @@ class RunWorker:
             return
         while room := min(_BATCH, _AT_ONCE - len(self._running)):
             taken = await self._runs.claim(
-                self._presence.id,
+                self._heartbeat.id,
                 node=self._node,
-                lease=self._presence.lease,
+                lease=self._heartbeat.lease,
                 limit=room,
                 in_hand=list(self._running),
             )
@@ -94,9 +94,9 @@ class RunWorker:
                 self._take(run, tasks)
             if len(taken) < room:
                 break
-        for run_id in await self._runs.list_cancelled(self._presence.id):
+        for run_id in await self._runs.list_cancelled(self._heartbeat.id):
             self.cancel(run_id)
-        await self._processes.delete_dead(seconds=self._presence.lease * _FORGET_AFTER_LEASES)
+        await self._processes.delete_dead(seconds=self._heartbeat.lease * _FORGET_AFTER_LEASES)
 
     def _take(self, run: Run, tasks: asyncio.TaskGroup) -> None:
         self._running[run.id] = tasks.create_task(self._execute(run), name=f"run {run.id}")

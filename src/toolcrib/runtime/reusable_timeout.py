@@ -12,7 +12,7 @@ class ReusableTimeout:
     time, and keeps its timer: only when the timer fires, it checks whether the current wait took too long.
     """
 
-    __slots__ = ("_cancelling", "_due", "_loop", "_rang", "_task", "_timer")
+    __slots__ = ("_cancelling", "_due", "_fired", "_loop", "_task", "_timer")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -20,7 +20,7 @@ class ReusableTimeout:
         self._task: asyncio.Task[object] | None = None
         self._due = 0.0
         self._cancelling = 0
-        self._rang = False
+        self._fired = False
 
     def after(self, seconds: float) -> Self:
         """Set the deadline in seconds from now."""
@@ -43,9 +43,9 @@ class ReusableTimeout:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         task, self._task = self._task, None
-        if not self._rang:
+        if not self._fired:
             return
-        self._rang = False
+        self._fired = False
         assert task is not None
         if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
@@ -54,14 +54,14 @@ class ReusableTimeout:
         if self._timer is not None:
             self._timer.cancel()
         # uvloop returns no timer for a time that is due immediately.
-        self._timer = self._loop.call_at(max(self._due, self._loop.time() + 0.001), self._look)
+        self._timer = self._loop.call_at(max(self._due, self._loop.time() + 0.001), self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         if self._task is None:
             return
         if self._loop.time() < self._due:
             self._set()
             return
-        self._rang = True
+        self._fired = True
         self._task.cancel()

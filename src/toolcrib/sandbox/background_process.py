@@ -81,7 +81,7 @@ class BackgroundSandbox:
     async def start(
         self,
         command: SandboxCommand,
-        zones: Sequence[ViewMount],
+        mounts: Sequence[ViewMount],
         *,
         owner: str,
         name: str | None = None,
@@ -97,7 +97,7 @@ class BackgroundSandbox:
         if command.hosts:
             raise ToolFailed("Background processes have no network. Run it without hosts.")
         process = _SandboxedProcess(name or uuid4().hex, owner, command, guard, emit)
-        await process.begin(self._sandbox, zones, self._staging)
+        await process.begin(self._sandbox, mounts, self._staging)
         self._processes[process.id] = process
         return process.state
 
@@ -199,8 +199,8 @@ class _SandboxedProcess:
             written=self._written,
         )
 
-    async def begin(self, sandbox: Sandbox, zones: Sequence[ViewMount], staging: Path) -> None:
-        view = await LiveView.lay(zones, staging)
+    async def begin(self, sandbox: Sandbox, mounts: Sequence[ViewMount], staging: Path) -> None:
+        view = await LiveView.lay(mounts, staging)
         group: Cgroup | None = None
         try:
             group = Cgroup.make(self._command.limits)

@@ -75,13 +75,13 @@ def _system() -> list[str]:
     """Bind the host's programs and libraries read-only, and of /etc only what they need. Computed once."""
     argv = ["--ro-bind", "/usr", "/usr"]
     for name in _ROOT_LINKS:
-        place = f"/{name}"
-        if os.path.islink(place):
-            argv += ["--symlink", os.readlink(place), place]
-        elif os.path.isdir(place):
-            argv += ["--ro-bind", place, place]
-    for place in (*_ETC, *_java_settings()):
-        argv += ["--ro-bind-try", place, place]
+        path = f"/{name}"
+        if os.path.islink(path):
+            argv += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            argv += ["--ro-bind", path, path]
+    for path in (*_ETC, *_java_settings()):
+        argv += ["--ro-bind-try", path, path]
     return argv
 
 
@@ -111,7 +111,7 @@ class ViewMount:
 INTERPRETER = os.path.realpath(sys.executable)
 
 
-def interpreter_zones() -> list[ViewMount]:
+def interpreter_mounts() -> list[ViewMount]:
     """Return a mount for the interpreter, unless it is among the system's programs, which every view has."""
     home = Path(sys.base_prefix).resolve()
     return [] if home.is_relative_to("/usr") else [ViewMount("python", home, str(home))]

@@ -39,8 +39,8 @@ class ContainedProcess:
         self._first: int | None = None
         self._loop.add_reader(self._status, self._meet_first)
         self._met = asyncio.Event()
-        self._said = b""
-        self._told_all = False
+        self._status_text = b""
+        self._status_ended = False
         self._is_over = False
 
     @classmethod
@@ -52,16 +52,16 @@ class ContainedProcess:
         stdin: int,
     ) -> Self:
         """Start a request. ``staged`` receives the descriptor on which bubblewrap reports its status."""
-        output, said = os.pipe2(os.O_CLOEXEC)
+        output, write_end = os.pipe2(os.O_CLOEXEC)
         status, reported = os.pipe2(os.O_CLOEXEC)
         try:
-            pid = spawn(staged(reported), stdin=stdin, output=said, inherit=(reported, *inherit))
+            pid = spawn(staged(reported), stdin=stdin, output=write_end, inherit=(reported, *inherit))
         except BaseException:
             os.close(output)
             os.close(status)
             raise
         finally:
-            os.close(said)
+            os.close(write_end)
             os.close(reported)
         return cls(pid, output, status)
 
@@ -109,7 +109,7 @@ class ContainedProcess:
 
     async def _over(self) -> None:
         await readable(self._pidfd)
-        self._bury()
+        self._reap()
         self._meet_first()
         if self._first is not None:
             self.kill()
@@ -119,7 +119,7 @@ class ContainedProcess:
         await self._quiet.wait()
         self._is_over = True
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         if self.returned is not None:
             return
         # Kill what is not yet tied to it, while its pid cannot be reused.
@@ -139,7 +139,7 @@ class ContainedProcess:
     def _meet_first(self) -> None:
         """Open a pidfd of the namespace's first process while its pid cannot be reused."""
         report = self._reported()
-        if self._met.is_set() or not ("child-pid" in report or self._told_all):
+        if self._met.is_set() or not ("child-pid" in report or self._status_ended):
             return
         self._loop.remove_reader(self._status)
         self._met.set()
@@ -152,12 +152,12 @@ class ContainedProcess:
         os.set_blocking(self._status, False)
         try:
             while piece := os.read(self._status, 4096):
-                self._said += piece
-            self._told_all = True
+                self._status_text += piece
+            self._status_ended = True
         except BlockingIOError:
             pass
         report: dict[str, int] = {}
-        rest = self._said.decode().lstrip()
+        rest = self._status_text.decode().lstrip()
         while rest:
             try:
                 document, end = _DECODER.raw_decode(rest)

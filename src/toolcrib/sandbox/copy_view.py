@@ -43,8 +43,8 @@ class _CopiedEntry:
 class CopyView:
     """A mount as a copy in ``folder``, compared with its state right after copying."""
 
-    def __init__(self, zone: ViewMount, folder: Path, *, largest: int) -> None:
-        self.zone = zone
+    def __init__(self, mount: ViewMount, folder: Path, *, largest: int) -> None:
+        self.mount = mount
         self._folder = folder
         self._largest = largest
         self.upper = folder / "copy"
@@ -54,20 +54,20 @@ class CopyView:
     def prepare(self, owner: tuple[int, int] | None) -> None:
         """Copy the tree, empty masked paths and record the state of every entry."""
         try:
-            self._refuse_large()
+            self._reject_large()
         except PermissionError as error:
             raise locked(error) from None
         self._folder.mkdir()
         copied = subprocess.run(  # noqa: S603 - fixed arguments
             # As root of a user namespace, because the tree's owner may have locked files.
-            [*UNSHARE_ARGS, "/bin/cp", *CP_ARGS, "--", self.zone.root, self.upper],
+            [*UNSHARE_ARGS, "/bin/cp", *CP_ARGS, "--", self.mount.root, self.upper],
             env={"PATH": PATH},
             capture_output=True,
             check=False,
         )
         if copied.returncode:
             raise ToolFailed(f"The tree could not be copied: {copied.stderr.decode(errors='replace').strip()[:300]}")
-        for path in self.zone.masked:
+        for path in self.mount.masked:
             _empty(self.upper, path)
         if owner:
             give(self._folder, owner)
@@ -92,7 +92,7 @@ class CopyView:
 
     def _entry(self, path: str, change: EntryChange, state: _CopiedEntry, *, body: bool = False) -> ChangedEntry:
         return ChangedEntry(
-            self.zone.name,
+            self.mount.name,
             path,
             change,
             state.kind,
@@ -100,15 +100,15 @@ class CopyView:
             size=state.size,
             target=state.target,
             body=body,
-            masked=is_masked(path, self.zone.masked),
+            masked=is_masked(path, self.mount.masked),
         )
 
-    def _refuse_large(self) -> None:
+    def _reject_large(self) -> None:
         size = count = 0
-        for place, folders, files in os.walk(self.zone.root, onerror=_raise):
+        for directory, folders, files in os.walk(self.mount.root, onerror=_raise):
             count += len(folders) + len(files)
             for name in files:
-                size += os.lstat(os.path.join(place, name)).st_size
+                size += os.lstat(os.path.join(directory, name)).st_size
             if size > self._largest or count > MOST_ENTRIES:
                 raise TooLarge(
                     f"Overlays cannot be mounted here, and the tree is too large to copy for a command (more than "

@@ -89,7 +89,7 @@ class EgressProxy:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def refusal(self, host: str, port: int) -> str | None:
+    def denial(self, host: str, port: int) -> str | None:
         """Return why a host name is denied; None if it is granted."""
         if not _HOST.match(host):
             return "not a host name"
@@ -121,9 +121,9 @@ class EgressProxy:
             request = parse(await reader.readuntil(b"\r\n\r\n"))
         target = request.addressed()
         try:
-            address = await self._judge(target)
+            address = await self._authorize(target)
         except RejectedHello as refused:
-            await _say_no(writer, target, f"{refused}. Ask an owner to grant the host")
+            await _deny(writer, target, f"{refused}. Ask an owner to grant the host")
             return
         if request.is_tunnel:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -199,7 +199,7 @@ class EgressProxy:
         """Forward one request with its body, and the response. Further requests on the connection are not read."""
         if request.host is not None and request.host != (target.host, target.port):
             self._refuse(target, f"its Host is {request.host[0][:253]}")
-            await _say_no(writer, target, f"its Host is {request.host[0][:253]}")
+            await _deny(writer, target, f"its Host is {request.host[0][:253]}")
             return
         far_reader, far_writer = await self._connect(target, address)
         try:
@@ -212,9 +212,9 @@ class EgressProxy:
         finally:
             far_writer.close()
 
-    async def _judge(self, target: RequestTarget) -> str:
+    async def _authorize(self, target: RequestTarget) -> str:
         """Return the address to contact. Raises ``RejectedHello`` if none is allowed."""
-        refused = self.refusal(target.host, target.port)
+        refused = self.denial(target.host, target.port)
         if refused is None:
             try:
                 found = await self._network.resolve(target.host, target.port)
@@ -263,7 +263,7 @@ async def _send_body(request: PlainRequest, reader: asyncio.StreamReader, writer
         writer.close()
 
 
-async def _say_no(writer: asyncio.StreamWriter, target: RequestTarget, why: str) -> None:
+async def _deny(writer: asyncio.StreamWriter, target: RequestTarget, why: str) -> None:
     body = f"{target.host}:{target.port} was not contacted: {why}.\n".encode()
     writer.write(b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     await writer.drain()

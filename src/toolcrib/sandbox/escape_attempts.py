@@ -29,7 +29,7 @@ def main() -> None:
         "outside-files": not _reads(aims["canary"]),
         "host-network": not _connects(aims["port"]),
         "server-environment": not _sees_environment(aims["environment"]),
-        "read-only-zones": not any(_writes(place) for place in aims["unwritable"]),
+        "read-only-zones": not any(_writes(path) for path in aims["unwritable"]),
         "user-namespaces": not _unshares(),
         "terminal-injection": not _injects(),
         "vsock": not _opens_vsock(),
@@ -105,20 +105,20 @@ def _injects() -> bool:
 
 
 def _makes_set_id(folder: str) -> bool:
-    place = f"{folder}/set-id"
+    path = f"{folder}/set-id"
     for mode in (stat.S_ISUID, stat.S_ISGID):
         with contextlib.suppress(OSError):
-            os.close(os.open(place, os.O_WRONLY | os.O_CREAT, mode | 0o700))
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, mode | 0o700))
         with contextlib.suppress(OSError):
-            os.mknod(place, stat.S_IFREG | mode | 0o700)
-        with open(place, "a") as file:
+            os.mknod(path, stat.S_IFREG | mode | 0o700)
+        with open(path, "a") as file:
             for make in (os.fchmod, os.chmod):
                 with contextlib.suppress(OSError):
                     make(file.fileno(), mode | 0o700)
         with contextlib.suppress(OSError):
-            os.chmod(place, mode | 0o700)
-    made = os.stat(place).st_mode
-    os.unlink(place)
+            os.chmod(path, mode | 0o700)
+    made = os.stat(path).st_mode
+    os.unlink(path)
     return bool(made & (stat.S_ISUID | stat.S_ISGID))
 
 
@@ -131,16 +131,16 @@ def _makes_device(folder: str) -> bool:
 
 
 def _gives_capability(folder: str) -> bool:
-    place = f"{folder}/capability"
-    with open(place, "w"):
+    path = f"{folder}/capability"
+    with open(path, "w"):
         pass
     try:
         # All capabilities, for any user who runs it.
-        os.setxattr(place, "security.capability", struct.pack("<5I", 0x02000001, 2**32 - 1, 0, 2**32 - 1, 0))
+        os.setxattr(path, "security.capability", struct.pack("<5I", 0x02000001, 2**32 - 1, 0, 2**32 - 1, 0))
     except OSError:
         return False
     finally:
-        os.unlink(place)
+        os.unlink(path)
     return True
 
 

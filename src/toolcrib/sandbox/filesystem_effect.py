@@ -46,7 +46,7 @@ class ChangedEntry:
         masked: The command touched a path that was hidden from it, where it saw an empty file or folder.
     """
 
-    zone: str
+    mount: str
     path: str
     change: EntryChange
     kind: EntryType
@@ -93,7 +93,7 @@ class FilesystemEffect:
         """Open the bytes of a created or changed file. Valid until the transaction ends."""
         if entry.kind is not EntryType.FILE or entry.change is EntryChange.DELETED:
             raise ToolFailed(f"{entry.path} is a {entry.change} {entry.kind}: it has no bytes to read.")
-        return open_beneath(self._roots[entry.zone], entry.path)
+        return open_beneath(self._roots[entry.mount], entry.path)
 
 
 def open_beneath(root: Path, path: str) -> BinaryIO:

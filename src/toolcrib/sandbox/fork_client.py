@@ -71,7 +71,7 @@ class SpawnRequest:
                 "staging": str(self.staging),
                 "owner": self.mapped_owner,
                 "nobody": _nobody_for(self.layers[0].tree),
-                "doors": list(self.cgroup_files),
+                "cgroup_files": list(self.cgroup_files),
                 "descriptors": list(numbers),
             }
         ).encode()

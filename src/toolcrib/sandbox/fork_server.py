@@ -39,7 +39,7 @@ _PIECE = 1 << 16
 _REMEMBERED = 256
 _MOST_MAPPINGS = 64
 _NICE = 5
-_LAST_LOOKS, _LOOK_SECONDS = 3, 0.05
+_LAST_LOOKS, _POLL_SECONDS = 3, 0.05
 
 SYS_clone = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)
 SYS_open_tree, SYS_move_mount, SYS_mount_setattr = 428, 429, 442
@@ -76,8 +76,8 @@ def main() -> None:
 def _serve(server: socket.socket, parent: int, started: deque[tuple[int, bytes]]) -> None:
     """Serve until the server is gone, which shows as end of file or an error on the socket."""
     mappings: dict[tuple[int, int, int], int] = {}
-    while told := _told(server):
-        stage, descriptors = told
+    while request := _receive_request(server):
+        stage, descriptors = request
         try:
             users = _mapping(mappings, stage["owner"], stage["nobody"]) if stage["owner"] else None
             copy = _checked(_libc.syscall(SYS_clone, ctypes.c_ulong(CLONE_PARENT), 0, 0, 0, 0))
@@ -90,7 +90,7 @@ def _serve(server: socket.socket, parent: int, started: deque[tuple[int, bytes]]
             os.close(descriptor)
 
 
-def _told(server: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+def _receive_request(server: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """Receive the next request with its descriptors; None once the server is gone."""
     data, descriptors, _, _ = socket.recv_fds(server, LENGTH.size, MAX_DESCRIPTORS)
     if len(data) < LENGTH.size:
@@ -120,8 +120,8 @@ def _run_child(
             signal.signal(ignored, signal.SIG_DFL)
         # The server has priority. No process inside can undo this.
         os.nice(_NICE)
-        for door in stage["doors"]:
-            _write(door, "0")
+        for cgroup_file in stage["cgroup_files"]:
+            _write(cgroup_file, "0")
         os.chdir(stage["staging"])
         if users is not None:
             _mount_idmapped(stage, users)
@@ -174,7 +174,7 @@ def _kill_leftovers(started: frozenset[tuple[int, bytes]]) -> None:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         clean = 0 if found else clean + 1
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
 def _is_of(process: int, started: frozenset[tuple[int, bytes]]) -> bool:
@@ -276,14 +276,14 @@ def _mapped(path: str, users: int) -> int:
     return tree
 
 
-def _attach(tree: int, place: str) -> None:
-    os.mkdir(place)
-    _checked(_libc.syscall(SYS_move_mount, tree, b"", AT_FDCWD, os.fsencode(place), MOVE_MOUNT_F_EMPTY_PATH))
+def _attach(tree: int, path: str) -> None:
+    os.mkdir(path)
+    _checked(_libc.syscall(SYS_move_mount, tree, b"", AT_FDCWD, os.fsencode(path), MOVE_MOUNT_F_EMPTY_PATH))
     os.close(tree)
 
 
-def _mount(source: str | None, place: str, kind: str | None, flags: int, options: str | None) -> None:
-    words = [None if word is None else os.fsencode(word) for word in (source, place, kind, options)]
+def _mount(source: str | None, path: str, kind: str | None, flags: int, options: str | None) -> None:
+    words = [None if word is None else os.fsencode(word) for word in (source, path, kind, options)]
     _checked(_libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]))
 
 

@@ -23,17 +23,17 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class LiveView:
     """Mounts without an overlay. ``_covers`` and ``_fixed`` are existing paths with their stat results."""
 
-    def __init__(self, zones: Sequence[ViewMount], folder: Path) -> None:
-        self._zones = tuple(zones)
+    def __init__(self, mounts: Sequence[ViewMount], folder: Path) -> None:
+        self._mounts = tuple(mounts)
         self.folder = folder
-        self.owner: Owner | None = mount_owner(zones)
+        self.owner: Owner | None = mount_owner(mounts)
         self._covers: list[tuple[ViewMount, str, os.stat_result]] = []
         self._fixed: list[tuple[ViewMount, str, os.stat_result]] = []
 
     @classmethod
-    async def lay(cls, zones: Sequence[ViewMount], staging: Path) -> Self:
+    async def lay(cls, mounts: Sequence[ViewMount], staging: Path) -> Self:
         """Prepare a view of the mounts in a new staging folder."""
-        view = cls(zones, make_staging_dir(staging))
+        view = cls(mounts, make_staging_dir(staging))
         await asyncio.to_thread(view._prepare)
         return view
 
@@ -45,44 +45,45 @@ class LiveView:
     @property
     def worked_on(self) -> list[Path]:
         """The live trees that are writable."""
-        return [zone.root for zone in self._zones if zone.writable]
+        return [mount.root for mount in self._mounts if mount.writable]
 
     def working_directory(self, wanted: str | None) -> str:
         """Return the working directory. Raises ``ToolFailed`` if it is outside the mounts."""
-        cwd = wanted or self._zones[0].target
-        if ".." in cwd.split("/") or not any(f"{cwd}/".startswith(f"{zone.target}/") for zone in self._zones):
+        cwd = wanted or self._mounts[0].target
+        if ".." in cwd.split("/") or not any(f"{cwd}/".startswith(f"{mount.target}/") for mount in self._mounts):
             raise ToolFailed(f"The working directory {cwd!r} is outside the mounts.")
         return cwd
 
     def layers(self) -> list[ViewLayer]:
         """Return the trees to mount, without overlays."""
-        return [ViewLayer(zone.root) for zone in self._zones]
+        return [ViewLayer(mount.root) for mount in self._mounts]
 
     def binds(self) -> list[BindMount]:
         """Return the binds: mounts first, then read-only paths and covers on top of them."""
         base = Path(BASE, "staging") if self.owner else self.folder
         trees = {
-            zone.name: Path(BASE, str(number)) if self.owner else zone.root for number, zone in enumerate(self._zones)
+            mount.name: Path(BASE, str(number)) if self.owner else mount.root
+            for number, mount in enumerate(self._mounts)
         }
-        zones = [BindMount(trees[zone.name], zone.target, writable=zone.writable) for zone in self._zones]
-        fixed = [BindMount(trees[zone.name] / path, f"{zone.target}/{path}") for zone, path, _ in self._fixed]
-        covers = [BindMount(base / _blank(found), f"{zone.target}/{path}") for zone, path, found in self._covers]
-        return [*furniture(base), *sorted(zones, key=lambda bind: bind.target), *fixed, *covers]
+        mounts = [BindMount(trees[mount.name], mount.target, writable=mount.writable) for mount in self._mounts]
+        fixed = [BindMount(trees[mount.name] / path, f"{mount.target}/{path}") for mount, path, _ in self._fixed]
+        covers = [BindMount(base / _blank(found), f"{mount.target}/{path}") for mount, path, found in self._covers]
+        return [*furniture(base), *sorted(mounts, key=lambda bind: bind.target), *fixed, *covers]
 
     def require_laid(self, first: int) -> None:
         """Raise ``ToolFailed`` unless every cover and every read-only bind is at its path in the view.
 
         ``first`` is a process inside. Someone who swapped a folder for a link meanwhile may have redirected the bind.
         """
-        laid = [(zone, path, os.stat(self.folder / _blank(was))) for zone, path, was in self._covers]
-        for zone, path, wanted in [*laid, *self._fixed]:
-            if not _is_same(_found_below(Path(f"/proc/{first}/root{zone.target}"), path), wanted):
+        laid = [(mount, path, os.stat(self.folder / _blank(was))) for mount, path, was in self._covers]
+        for mount, path, wanted in [*laid, *self._fixed]:
+            if not _is_same(_found_below(Path(f"/proc/{first}/root{mount.target}"), path), wanted):
                 raise ToolFailed(f"{path} was moved or replaced while the process started. Try again.")
 
     def uncovered(self) -> str | None:
         """Return the first covered or read-only path that was replaced."""
-        for zone, path, was in [*self._covers, *self._fixed]:
-            if not _is_same(_found_below(zone.root, path), was):
+        for mount, path, was in [*self._covers, *self._fixed]:
+            if not _is_same(_found_below(mount.root, path), was):
                 return path
         return None
 
@@ -96,9 +97,9 @@ class LiveView:
         (self.folder / "blank").touch(mode=0o444)
         if self.owner:
             give(self.folder, self.owner)
-        for zone in self._zones:
-            for places, kept in ((zone.masked, self._covers), (zone.fixed, self._fixed)):
-                kept += [(zone, path, found) for path in sorted(places) if (found := _found_below(zone.root, path))]
+        for mount in self._mounts:
+            for paths, kept in ((mount.masked, self._covers), (mount.fixed, self._fixed)):
+                kept += [(mount, path, found) for path in sorted(paths) if (found := _found_below(mount.root, path))]
 
 
 def _blank(covered: os.stat_result) -> str:

@@ -23,15 +23,15 @@ _PIECE = 1 << 20
 
 
 class OverlayView:
-    """One mount as layers beside ``place``: a mask over the tree, and ``upper`` over both.
+    """One mount as layers beside ``directory``: a mask over the tree, and ``upper`` over both.
 
     The merged view is mounted on the upper folder itself. Few folders on purpose: creating and removing them is a good
     part of the cost of a command.
     """
 
-    def __init__(self, zone: ViewMount, place: Path) -> None:
-        self.zone = zone
-        self._place = place
+    def __init__(self, mount: ViewMount, directory: Path) -> None:
+        self.mount = mount
+        self._directory = directory
         self.upper = self.merged = self._beside("upper")
         self._mask = self._beside("mask")
         self._owner: tuple[int, int] | None = None
@@ -41,19 +41,19 @@ class OverlayView:
         """Create the layers. If the server is root, they are given to ``owner``."""
         self.upper.mkdir(mode=0o700)
         # The upper folder's mode is what the command sees of the root.
-        self.upper.chmod(stat.S_IMODE(self.zone.root.stat().st_mode))
+        self.upper.chmod(stat.S_IMODE(self.mount.root.stat().st_mode))
         self._owner = owner
         if owner:
             give(self.upper, owner)
-        if self.zone.masked:
-            make_mask(self._mask, self.zone)
+        if self.mount.masked:
+            make_mask(self._mask, self.mount)
             if owner:
                 give(self._mask, owner)
 
     def laid(self) -> OverlayDirs:
         """Return the layers to mount for the next command, with its own work folder."""
-        overlay = OverlayDirs(self.merged.name, mask=self._mask.name if self.zone.masked else None)
-        if not self.zone.writable:
+        overlay = OverlayDirs(self.merged.name, mask=self._mask.name if self.mount.masked else None)
+        if not self.mount.writable:
             return overlay
         self._mounted += 1
         work = self._beside(f"work{self._mounted}")
@@ -64,15 +64,15 @@ class OverlayView:
 
     def entries(self) -> Iterator[ChangedEntry]:
         """Yield what the command changed. Unlocks what it locked, so that no further command may run."""
-        if not self.zone.writable:
+        if not self.mount.writable:
             return
-        upper, lower = os.open(self.upper, _FOLDER), os.open(self.zone.root, _FOLDER)
+        upper, lower = os.open(self.upper, _FOLDER), os.open(self.mount.root, _FOLDER)
         try:
             before, after = os.fstat(lower).st_mode, os.fstat(upper).st_mode
             if stat.S_IMODE(before) != stat.S_IMODE(after):
-                yield ChangedEntry(self.zone.name, ".", EntryChange.MODIFIED, EntryType.FOLDER, stat.S_IMODE(after))
-            for entry in _LayerComparison(self.zone.name).folder(upper, lower, "", opaque=False, depth=0):
-                yield replace(entry, masked=True) if is_masked(entry.path, self.zone.masked) else entry
+                yield ChangedEntry(self.mount.name, ".", EntryChange.MODIFIED, EntryType.FOLDER, stat.S_IMODE(after))
+            for entry in _LayerComparison(self.mount.name).folder(upper, lower, "", opaque=False, depth=0):
+                yield replace(entry, masked=True) if is_masked(entry.path, self.mount.masked) else entry
         except PermissionError as error:
             raise locked(error) from None
         finally:
@@ -80,14 +80,14 @@ class OverlayView:
             os.close(lower)
 
     def _beside(self, name: str) -> Path:
-        return self._place.with_name(f"{self._place.name}-{name}")
+        return self._directory.with_name(f"{self._directory.name}-{name}")
 
 
 class _LayerComparison:
     """Compares the upper with the lower layer, by descriptors and without following links."""
 
-    def __init__(self, zone: str) -> None:
-        self._zone = zone
+    def __init__(self, mount: str) -> None:
+        self._mount = mount
 
     def folder(self, upper: int, lower: int | None, path: str, *, opaque: bool, depth: int) -> Iterator[ChangedEntry]:
         if depth > DEEPEST:
@@ -99,9 +99,9 @@ class _LayerComparison:
                 if name not in kept:
                     yield from self._deleted(lower, name, _joined(path, name), depth)
         for name in names:
-            yield from self._place(upper, lower, name, _joined(path, name), opaque=opaque, depth=depth)
+            yield from self._directory(upper, lower, name, _joined(path, name), opaque=opaque, depth=depth)
 
-    def _place(
+    def _directory(
         self, upper: int, lower: int | None, name: str, path: str, *, opaque: bool, depth: int
     ) -> Iterator[ChangedEntry]:
         after = os.stat(name, dir_fd=upper, follow_symlinks=False)
@@ -140,7 +140,7 @@ class _LayerComparison:
         opaque: bool,
         depth: int,
     ) -> Iterator[ChangedEntry]:
-        entry = ChangedEntry(self._zone, path, EntryChange.MODIFIED, EntryType.FOLDER, stat.S_IMODE(after.st_mode))
+        entry = ChangedEntry(self._mount, path, EntryChange.MODIFIED, EntryType.FOLDER, stat.S_IMODE(after.st_mode))
         if before is None:
             yield replace(entry, change=EntryChange.CREATED)
         elif stat.S_IMODE(before.st_mode) != entry.mode:
@@ -170,14 +170,14 @@ class _LayerComparison:
             finally:
                 os.close(here)
         yield ChangedEntry(
-            self._zone, path, EntryChange.DELETED, EntryType.of(before.st_mode), stat.S_IMODE(before.st_mode)
+            self._mount, path, EntryChange.DELETED, EntryType.of(before.st_mode), stat.S_IMODE(before.st_mode)
         )
 
     def _entry(self, upper: int, name: str, path: str, after: os.stat_result, kind: EntryType) -> ChangedEntry:
         if kind is EntryType.FILE:
             unlock(upper, name, after)
         return ChangedEntry(
-            self._zone,
+            self._mount,
             path,
             EntryChange.MODIFIED,
             kind,
@@ -196,13 +196,13 @@ def ordered(entries: Iterable[ChangedEntry]) -> tuple[ChangedEntry, ...]:
     )
 
 
-def make_mask(mask: Path, zone: ViewMount) -> None:
+def make_mask(mask: Path, mount: ViewMount) -> None:
     """Create a layer in which masked files are empty, and masked folders are empty and opaque."""
     mask.mkdir()
-    tree = os.open(zone.root, _FOLDER)
+    tree = os.open(mount.root, _FOLDER)
     try:
         mask.chmod(stat.S_IMODE(os.fstat(tree).st_mode))
-        for path in sorted(zone.masked):
+        for path in sorted(mount.masked):
             _mask_one(mask, tree, path)
     finally:
         os.close(tree)
@@ -266,11 +266,11 @@ def unlock(folder: int, name: str, found: os.stat_result) -> None:
     wanted = 0o700 if stat.S_ISDIR(found.st_mode) else 0o400
     if found.st_mode & wanted == wanted:
         return
-    place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    directory = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
-        os.chmod(f"/proc/self/fd/{place}", stat.S_IMODE(found.st_mode) | wanted)
+        os.chmod(f"/proc/self/fd/{directory}", stat.S_IMODE(found.st_mode) | wanted)
     finally:
-        os.close(place)
+        os.close(directory)
 
 
 def give(folder: Path, owner: tuple[int, int]) -> None:
@@ -278,9 +278,9 @@ def give(folder: Path, owner: tuple[int, int]) -> None:
     made = folder.stat()
     if (made.st_uid, made.st_gid) == owner:
         return
-    for place, _, files in os.walk(folder):
+    for directory, _, files in os.walk(folder):
         for name in (".", *files):
-            os.chown(Path(place, name), *owner, follow_symlinks=False)
+            os.chown(Path(directory, name), *owner, follow_symlinks=False)
 
 
 def _is_opaque(folder: int) -> bool:

@@ -73,9 +73,9 @@ class _ProbeSetup:
         self._folder = folder
         self._binary = binary
         self._tree = folder / "tree"
-        self._shelf = folder / "shelf"
+        self._read_only = folder / "shelf"
         self._canary = folder / "canary"
-        for made in (self._tree, self._shelf, folder / "staging"):
+        for made in (self._tree, self._read_only, folder / "staging"):
             made.mkdir()
         self._canary.write_text("outside")
         (self._tree / "kept").write_text("before")
@@ -128,14 +128,14 @@ class _ProbeSetup:
                 "most_processes": _MOST_PROCESSES,
             }
             result = await view.run(_python(inspect.getsource(escape_attempts), json.dumps(aims)))
-        found: dict[str, bool] = json.loads(_said(result))
+        found: dict[str, bool] = json.loads(_output(result))
         return found
 
     async def _bombs(self, view: Transaction) -> dict[str, bool]:
         forks = await view.run(_python(_FORK_BOMB, limits=_SMALL))
         memory = await view.run(_python(_MEMORY_BOMB, limits=_SMALL))
         return {
-            "fork-bomb": bool(forks.stopped) or int(_said(forks)) < _FORKS,
+            "fork-bomb": bool(forks.stopped) or int(_output(forks)) < _FORKS,
             "memory-bomb": memory.exit_code != 0 and not memory.timed_out,
         }
 
@@ -149,12 +149,12 @@ class _ProbeSetup:
         return not await asyncio.to_thread(_runs, mark)
 
     def _begin(self, *, overlay: bool) -> AbstractAsyncContextManager[Transaction]:
-        zones = [
+        mounts = [
             ViewMount("tree", self._tree, "/tree", writable=True),
-            ViewMount("shelf", self._shelf, "/shelf"),
+            ViewMount("shelf", self._read_only, "/shelf"),
         ]
         trial = Isolation(IsolationLevel.NAMESPACES, IsolationLevel.NAMESPACES, (), (), overlay=overlay)
-        return begin(zones, self._folder / "staging", isolation=trial, binary=self._binary, largest_copy=_PROBED_COPY)
+        return begin(mounts, self._folder / "staging", isolation=trial, binary=self._binary, largest_copy=_PROBED_COPY)
 
 
 def _digest_of_our_environment() -> str:
@@ -167,7 +167,7 @@ def _python(program: str, argument: str = "", *, limits: ResourceLimits | None =
     return SandboxCommand(text, env=env, seconds=_SECONDS, limits=limits or ResourceLimits())
 
 
-def _said(result: CommandResult) -> str:
+def _output(result: CommandResult) -> str:
     if result.exit_code != 0:
         raise ValueError(f"the probe ended with {result.exit_code}: {result.output.text.strip()[-300:]}")
     return result.output.text

@@ -51,9 +51,9 @@ class Sandbox:
 
     @asynccontextmanager
     async def transaction(
-        self, zones: Sequence[ViewMount], staging: Path, *, dispose: Dispose = dropped
+        self, mounts: Sequence[ViewMount], staging: Path, *, dispose: Dispose = dropped
     ) -> AsyncIterator[Transaction]:
-        """Open copy-on-write views of ``zones`` in a new folder below ``staging``.
+        """Open copy-on-write views of ``mounts`` in a new folder below ``staging``.
 
         Raises ``ToolFailed`` if commands are off.
 
@@ -62,7 +62,7 @@ class Sandbox:
         isolation = await self.probe()
         isolation.require()
         async with begin(
-            zones,
+            mounts,
             staging,
             isolation=isolation,
             binary=self.binary,

@@ -134,28 +134,28 @@ def program(machine: str | None = None, *, unix_sockets: bool = True, shared_mem
         code += [_step(BPF_JGE_K, X32_SYSCALL_BIT, otherwise=1), _step(BPF_RET_K, SECCOMP_RET_EPERM)]
     code += [_step(BPF_JGE_K, _FIRST_UNKNOWN, otherwise=1), _step(BPF_RET_K, SECCOMP_RET_ENOSYS)]
     for number in sorted(DENIED_SYSCALLS[machine].values()):
-        code += _judge(number, [_step(BPF_RET_K, SECCOMP_RET_EPERM)])
+        code += _rule(number, [_step(BPF_RET_K, SECCOMP_RET_EPERM)])
     for number in _MISSING.values():
-        code += _judge(number, [_step(BPF_RET_K, SECCOMP_RET_ENOSYS)])
+        code += _rule(number, [_step(BPF_RET_K, SECCOMP_RET_ENOSYS)])
     for number in _ATTRIBUTES[machine].values():
-        code += _judge(number, [_step(BPF_RET_K, SECCOMP_RET_ERRNO | errno.EOPNOTSUPP)])
+        code += _rule(number, [_step(BPF_RET_K, SECCOMP_RET_ERRNO | errno.EOPNOTSUPP)])
     for name, (number, argument) in _MODES[machine].items():
         denied = SET_ID | _DEVICE if name.startswith("mknod") else SET_ID
-        code += _judge(number, _bits_denied(argument, denied))
+        code += _rule(number, _bits_denied(argument, denied))
     for number, argument in _OPENS[machine].values():
-        code += _judge(number, _set_id_files_denied(argument))
-    code += _judge(calls["clone"], _bits_denied(0, CLONE_NEW_MASK))
-    code += _judge(calls["ioctl"], _terminal_injection_denied())
-    code += _judge(calls["socket"], _families_allowed(unix=unix_sockets))
-    code += _judge(calls["shmget"], _large_segments_denied())
-    code += _judge(calls["prctl"], _death_signal_kept())
+        code += _rule(number, _set_id_files_denied(argument))
+    code += _rule(calls["clone"], _bits_denied(0, CLONE_NEW_MASK))
+    code += _rule(calls["ioctl"], _terminal_injection_denied())
+    code += _rule(calls["socket"], _families_allowed(unix=unix_sockets))
+    code += _rule(calls["shmget"], _large_segments_denied())
+    code += _rule(calls["prctl"], _death_signal_kept())
     if not shared_memory:
-        code += _judge(calls["mmap"], _large_shared_mappings_denied())
+        code += _rule(calls["mmap"], _large_shared_mappings_denied())
     code.append(_step(BPF_RET_K, SECCOMP_RET_ALLOW))
     return b"".join(code)
 
 
-def _judge(number: int, body: list[bytes]) -> list[bytes]:
+def _rule(number: int, body: list[bytes]) -> list[bytes]:
     return [_step(BPF_JEQ_K, number, otherwise=len(body)), *body]
 
 

@@ -26,7 +26,7 @@ from toolcrib.sandbox.bubblewrap import (
     BindMount,
     ViewMount,
     arguments,
-    interpreter_zones,
+    interpreter_mounts,
 )
 from toolcrib.sandbox.command import CommandResult, SandboxCommand, execute
 from toolcrib.sandbox.copy_view import CopyView
@@ -49,7 +49,7 @@ class Transaction:
 
     def __init__(
         self,
-        zones: Sequence[ViewMount],
+        mounts: Sequence[ViewMount],
         folder: Path,
         *,
         isolation: Isolation,
@@ -57,13 +57,13 @@ class Transaction:
         largest_copy: int,
         network: EgressNetwork,
     ) -> None:
-        self._zones = (*zones, *interpreter_zones())
+        self._mounts = (*mounts, *interpreter_mounts())
         self._network = network
         self._folder = folder
         self._isolation = isolation
         self._binary = binary
         self._largest_copy = largest_copy
-        self._owner = mount_owner(zones)
+        self._owner = mount_owner(mounts)
         self._views: list[tuple[ViewMount, OverlayView | CopyView | None]] = []
         self._effect: FilesystemEffect | None = None
 
@@ -71,8 +71,8 @@ class Transaction:
         """Run one command on the views. Later commands in the same transaction see its changes."""
         if self._effect is not None:
             raise ToolFailed("The effect of this transaction was read already; begin another for the next command.")
-        cwd = command.cwd or self._zones[0].target
-        self._refuse_outside(cwd)
+        cwd = command.cwd or self._mounts[0].target
+        self._reject_outside(cwd)
         if not command.hosts:
             return await self._run(command, emit, cwd)
         egress = EgressProxy(command.hosts, self._network)
@@ -115,23 +115,23 @@ class Transaction:
         furnish(self._folder)
         if self._owner:
             give(self._folder, self._owner)
-        for number, zone in enumerate(self._zones):
-            view = self._view(zone, self._folder / str(number))
+        for number, mount in enumerate(self._mounts):
+            view = self._view(mount, self._folder / str(number))
             if view:
                 view.prepare(self._owner)
-            self._views.append((zone, view))
+            self._views.append((mount, view))
 
-    def _view(self, zone: ViewMount, folder: Path) -> OverlayView | CopyView | None:
-        if not zone.writable and not zone.masked:
+    def _view(self, mount: ViewMount, folder: Path) -> OverlayView | CopyView | None:
+        if not mount.writable and not mount.masked:
             return None
         if self._isolation.overlay:
-            return OverlayView(zone, folder)
-        return CopyView(zone, folder, largest=self._largest_copy)
+            return OverlayView(mount, folder)
+        return CopyView(mount, folder, largest=self._largest_copy)
 
     def _read(self) -> FilesystemEffect:
-        views = [view for zone, view in self._views if view and zone.writable]
+        views = [view for mount, view in self._views if view and mount.writable]
         entries = ordered(entry for view in views for entry in view.entries())
-        return FilesystemEffect(entries, {view.zone.name: view.upper for view in views})
+        return FilesystemEffect(entries, {view.mount.name: view.upper for view in views})
 
     def _binds(self) -> list[BindMount]:
         """List the binds as the fork server mounts them.
@@ -139,15 +139,15 @@ class Transaction:
         If the server is root, below a root that every user may enter.
         """
         folder = self._base
-        zones = []
-        for number, (zone, view) in enumerate(self._views):
+        mounts = []
+        for number, (mount, view) in enumerate(self._views):
             if view:
                 source = folder / view.merged.relative_to(self._folder)
             else:
-                source = Path(BASE, str(number)) if self._owner else zone.root
-            zones.append(BindMount(source, zone.target, writable=zone.writable))
+                source = Path(BASE, str(number)) if self._owner else mount.root
+            mounts.append(BindMount(source, mount.target, writable=mount.writable))
         # A mount may be inside another: bind the outer one first.
-        return [*furniture(folder), *sorted(zones, key=lambda bind: bind.target)]
+        return [*furniture(folder), *sorted(mounts, key=lambda bind: bind.target)]
 
     @property
     def _base(self) -> Path:
@@ -155,17 +155,17 @@ class Transaction:
 
     def _layers(self) -> list[ViewLayer]:
         return [
-            ViewLayer(zone.root, view.laid() if isinstance(view, OverlayView) else None) for zone, view in self._views
+            ViewLayer(mount.root, view.laid() if isinstance(view, OverlayView) else None) for mount, view in self._views
         ]
 
     def _watched(self) -> list[Path]:
         return [*(self._folder / name for name in WRITTEN), *(view.upper for _, view in self._views if view)]
 
-    def _refuse_outside(self, cwd: str) -> None:
+    def _reject_outside(self, cwd: str) -> None:
         parts = cwd.split("/")
-        inside = any(cwd == zone.target or cwd.startswith(f"{zone.target}/") for zone in self._zones)
+        inside = any(cwd == mount.target or cwd.startswith(f"{mount.target}/") for mount in self._mounts)
         if not inside or ".." in parts or "\0" in cwd:
-            targets = ", ".join(zone.target for zone in self._zones)
+            targets = ", ".join(mount.target for mount in self._mounts)
             raise ToolFailed(
                 f"The working directory {cwd!r} is outside the mounts. Choose a directory below: {targets}"
             )
@@ -182,7 +182,7 @@ async def dropped(folder: Path) -> None:
 
 @asynccontextmanager
 async def begin(
-    zones: Sequence[ViewMount],
+    mounts: Sequence[ViewMount],
     staging: Path,
     *,
     isolation: Isolation,
@@ -192,12 +192,12 @@ async def begin(
     dispose: Dispose = dropped,
 ) -> AsyncIterator[Transaction]:
     """Start a transaction with a new staging folder below ``staging``, which is always disposed of at the end."""
-    if not zones:
+    if not mounts:
         raise ToolFailed("A command needs at least one mount.")
     folder = make_staging_dir(staging)
     try:
         transaction = Transaction(
-            zones, folder, isolation=isolation, binary=binary, largest_copy=largest_copy, network=network
+            mounts, folder, isolation=isolation, binary=binary, largest_copy=largest_copy, network=network
         )
         await _to_the_end(transaction.prepare)
         yield transaction
@@ -238,12 +238,12 @@ async def _to_the_end(work: Callable[[], None]) -> None:
         raise
 
 
-def mount_owner(zones: Sequence[ViewMount]) -> tuple[int, int] | None:
+def mount_owner(mounts: Sequence[ViewMount]) -> tuple[int, int] | None:
     """Return the ids to map if the server is root: those of the first writable mount's owner."""
     if os.geteuid() != 0:
         return None
-    zone = next((zone for zone in zones if zone.writable), zones[0])
-    found = zone.root.stat()
+    mount = next((mount for mount in mounts if mount.writable), mounts[0])
+    found = mount.root.stat()
     return found.st_uid, found.st_gid
 
 

@@ -44,54 +44,54 @@ class ApprovalCallbacks:
     """Calls the program's callbacks for approvals and questions of one workspace, once for each."""
 
     def __init__(
-        self, place: WorkspaceLocation, *, approve: ApproveCallback | None, answer: AnswerCallback | None
+        self, location: WorkspaceLocation, *, approve: ApproveCallback | None, answer: AnswerCallback | None
     ) -> None:
-        self._place = place
+        self._location = location
         self._approve = approve
         self._answer = answer
         self._asked: set[str] = set()
 
-    def see_to(self, told: StreamMessage) -> None:
+    def handle(self, message: StreamMessage) -> None:
         """Handle a stream message: decide an approval or answer a question. Other messages are ignored.
 
         Raises:
             NoAnswerCallback: A question came, and there is no ``answer`` callback.
         """
-        waiting_id = told.payload.get("approvalId") or told.payload.get("questionId")
-        if told.type not in ("chat:tool-confirm", "chat:question") or waiting_id in self._asked:
+        waiting_id = message.payload.get("approvalId") or message.payload.get("questionId")
+        if message.type not in ("chat:tool-confirm", "chat:question") or waiting_id in self._asked:
             return
         self._asked.add(str(waiting_id))
         # Someone else may have decided first.
         with suppress(Conflict, NotFound):
-            if told.type == "chat:question":
+            if message.type == "chat:question":
                 self._question(UUID(waiting_id))
             else:
                 self._approval(UUID(waiting_id))
 
     def _approval(self, approval_id: UUID) -> None:
-        approval = self._place.client.approval(self._place.id, approval_id)
+        approval = self._location.client.approval(self._location.id, approval_id)
         if approval.state != "open":
             return
         verdict = self._approve(approval) if self._approve else NOBODY
         match verdict:
             case Approve(scope):
                 rule = approval.offered if scope != "once" else None
-                self._place.client.decide(self._place.id, approval, approved=True, scope=scope, rule=rule)
+                self._location.client.decide(self._location.id, approval, approved=True, scope=scope, rule=rule)
             case Reject(reason):
-                self._place.client.decide(self._place.id, approval, approved=False, reason=reason)
+                self._location.client.decide(self._location.id, approval, approved=False, reason=reason)
             case _:
                 # Anything but a clear True is a rejection.
-                self._place.client.decide(self._place.id, approval, approved=verdict is True)
+                self._location.client.decide(self._location.id, approval, approved=verdict is True)
 
     def _question(self, question_id: UUID) -> None:
-        question = self._place.client.question(self._place.id, question_id)
+        question = self._location.client.question(self._location.id, question_id)
         if question.state != "open":
             return
         if self._answer is None:
             asked = "; ".join(str(item["question"]) for item in question.questions)
             raise NoAnswerCallback(f"The agent asks: {asked} Pass a callback: Toolcrib(answer=…)")
         answers = self._answer(question)
-        self._place.client.answer(self._place.id, question_id, answers, by_button=_pressed(question, answers))
+        self._location.client.answer(self._location.id, question_id, answers, by_button=_pressed(question, answers))
 
 
 def _pressed(question: QuestionData, answers: Mapping[str, Any]) -> list[str]:

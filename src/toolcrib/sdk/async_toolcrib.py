@@ -88,12 +88,12 @@ class AsyncToolcrib:
 
         Leaving the iteration early cancels the run; at once if it is closed by ``contextlib.aclosing``.
         """
-        heard: asyncio.Queue[Event | None] = asyncio.Queue()
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
         loop = asyncio.get_running_loop()
         self._is_left = False
-        working = asyncio.create_task(asyncio.to_thread(self._listen, prompt, loop, heard.put_nowait))
+        working = asyncio.create_task(asyncio.to_thread(self._listen, prompt, loop, events.put_nowait))
         try:
-            while (event := await heard.get()) is not None:
+            while (event := await events.get()) is not None:
                 yield event
         finally:
             self._is_left = True
@@ -141,22 +141,22 @@ class AsyncToolcrib:
         """Return the newest audit records."""
         return await asyncio.to_thread(self._crib.log, limit)
 
-    def _listen(self, prompt: str, loop: asyncio.AbstractEventLoop, hear: Callable[[Event | None], None]) -> None:
+    def _listen(self, prompt: str, loop: asyncio.AbstractEventLoop, put: Callable[[Event | None], None]) -> None:
         try:
             for event in self._crib.stream(prompt):
-                loop.call_soon_threadsafe(hear, event)
+                loop.call_soon_threadsafe(put, event)
         except concurrent.futures.CancelledError:
             # The consumer has left the run, so the callback was cancelled.
             return
         finally:
-            loop.call_soon_threadsafe(hear, None)
+            loop.call_soon_threadsafe(put, None)
 
-    def _waited(self, said: Any) -> Any:
+    def _waited(self, value: Any) -> Any:
         """Return the callback's result to the listening thread; waits for it if it is a coroutine."""
-        if not isinstance(said, Awaitable):
-            return said
+        if not isinstance(value, Awaitable):
+            return value
         assert self._loop is not None
-        self._asked = asked = asyncio.run_coroutine_threadsafe(_awaited(said), self._loop)
+        self._asked = asked = asyncio.run_coroutine_threadsafe(_awaited(value), self._loop)
         if self._is_left:
             asked.cancel()
         try:
@@ -165,5 +165,5 @@ class AsyncToolcrib:
             self._asked = None
 
 
-async def _awaited(said: Awaitable[Any]) -> Any:
-    return await said
+async def _awaited(value: Awaitable[Any]) -> Any:
+    return await value

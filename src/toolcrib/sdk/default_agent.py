@@ -27,72 +27,72 @@ def definition(choice: ModelChoice, *, tools: Sequence[str] = (), prompt: str = 
     )
 
 
-def resolve_agent(place: WorkspaceLocation, name: str | None) -> AgentData:
+def resolve_agent(location: WorkspaceLocation, name: str | None) -> AgentData:
     """Return the agent of this name, or the default one. A directory gets its default agent at the first use.
 
     Raises:
         NotFound: There is no agent of this name.
         Misconfigured: The workspace is on a server with several agents, and none was named.
     """
-    if place.notes is not None:
-        store_environment_keys(place.client)
-    agents = place.client.agents(place.id)
-    wanted = name or _default(place)
+    if location.notes is not None:
+        store_environment_keys(location.client)
+    agents = location.client.agents(location.id)
+    wanted = name or _default(location)
     for agent in agents:
         if wanted in (agent.name, str(agent.id)):
             return agent
     known = ", ".join(agent.name for agent in agents) or "none"
     if name is not None:
         raise NotFound(f"There is no agent {name!r}. Agents: {known}. `toolcrib agents add` adds one.")
-    if place.notes is None and len(agents) == 1:
+    if location.notes is None and len(agents) == 1:
         return agents[0]
-    if place.notes is None:
+    if location.notes is None:
         raise Misconfigured(f"Choose an agent with --agent NAME. Agents: {known}.")
-    return place.client.create_agent(place.id, name=wanted, definition=definition(first_choice(place.client)))
+    return location.client.create_agent(location.id, name=wanted, definition=definition(first_choice(location.client)))
 
 
-def defined_agent(place: WorkspaceLocation, *, model: str | None, tools: Sequence[str], prompt: str) -> AgentData:
+def defined_agent(location: WorkspaceLocation, *, model: str | None, tools: Sequence[str], prompt: str) -> AgentData:
     """Return the agent of Python programs in a directory; created or changed to match the arguments."""
-    store_environment_keys(place.client)
-    choice = parse_choice(model) if model else first_choice(place.client)
+    store_environment_keys(location.client)
+    choice = parse_choice(model) if model else first_choice(location.client)
     wanted = definition(choice, tools=tools, prompt=prompt)
-    for agent in place.client.agents(place.id):
+    for agent in location.client.agents(location.id):
         if agent.name == PROGRAMS_NAME:
             same = agent.definition == wanted
-            return agent if same else place.client.change_agent(place.id, agent.id, definition=wanted)
-    return place.client.create_agent(place.id, name=PROGRAMS_NAME, definition=wanted)
+            return agent if same else location.client.change_agent(location.id, agent.id, definition=wanted)
+    return location.client.create_agent(location.id, name=PROGRAMS_NAME, definition=wanted)
 
 
-def make_default(place: WorkspaceLocation, name: str) -> None:
+def make_default(location: WorkspaceLocation, name: str) -> None:
     """Make this agent the default of the directory."""
-    if place.notes is None:
+    if location.notes is None:
         raise Misconfigured("Only a local directory has a default agent. With a server, use --agent NAME.")
-    note = place.notes / "default-agent"
+    note = location.notes / "default-agent"
     note.touch(mode=0o600)
     note.write_text(name)
 
 
-def default_name(place: WorkspaceLocation) -> str | None:
+def default_name(location: WorkspaceLocation) -> str | None:
     """Return the name of the directory's default agent; None for a workspace on a server."""
-    return None if place.notes is None else _default(place)
+    return None if location.notes is None else _default(location)
 
 
-def set_model(place: WorkspaceLocation, agent: AgentData, choice: ModelChoice) -> AgentData:
+def set_model(location: WorkspaceLocation, agent: AgentData, choice: ModelChoice) -> AgentData:
     """Change the model of an agent. The rest of its definition stays as written."""
     from io import StringIO
 
     from ruamel.yaml import YAML
 
     yaml = YAML()
-    told = yaml.load(agent.definition) or {}
-    told["provider"], told["model"] = choice.provider, choice.model
+    message = yaml.load(agent.definition) or {}
+    message["provider"], message["model"] = choice.provider, choice.model
     text = StringIO()
-    yaml.dump(told, text)
-    return place.client.change_agent(place.id, agent.id, definition=text.getvalue())
+    yaml.dump(message, text)
+    return location.client.change_agent(location.id, agent.id, definition=text.getvalue())
 
 
-def _default(place: WorkspaceLocation) -> str:
-    noted = place.notes / "default-agent" if place.notes else None
+def _default(location: WorkspaceLocation) -> str:
+    noted = location.notes / "default-agent" if location.notes else None
     return noted.read_text().strip() if noted and noted.exists() else DEFAULT_NAME
 
 

@@ -36,27 +36,27 @@ class ModelChoice:
         return f"{self.provider}/{self.model}"
 
 
-def parse_choice(said: str) -> ModelChoice:
+def parse_choice(text: str) -> ModelChoice:
     """Parse ``provider/model``. A model's name may contain slashes.
 
     Raises:
         Misconfigured: The text has another format.
     """
-    provider, slash, model = said.partition("/")
+    provider, slash, model = text.partition("/")
     if not slash or not provider or not model:
-        raise Misconfigured(f"{said!r} is not PROVIDER/MODEL, such as ollama/qwen3. `toolcrib models` lists yours.")
+        raise Misconfigured(f"{text!r} is not PROVIDER/MODEL, such as ollama/qwen3. `toolcrib models` lists yours.")
     return ModelChoice(provider, model)
 
 
 def named_by_environment() -> Iterator[EnvironmentProvider]:
     """Yield the providers that the environment configures, preferred ones first."""
-    said = os.environ.get
-    if key := said("ANTHROPIC_API_KEY"):
-        yield EnvironmentProvider("anthropic", key, said("ANTHROPIC_BASE_URL"))
-    if key := said("OPENAI_API_KEY"):
-        address = said("OPENAI_BASE_URL")
+    text = os.environ.get
+    if key := text("ANTHROPIC_API_KEY"):
+        yield EnvironmentProvider("anthropic", key, text("ANTHROPIC_BASE_URL"))
+    if key := text("OPENAI_API_KEY"):
+        address = text("OPENAI_BASE_URL")
         yield EnvironmentProvider("openai-compatible" if address else "openai", key, address)
-    if host := said("OLLAMA_HOST"):
+    if host := text("OLLAMA_HOST"):
         yield EnvironmentProvider("ollama", "", _ollama_address(host))
 
 
@@ -80,8 +80,8 @@ def first_choice(client: Client) -> ModelChoice:
     Raises:
         Misconfigured: No provider answers.
     """
-    if said := os.environ.get("TOOLCRIB_MODEL"):
-        return parse_choice(said)
+    if text := os.environ.get("TOOLCRIB_MODEL"):
+        return parse_choice(text)
     failures = []
     for provider in usable(client):
         try:

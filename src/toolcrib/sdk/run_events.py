@@ -87,29 +87,29 @@ class TextAssembler:
     """Assembles streamed text of messages. Text that arrives twice is returned once."""
 
     def __init__(self) -> None:
-        self._heard: dict[str, tuple[int, int]] = {}
+        self._received: dict[str, tuple[int, int]] = {}
 
     def is_new_attempt(self, payload: Mapping[str, Any]) -> bool:
         """Return whether the message starts again, so that its earlier text is void."""
-        before, _ = self._heard.get(payload["messageId"], (payload["attempt"], 0))
+        before, _ = self._received.get(payload["messageId"], (payload["attempt"], 0))
         return bool(payload["attempt"] > before)
 
     def fresh(self, payload: Mapping[str, Any]) -> str:
         """Return the part of a ``chat:text-delta`` that was not received yet."""
         source, attempt, offset, text = (payload[name] for name in ("messageId", "attempt", "offset", "content"))
-        before, length = self._heard.get(source, (attempt, 0))
+        before, length = self._received.get(source, (attempt, 0))
         if attempt < before:
             return ""
         if attempt > before:
             length = 0
         # A late subscriber receives text again that it has already, in whole or in part.
-        self._heard[source] = (attempt, max(length, offset + len(text)))
+        self._received[source] = (attempt, max(length, offset + len(text)))
         return str(text[max(0, length - offset) :])
 
     def rest(self, payload: Mapping[str, Any]) -> str:
         """Return the part of a ``chat:stream-end`` that did not arrive as deltas."""
         content = payload.get("content") or ""
-        _, length = self._heard.pop(payload["messageId"], (0, 0))
+        _, length = self._received.pop(payload["messageId"], (0, 0))
         return str(content[length:])
 
 
@@ -121,10 +121,10 @@ class RunEventReader:
         self._words = TextAssembler()
         self._last_message = ""
 
-    def hear(self, told: StreamMessage) -> Iterator[Event]:
+    def handle(self, message: StreamMessage) -> Iterator[Event]:
         """Yield the events for a message; none for many of them."""
-        payload = told.payload
-        match told.type:
+        payload = message.payload
+        match message.type:
             case "chat:text-delta":
                 yield from _text(self._words.fresh(payload))
             case "chat:stream-end":
@@ -143,7 +143,7 @@ class RunEventReader:
                     ok=payload.get("status") == "success",
                     result=str(payload.get("result") or ""),
                 )
-            case "chat:run-state" if is_end(told, self._run):
+            case "chat:run-state" if is_end(message, self._run):
                 yield self._result(payload)
             case _:
                 pass

@@ -19,8 +19,8 @@ _TITLE_CHARACTERS = 60
 class SessionClient:
     """One session, and the position up to which its events were read."""
 
-    def __init__(self, place: WorkspaceLocation, session: SessionData, *, seen: int | None = None) -> None:
-        self.place = place
+    def __init__(self, location: WorkspaceLocation, session: SessionData, *, seen: int | None = None) -> None:
+        self.location = location
         self.session = session
         self._seen = session.last_seq if seen is None else seen
 
@@ -29,9 +29,9 @@ class SessionClient:
         """The id of the session."""
         return self.session.id
 
-    def moved(self, place: WorkspaceLocation) -> "SessionClient":
+    def moved(self, location: WorkspaceLocation) -> "SessionClient":
         """Return the same session at another location, after another process has taken over serving it."""
-        return SessionClient(place, self.session, seen=self._seen)
+        return SessionClient(location, self.session, seen=self._seen)
 
     def send(self, text: str) -> RunData:
         """Send a message and return its run. The first message becomes the session's title."""
@@ -39,8 +39,8 @@ class SessionClient:
             title = " ".join(text.split())[:_TITLE_CHARACTERS]
             printable = "".join(sign for sign in title if sign.isprintable())
             if printable.strip():
-                self.session = self._client.change_session(self.place.id, self.id, title=printable.strip())
-        return self._client.send(self.place.id, self.id, text)
+                self.session = self._client.change_session(self.location.id, self.id, title=printable.strip())
+        return self._client.send(self.location.id, self.id, text)
 
     def follow(self, run: RunData) -> Iterator[StreamMessage]:
         """Yield all messages until the run has ended. Resumes an interrupted stream where it stopped.
@@ -52,11 +52,11 @@ class SessionClient:
         failures = 0
         while True:
             try:
-                for told in self._client.stream_events(self.place.id, self.id, after=self._seen):
+                for message in self._client.stream_events(self.location.id, self.id, after=self._seen):
                     failures = 0
-                    self._seen = max(self._seen, told.seq or 0)
-                    yield told
-                    if is_end(told, run):
+                    self._seen = max(self._seen, message.seq or 0)
+                    yield message
+                    if is_end(message, run):
                         return
             except (ServerUnreachable, ServerUnavailable) as error:
                 failures += 1
@@ -67,14 +67,14 @@ class SessionClient:
     def stop(self, run: RunData) -> None:
         """Cancel a run. A run that has ended meanwhile is not an error."""
         with suppress(Conflict):
-            self._client.cancel(self.place.id, run.id)
+            self._client.cancel(self.location.id, run.id)
 
     @property
     def _client(self) -> Client:
-        return self.place.client
+        return self.location.client
 
 
-def is_end(told: StreamMessage, run: RunData) -> bool:
+def is_end(message: StreamMessage, run: RunData) -> bool:
     """Return whether this message is the end of the run."""
-    payload = told.payload
-    return told.type == "chat:run-state" and payload.get("runId") == str(run.id) and payload.get("state") == "ended"
+    payload = message.payload
+    return message.type == "chat:run-state" and payload.get("runId") == str(run.id) and payload.get("state") == "ended"

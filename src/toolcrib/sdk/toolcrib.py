@@ -62,7 +62,7 @@ class Toolcrib:
         self._server = server
         self._workspace = workspace
         self._opened = ExitStack()
-        self._place: WorkspaceLocation | None = None
+        self._location: WorkspaceLocation | None = None
         self._conversation: SessionClient | None = None
         self._run: RunData | None = None
         self._is_shaped = bool(model or instructions or self._tools)
@@ -70,7 +70,7 @@ class Toolcrib:
             raise Misconfigured("An existing agent has its own model, instructions and tools. Leave them out.")
 
     def __enter__(self) -> Self:
-        self._place = self._opened.enter_context(
+        self._location = self._opened.enter_context(
             open_workspace_at(self._directory, server=self._server, workspace=self._workspace, tools=self._tools)
         )
         return self
@@ -78,7 +78,7 @@ class Toolcrib:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._place, self._conversation = None, None
+        self._location, self._conversation = None, None
         self._opened.__exit__(kind, error, trace)
 
     def run(self, prompt: str) -> RunResult:
@@ -105,11 +105,11 @@ class Toolcrib:
         run = self._run = conversation.send(prompt)
         ear, ended = RunEventReader(run), False
         try:
-            for told in conversation.follow(run):
-                for event in ear.hear(told):
+            for message in conversation.follow(run):
+                for event in ear.handle(message):
                     ended = isinstance(event, RunResult)
                     yield event
-                answering.see_to(told)
+                answering.handle(message)
         finally:
             self._run = None
             if not ended:
@@ -156,12 +156,12 @@ class Toolcrib:
         Returns:
             The changes and the conflicts.
         """
-        deed = (
+        target = (
             undo_targets.UndoTarget({"run_id": str(result.run_id)})
             if result
             else undo_targets.last_undo_target(self._there)
         )
-        return undo_targets.run_undo(self._there, deed, dry_run=dry_run, force=force)
+        return undo_targets.run_undo(self._there, target, dry_run=dry_run, force=force)
 
     def redo(self, *, dry_run: bool = False, force: bool = False) -> Mapping[str, Any]:
         """Redo the last undo, if nothing has changed since."""
@@ -187,14 +187,14 @@ class Toolcrib:
 
     @property
     def _there(self) -> WorkspaceLocation:
-        if self._place is None:
+        if self._location is None:
             raise Misconfigured("Open it before use: with Toolcrib(…) as crib: …")
-        return self._place
+        return self._location
 
     def _begun(self, *, plan: bool) -> SessionClient:
-        place, mode = self._there, "plan" if plan else "build"
-        session = place.client.create_session(place.id, agent_id=self._agent().id, mode=mode, trust=self._trust)
-        self._conversation = SessionClient(place, session)
+        location, mode = self._there, "plan" if plan else "build"
+        session = location.client.create_session(location.id, agent_id=self._agent().id, mode=mode, trust=self._trust)
+        self._conversation = SessionClient(location, session)
         return self._conversation
 
     def _agent(self) -> AgentData:

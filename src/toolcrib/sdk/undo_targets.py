@@ -42,27 +42,27 @@ class _UndoneRecords:
         self.sessions.update(str(undo.arguments[name]) for name in ("session_id",) if undo.arguments.get(name))
 
 
-def last_undo_target(place: WorkspaceLocation, *, whole: str = "run") -> UndoTarget:
+def last_undo_target(location: WorkspaceLocation, *, whole: str = "run") -> UndoTarget:
     """Return the newest change of files that is still in effect: its run or session if that is ``whole``, or its call.
 
     Raises:
         NotFound: There is nothing to undo.
     """
-    for record in _standing(place):
+    for record in _undoable_records(location):
         if record.tool != "undo":
             return UndoTarget(_arguments(record, whole))
     raise NotFound("Nothing to undo: no call has changed a file.")
 
 
-def last_undo(place: WorkspaceLocation) -> UndoTarget:
+def last_undo(location: WorkspaceLocation) -> UndoTarget:
     """Return the newest undo that is still in effect, if nothing has changed since.
 
     Raises:
         NotFound: There is nothing to redo.
     """
-    records = list(records_of(place))
+    records = list(records_of(location))
     undos = {str(record.call_id) for record in records if record.tool == "undo"}
-    for record in _standing(place):
+    for record in _undoable_records(location):
         if record.tool != "undo":
             break
         if not undos & set(map(str, record.arguments.get("calls") or ())):
@@ -71,28 +71,28 @@ def last_undo(place: WorkspaceLocation) -> UndoTarget:
 
 
 def run_undo(
-    place: WorkspaceLocation, deed: UndoTarget, *, dry_run: bool = False, force: bool = False
+    location: WorkspaceLocation, target: UndoTarget, *, dry_run: bool = False, force: bool = False
 ) -> dict[str, Any]:
     """Undo it, or return what undoing would do."""
-    arguments = {**deed.arguments, "dry_run": dry_run, "force": force}
-    found: dict[str, Any] = place.client.call(place.id, "undo", arguments)
+    arguments = {**target.arguments, "dry_run": dry_run, "force": force}
+    found: dict[str, Any] = location.client.call(location.id, "undo", arguments)
     return found
 
 
-def records_of(place: WorkspaceLocation) -> Iterator[AuditRecordData]:
+def records_of(location: WorkspaceLocation) -> Iterator[AuditRecordData]:
     """Yield the audit records that changed files, newest first."""
     before, read = None, 0
     while read < _MOST_RECORDS:
-        page = place.client.audit(place.id, limit=_PAGE, before=before)
+        page = location.client.audit(location.id, limit=_PAGE, before=before)
         yield from (record for record in page if record.files and record.outcome == "done")
         if len(page) < _PAGE:
             return
         before, read = page[-1].position, read + len(page)
 
 
-def _standing(place: WorkspaceLocation) -> Iterator[AuditRecordData]:
+def _undoable_records(location: WorkspaceLocation) -> Iterator[AuditRecordData]:
     undone = _UndoneRecords()
-    for record in records_of(place):
+    for record in records_of(location):
         if undone.covers(record):
             continue
         if record.tool == "undo":

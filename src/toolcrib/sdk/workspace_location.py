@@ -41,7 +41,7 @@ def open_workspace_at(
     server: str | None = None,
     workspace: str | None = None,
     tools: Iterable["Tool"] = (),
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> Iterator[WorkspaceLocation]:
     """Open the workspace of a directory, with additional ``tools``, or a workspace of ``server``.
 
@@ -60,7 +60,7 @@ def open_workspace_at(
     from toolcrib.local import open_local
 
     with (
-        open_local(directory, tools=added, tell=tell) as local,
+        open_local(directory, tools=added, notify=notify) as local,
         Client(local.address, local.token, seconds=120) as client,
     ):
         found = next(one for one in client.workspaces() if one.id == local.workspace_id)
@@ -76,12 +76,12 @@ def _token() -> str:
     return token
 
 
-def _chosen(client: Client, said: str | None) -> WorkspaceData:
+def _chosen(client: Client, name: str | None) -> WorkspaceData:
     own = client.workspaces()
-    fitting = [one for one in own if said in (None, one.name, str(one.id))]
+    fitting = [one for one in own if name in (None, one.name, str(one.id))]
     if len(fitting) == 1:
         return fitting[0]
     names = ", ".join(sorted(one.name for one in own)[:20]) or "none"
     if not fitting:
-        raise NotFound(f"You are not a member of a workspace {said!r}. Your workspaces: {names}.")
+        raise NotFound(f"You are not a member of a workspace {name!r}. Your workspaces: {names}.")
     raise Misconfigured(f"Choose a workspace with --workspace NAME. Your workspaces: {names}.")

@@ -52,7 +52,7 @@ class ApiKeyStore:
         """Create a person's own key. Returns the key and its secret, which cannot be shown again."""
         secret = new_secret(KEY_PREFIX)
         async with acting(self._database, person) as connection:
-            await self._refuse_more(connection, person.user_id)
+            await self._reject_more(connection, person.user_id)
             cursor = await connection.execute(
                 f"""
                 insert into toolcrib.api_keys (id, user_id, name, hint, secret_hash, expires_at)
@@ -70,7 +70,7 @@ class ApiKeyStore:
         """Create a key for an agent in its workspace. The agent acts for the owner who creates it."""
         secret = new_secret(KEY_PREFIX)
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
-            await self._refuse_more(connection, tenant.user_id)
+            await self._reject_more(connection, tenant.user_id)
             cursor = await connection.execute(
                 f"""
                 insert into toolcrib.api_keys
@@ -129,7 +129,7 @@ class ApiKeyStore:
             row = await cursor.fetchone()
         return _holder(*row) if row else None
 
-    async def _refuse_more(self, connection: Connection, user_id: UserId | None) -> None:
+    async def _reject_more(self, connection: Connection, user_id: UserId | None) -> None:
         await one_at_a_time(connection, user_id)
         rows = "select from toolcrib.api_keys where user_id = %s and revoked_at is null"
         if await has_all(connection, rows, (user_id,), most=self._most):

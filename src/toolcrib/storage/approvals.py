@@ -161,10 +161,10 @@ class ApprovalStore(ApprovedCallStore):
         return allowed_from(await _one(connection, tenant, approval_id, SELECT_WHOLE))
 
     async def save_decision(
-        self, connection: Connection, tenant: Tenant, approval: Approval, judgement: ApprovalDecision, *, via: str
+        self, connection: Connection, tenant: Tenant, approval: Approval, decision: ApprovalDecision, *, via: str
     ) -> None:
         """Write a person's decision on a pending approval, and the grant if it stores one."""
-        allowed = judgement.approved
+        allowed = decision.approved
         await connection.execute(
             """
             update toolcrib.approvals
@@ -173,15 +173,15 @@ class ApprovalStore(ApprovedCallStore):
             """,
             (
                 ApprovalState.ALLOWED if allowed else ApprovalState.DENIED,
-                judgement.scope if allowed else None,
-                None if allowed else judgement.reason,
+                decision.scope if allowed else None,
+                None if allowed else decision.reason,
                 tenant.user_id,
                 via,
                 tenant.workspace_id,
                 approval.id,
             ),
         )
-        if allowed and judgement.scope is not GrantScope.ONCE and judgement.rule is not None:
+        if allowed and decision.scope is not GrantScope.ONCE and decision.rule is not None:
             await connection.execute(
                 """
                 insert into toolcrib.grants
@@ -192,10 +192,10 @@ class ApprovalStore(ApprovedCallStore):
                     tenant.workspace_id,
                     GrantId(new_id()),
                     approval.agent_id,
-                    approval.session_id if judgement.scope is GrantScope.SESSION else None,
-                    judgement.rule.tool,
-                    None if judgement.rule.paths is None else list(judgement.rule.paths),
-                    None if judgement.rule.commands is None else list(judgement.rule.commands),
+                    approval.session_id if decision.scope is GrantScope.SESSION else None,
+                    decision.rule.tool,
+                    None if decision.rule.paths is None else list(decision.rule.paths),
+                    None if decision.rule.commands is None else list(decision.rule.commands),
                     approval.id,
                     tenant.user_id,
                 ),

@@ -27,7 +27,7 @@ _NAME = 200
 _RULE = 500
 
 # How many records one page scans: a filter without matches must not read a million records.
-_LOOK = 20_000
+_SCAN_LIMIT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +109,17 @@ class AuditStore:
             await connection.execute("select toolcrib.append_audit_records(%s)", (rows,), prepare=True)
 
     async def page(
-        self, tenant: Tenant, *, before: int | None, limit: int, wanted: AuditFilter | None = None, look: int = _LOOK
+        self,
+        tenant: Tenant,
+        *,
+        before: int | None,
+        limit: int,
+        wanted: AuditFilter | None = None,
+        scan_limit: int = _SCAN_LIMIT,
     ) -> AuditPage:
         """Return a page of a workspace's records, newest first. Owners only.
 
-        It scans at most ``look`` records, however few match: a page may be short without being the last.
+        It scans at most ``scan_limit`` records, however few match: a page may be short without being the last.
         """
         async with self._database.transaction(tenant, WorkspaceRole.OWNER) as connection:
             cursor = await connection.execute(
@@ -137,7 +143,7 @@ class AuditStore:
                 {
                     "workspace": tenant.workspace_id,
                     "before": before,
-                    "look": look,
+                    "look": scan_limit,
                     "limit": limit,
                     **_parameters(wanted or AuditFilter()),
                 },
@@ -145,7 +151,7 @@ class AuditStore:
             records = [StoredAuditRecord(*row) for row in await cursor.fetchall()]
             if len(records) == limit:
                 return AuditPage(records, records[-1].position)
-            return AuditPage(records, await _looked_down_to(connection, tenant, before=before, look=look))
+            return AuditPage(records, await _scanned_to(connection, tenant, before=before, scan_limit=scan_limit))
 
     async def require_reader(self, tenant: Tenant) -> None:
         """Raise Forbidden if the user may not read the audit log."""
@@ -161,7 +167,7 @@ class AuditStore:
                     select from toolcrib.audit_records where workspace_id = %s and position > %s limit %s
                 ) new
                 """,
-                (tenant.workspace_id, after, _LOOK),
+                (tenant.workspace_id, after, _SCAN_LIMIT),
             )
             row = await cursor.fetchone()
             return int(row[0]) if row else 0
@@ -316,7 +322,7 @@ def _parameters(wanted: AuditFilter) -> dict[str, Any]:
     }
 
 
-async def _looked_down_to(connection: Connection, tenant: Tenant, *, before: int | None, look: int) -> int | None:
+async def _scanned_to(connection: Connection, tenant: Tenant, *, before: int | None, scan_limit: int) -> int | None:
     """Return the last position that a page scanned; None if there is nothing before it."""
     cursor = await connection.execute(
         """
@@ -324,7 +330,7 @@ async def _looked_down_to(connection: Connection, tenant: Tenant, *, before: int
         where workspace_id = %(workspace)s and (%(before)s::bigint is null or position < %(before)s)
         order by position desc offset %(most)s limit 2
         """,
-        {"workspace": tenant.workspace_id, "before": before, "most": look - 1},
+        {"workspace": tenant.workspace_id, "before": before, "most": scan_limit - 1},
     )
     rows = await cursor.fetchall()
     return rows[0][0] if len(rows) == 2 else None

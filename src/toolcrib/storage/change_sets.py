@@ -20,7 +20,7 @@ from toolcrib.core.paths import WorkspacePath
 from toolcrib.storage.audit import audit_row
 from toolcrib.storage.blobs import packed
 from toolcrib.storage.database import Connection, Database, Tenant
-from toolcrib.storage.files import PathLookup, WorkspaceHome, places_json, seen
+from toolcrib.storage.files import PathLookup, WorkspaceHome, paths_json, seen
 from toolcrib.storage.tool_calls import call_row
 
 # Above this number paths are not locked one by one: PostgreSQL's lock table is finite.
@@ -45,7 +45,7 @@ class ChangeSetStore:
 
     @asynccontextmanager
     async def lock(
-        self, tenant: Tenant, places: Sequence[WorkspacePath], *, whole: bool = False
+        self, tenant: Tenant, paths: Sequence[WorkspacePath], *, whole: bool = False
     ) -> AsyncIterator["LockedCommit"]:
         """Lock the paths, from before the base is checked until the change is on disk.
 
@@ -53,25 +53,25 @@ class ChangeSetStore:
             whole: Lock the whole workspace instead: for changes of folders, or of very many paths.
         """
         async with self._database.connection(tenant) as connection:
-            change = LockedCommit(connection, tenant, places, whole=whole or len(places) > _MANY)
+            change = LockedCommit(connection, tenant, paths, whole=whole or len(paths) > _MANY)
             try:
                 yield change
             finally:
                 await change.release()
 
-    async def save_fingerprints(self, tenant: Tenant, settled: Sequence[AppliedFile]) -> None:
+    async def save_fingerprints(self, tenant: Tenant, applied: Sequence[AppliedFile]) -> None:
         """Save the fingerprints of files that were found to match their head."""
         async with self._database.connection(tenant) as connection:
-            await _settle(connection, tenant, settled)
+            await _mark_applied(connection, tenant, applied)
 
 
 class LockedCommit:
     """One change, from the lookup to its application, on one connection that holds its locks."""
 
-    def __init__(self, connection: Connection, tenant: Tenant, places: Sequence[WorkspacePath], *, whole: bool) -> None:
+    def __init__(self, connection: Connection, tenant: Tenant, paths: Sequence[WorkspacePath], *, whole: bool) -> None:
         self._connection = connection
         self._tenant = tenant
-        self._places = places
+        self._paths = paths
         self._whole = whole
         self._holds_locks = False
 
@@ -85,16 +85,16 @@ class LockedCommit:
                 )
             yield self._connection
 
-    async def lookup(self, places: Sequence[WorkspacePath], needs: WorkspaceRole) -> PathLookup:
+    async def lookup(self, paths: Sequence[WorkspacePath], needs: WorkspaceRole) -> PathLookup:
         """Acquire the locks if they are not held yet, then look up the paths."""
-        keys = [] if self._holds_locks else sorted({_lock_key(self._tenant, place) for place in self._places})
+        keys = [] if self._holds_locks else sorted({_lock_key(self._tenant, path) for path in self._paths})
         self._holds_locks = True
         cursor = self._connection.cursor(binary=True)
         await cursor.execute(
             "select * from toolcrib.lock_paths(%s, %s, %s, %s, %s, %s, %s, %s)",
             (
                 *self._tenant.parameters,
-                places_json(places),
+                paths_json(paths),
                 _workspace_key(self._tenant),
                 json_text(keys),
                 self._whole,
@@ -148,9 +148,9 @@ class LockedCommit:
             # A stored but unused blob was collected at this moment: it must be stored again.
             raise BaseChanged("A content was deleted concurrently.") from None
 
-    async def mark_applied(self, settled: Sequence[AppliedFile]) -> None:
+    async def mark_applied(self, applied: Sequence[AppliedFile]) -> None:
         """Mark the change as applied to disk, and release the locks."""
-        await _settle(self._connection, self._tenant, settled)
+        await _mark_applied(self._connection, self._tenant, applied)
         self._holds_locks = False
 
     async def release(self) -> None:
@@ -198,8 +198,8 @@ def _set_row(change_set: ChangeSet) -> dict[str, Any]:
 
 def _trades_places(change_set: ChangeSet) -> bool:
     """Return whether a file takes a path that another file leaves."""
-    left = {change.before.place for change in change_set.changes if change.before is not None and change.vacates_path}
-    return any(change.after.place in left for change in change_set.changes if change.after is not None)
+    left = {change.before.path for change in change_set.changes if change.before is not None and change.vacates_path}
+    return any(change.after.path in left for change in change_set.changes if change.after is not None)
 
 
 def _file_row(change: FileChange) -> dict[str, Any]:
@@ -209,9 +209,9 @@ def _file_row(change: FileChange) -> dict[str, Any]:
         "version_id": change.version_id,
         "type": change.type,
         "deleted": change.after is None,
-        "mount": state.place.mount_key,
-        "path": state.place.path,
-        "parent": state.place.parent.path,
+        "mount": state.path.mount_key,
+        "path": state.path.path,
+        "parent": state.path.parent.path,
         "kind": state.kind,
         "mode": state.mode,
         "hash": state.sha256.hex() if state.sha256 else None,
@@ -227,13 +227,13 @@ def _kept(change: FileChange) -> EntryState:
     if change.after is not None:
         return change.after
     assert change.before is not None
-    return EntryState(change.before.place, change.before.kind, change.before.mode, target=change.before.target)
+    return EntryState(change.before.path, change.before.kind, change.before.mode, target=change.before.target)
 
 
-async def _settle(connection: Connection, tenant: Tenant, settled: Sequence[AppliedFile]) -> None:
+async def _mark_applied(connection: Connection, tenant: Tenant, applied: Sequence[AppliedFile]) -> None:
     rows = [
         {"file_id": s.file_id, "version_id": s.version_id, "fingerprint": s.fingerprint and s.fingerprint.values}
-        for s in settled
+        for s in applied
     ]
     await connection.execute(
         "select toolcrib.mark_applied(%s, %s)", (tenant.workspace_id, json_text(rows)), prepare=True
@@ -245,7 +245,7 @@ def touches_folders(change_set: ChangeSet) -> bool:
     return any(
         change.before is not None
         and change.before.kind is EntryKind.FOLDER
-        and (change.after is None or change.after.place != change.before.place)
+        and (change.after is None or change.after.path != change.before.path)
         for change in change_set.changes
     )
 
@@ -254,8 +254,8 @@ def _workspace_key(tenant: Tenant) -> int:
     return _key(tenant.workspace_id.bytes)
 
 
-def _lock_key(tenant: Tenant, place: WorkspacePath) -> int:
-    return _key(tenant.workspace_id.bytes + f"{place.mount_key}\0{place.path}".encode())
+def _lock_key(tenant: Tenant, path: WorkspacePath) -> int:
+    return _key(tenant.workspace_id.bytes + f"{path.mount_key}\0{path.path}".encode())
 
 
 def _key(what: bytes) -> int:

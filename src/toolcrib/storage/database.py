@@ -78,14 +78,14 @@ class Database:
             _pool(system_dsn, "toolcrib-system", max(2, pool_size // 4)) as system,
         ):
             database = cls(app, system)
-            await database._refuse_what_is_unsafe()
+            await database._reject_what_is_unsafe()
             yield database
 
     @asynccontextmanager
     async def connection(self, tenant: Tenant | None = None) -> AsyncIterator[Connection]:
         """Return a connection in autocommit, for single statements that set their tenant themselves."""
         pool = self._system if tenant and tenant.user_id is None else self._app
-        async with _lent(pool) as connection:
+        async with _borrowed_connection(pool) as connection:
             with translate_error():
                 yield connection
 
@@ -108,7 +108,7 @@ class Database:
     @asynccontextmanager
     async def as_system(self) -> AsyncIterator[Connection]:
         """Return a connection that sees every workspace, for recovery, sealing and garbage collection only."""
-        async with _lent(self._system) as connection:
+        async with _borrowed_connection(self._system) as connection:
             yield connection
 
     @asynccontextmanager
@@ -118,7 +118,7 @@ class Database:
             await connection.execute("select toolcrib.set_current_user(%s)", (user_id,))
             yield connection
 
-    async def _refuse_what_is_unsafe(self) -> None:
+    async def _reject_what_is_unsafe(self) -> None:
         async with self._app.connection() as connection:
             cursor = await connection.execute(
                 """
@@ -162,7 +162,7 @@ def require(role: str | None, needs: WorkspaceRole) -> WorkspaceRole:
 
 
 @asynccontextmanager
-async def _lent(pool: Pool) -> AsyncIterator[Connection]:
+async def _borrowed_connection(pool: Pool) -> AsyncIterator[Connection]:
     """Return a connection, unless the task was cancelled while it waited for one.
 
     The pool uses ``wait_for``, which in Python 3.11 loses a cancellation that arrives together with the connection: a

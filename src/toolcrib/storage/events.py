@@ -73,10 +73,10 @@ class EventStore:
 
 
 def _watchers(tenants: Sequence[Tenant]) -> str:
-    return json_text([_watcher(tenant) for tenant in tenants])
+    return json_text([_subscriber_row(tenant) for tenant in tenants])
 
 
-def _watcher(tenant: Tenant) -> dict[str, object]:
+def _subscriber_row(tenant: Tenant) -> dict[str, object]:
     return {
         "user_id": tenant.user_id,
         "token_version": tenant.token_version,

@@ -10,7 +10,7 @@ from toolcrib.core.files import File, Version
 from toolcrib.core.ids import CallId, FileId, VersionId
 from toolcrib.core.paths import Mount, WorkspacePath, mount_root, path_from_row
 from toolcrib.storage.database import Connection, Database, Tenant
-from toolcrib.storage.files import FILE_COLUMNS, VERSION_COLUMNS, file_of, places_json, version_of
+from toolcrib.storage.files import FILE_COLUMNS, VERSION_COLUMNS, file_of, paths_json, version_of
 
 # The columns in these statements are constants:
 # ruff: noqa: S608
@@ -40,14 +40,14 @@ class UndoStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def timelines(self, tenant: Tenant, deeds: UndoScope, needs: WorkspaceRole) -> list[FileTimeline]:
+    async def timelines(self, tenant: Tenant, scope: UndoScope, needs: WorkspaceRole) -> list[FileTimeline]:
         """Return the timeline of every file that these calls changed."""
         async with self._database.transaction(tenant, needs) as connection:
-            touched = await _touched(connection, tenant, deeds)
+            touched = await _touched(connection, tenant, scope)
             files = await _files(connection, tenant, list(touched))
             versions = await _versions(connection, tenant, {id_: first for id_, (first, _) in touched.items()})
             ours = {id_ for _, ids in touched.values() for id_ in ids}
-            ours |= await _undone_before(connection, tenant, deeds, [v for of in versions.values() for v in of], ours)
+            ours |= await _undone_before(connection, tenant, scope, [v for of in versions.values() for v in of], ours)
         return [_history(file, versions[file.id], ours) for file in files]
 
 
@@ -56,7 +56,7 @@ def _history(file: File, versions: Sequence[Version], ours: Collection[VersionId
 
 
 async def _touched(
-    connection: Connection, tenant: Tenant, deeds: UndoScope
+    connection: Connection, tenant: Tenant, scope: UndoScope
 ) -> dict[FileId, tuple[int, list[VersionId]]]:
     """Return the files, with the number of the first relevant version and the ids of all of them."""
     cursor = await connection.execute(
@@ -75,9 +75,9 @@ async def _touched(
         """,
         {
             "workspace": tenant.workspace_id,
-            "calls": list(deeds.calls),
-            "run": deeds.run_id,
-            "session": deeds.session_id,
+            "calls": list(scope.calls),
+            "run": scope.run_id,
+            "session": scope.session_id,
             # An agent undoes its own changes only.
             "agent": tenant.agent_id,
         },
@@ -86,7 +86,11 @@ async def _touched(
 
 
 async def _undone_before(
-    connection: Connection, tenant: Tenant, deeds: UndoScope, versions: Sequence[Version], ours: Collection[VersionId]
+    connection: Connection,
+    tenant: Tenant,
+    undo_scope: UndoScope,
+    versions: Sequence[Version],
+    ours: Collection[VersionId],
 ) -> set[VersionId]:
     """Return the versions that already undid or redid a part of these calls. They do not count as changes by others."""
     others = {version.call_id for version in versions if version.id not in ours and version.call_id is not None}
@@ -101,10 +105,10 @@ async def _undone_before(
     )
     undos = [UndoCall(CallId(id_), arguments) for id_, arguments in await cursor.fetchall()]
     own = [version for version in versions if version.id in ours]
-    scopes = {scope for scope in (deeds.run_id, deeds.session_id) if scope is not None}
-    if deeds.session_id is not None:
+    scopes = {scope for scope in (undo_scope.run_id, undo_scope.session_id) if scope is not None}
+    if undo_scope.session_id is not None:
         scopes |= {version.run_id for version in own if version.run_id is not None}
-    calls = {version.call_id for version in own if version.call_id is not None} | set(deeds.calls)
+    calls = {version.call_id for version in own if version.call_id is not None} | set(undo_scope.calls)
     counted = within(undos, calls, scopes)
     return {version.id for version in versions if version.call_id in counted}
 
@@ -168,7 +172,7 @@ class SnapshotStore:
                 select pg_current_snapshot()::text,
                        (select bool_or(any_pending) from toolcrib.lookup_paths(%s, %s, %s, %s, %s))
                 """,
-                (*tenant.parameters, places_json([mount_root(Mount.PROJECT)])),
+                (*tenant.parameters, paths_json([mount_root(Mount.PROJECT)])),
                 prepare=True,
             )
             row = await cursor.fetchone()
@@ -176,14 +180,14 @@ class SnapshotStore:
         return HistorySnapshot(*row)
 
     async def changed_since(
-        self, tenant: Tenant, moment: HistorySnapshot, places: Sequence[WorkspacePath]
+        self, tenant: Tenant, moment: HistorySnapshot, paths: Sequence[WorkspacePath]
     ) -> dict[WorkspacePath, VersionId]:
         """Return those of these paths that a call changed since, with the resulting version; deletions too."""
         async with self._database.connection(tenant) as connection:
             cursor = connection.cursor(binary=True)
             await cursor.execute(
                 "select * from toolcrib.changed_since(%s, %s, %s, %s, %s::pg_snapshot, %s)",
-                (*tenant.parameters, moment.snapshot, places_json(places)),
+                (*tenant.parameters, moment.snapshot, paths_json(paths)),
                 prepare=True,
             )
             rows = await cursor.fetchall()

@@ -60,7 +60,7 @@ class FileStore:
         self._database = database
 
     async def lookup(
-        self, tenant: Tenant, places: Sequence[WorkspacePath], needs: WorkspaceRole = WorkspaceRole.VIEWER
+        self, tenant: Tenant, paths: Sequence[WorkspacePath], needs: WorkspaceRole = WorkspaceRole.VIEWER
     ) -> PathLookup:
         """Return membership, home and files in one round trip.
 
@@ -71,7 +71,7 @@ class FileStore:
             cursor = connection.cursor(binary=True)
             await cursor.execute(
                 "select * from toolcrib.lookup_paths(%s, %s, %s, %s, %s)",
-                (*tenant.parameters, places_json(places)),
+                (*tenant.parameters, paths_json(paths)),
                 prepare=True,
             )
             rows = await cursor.fetchall()
@@ -223,7 +223,7 @@ async def list_below(connection: Connection, tenant: Tenant, folder: WorkspacePa
 
 
 async def list_pending(
-    connection: Connection, tenant: Tenant, places: Sequence[WorkspacePath] | None = None
+    connection: Connection, tenant: Tenant, paths: Sequence[WorkspacePath] | None = None
 ) -> list[File]:
     """Return files whose last change may not be on disk; only those that are or were at the given paths."""
     cursor = connection.cursor(binary=True)
@@ -241,8 +241,8 @@ async def list_pending(
         """,
         {
             "workspace": tenant.workspace_id,
-            "trees": None if places is None else [place.mount_key for place in places],
-            "paths": None if places is None else [place.path for place in places],
+            "trees": None if paths is None else [path.mount_key for path in paths],
+            "paths": None if paths is None else [path.path for path in paths],
         },
     )
     return [file_of(row) for row in await cursor.fetchall()]
@@ -258,9 +258,9 @@ async def get_version(connection: Connection, tenant: Tenant, version_id: Versio
     return version_of(row)
 
 
-def places_json(places: Sequence[WorkspacePath]) -> str:
+def paths_json(paths: Sequence[WorkspacePath]) -> str:
     """Serialize paths as JSON for the lookup function, because the driver is slow with arrays."""
-    return json_text([{"mount": place.mount_key, "path": place.path} for place in places])
+    return json_text([{"mount": path.mount_key, "path": path.path} for path in paths])
 
 
 def seen(rows: Sequence[tuple[Any, ...]], tenant: Tenant, needs: WorkspaceRole) -> PathLookup:
@@ -322,7 +322,7 @@ def _state(
     target: str | None,
 ) -> EntryState:
     return EntryState(
-        place=path_from_row(mount, path),
+        path=path_from_row(mount, path),
         kind=EntryKind(kind),
         mode=mode,
         sha256=None if sha256 is None else bytes(sha256),

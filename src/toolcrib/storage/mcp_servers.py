@@ -156,7 +156,7 @@ class McpServerStore:
 
     async def save_offered(self, server: McpServer, tools: Sequence[McpTool] | None, error: str | None) -> None:
         """Store the tools that the server offers, or the error if it could not be asked."""
-        offered = None if tools is None else json_text([_told(tool) for tool in tools])
+        offered = None if tools is None else json_text([_tool_row(tool) for tool in tools])
         async with self._database.transaction(Tenant(server.workspace_id)) as connection:
             await connection.execute(
                 """
@@ -196,11 +196,11 @@ def _server(row: tuple[Any, ...]) -> McpServer:
     )
 
 
-def _tools(told: list[dict[str, Any]]) -> tuple[McpTool, ...]:
-    return tuple(McpTool(one["name"], one["description"], one["input_schema"], one["sha256"]) for one in told)
+def _tools(rows: list[dict[str, Any]]) -> tuple[McpTool, ...]:
+    return tuple(McpTool(one["name"], one["description"], one["input_schema"], one["sha256"]) for one in rows)
 
 
-def _told(tool: McpTool) -> dict[str, Any]:
+def _tool_row(tool: McpTool) -> dict[str, Any]:
     return {
         "name": tool.name,
         "description": tool.description,

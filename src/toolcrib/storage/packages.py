@@ -17,8 +17,8 @@ class PackageStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def install(self, tenant: Tenant, contents: PackageContents, place: Callable[[], Awaitable[None]]) -> Package:
-        """Install a package and its agents, or another version of it. ``place`` writes its files, under the lock."""
+    async def install(self, tenant: Tenant, contents: PackageContents, path: Callable[[], Awaitable[None]]) -> Package:
+        """Install a package and its agents, or another version of it. ``path`` writes its files, under the lock."""
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             await _lock(connection, tenant)
             known = await _named(connection, tenant)
@@ -51,7 +51,7 @@ class PackageStore:
                 ),
             )
             row = await cursor.fetchone()
-            await place()
+            await path()
         assert row is not None
         return _package(row)
 

@@ -163,8 +163,8 @@ def _json(state: EntryState | None) -> str | None:
         return None
     return json_text(
         {
-            "tree": state.place.mount_key,
-            "path": state.place.path,
+            "tree": state.path.mount_key,
+            "path": state.path.path,
             "kind": state.kind,
             "mode": state.mode,
             "sha256": state.sha256.hex() if state.sha256 else None,

@@ -57,7 +57,7 @@ class Encryptor:
             raise ProviderError(
                 0,
                 "The stored credentials cannot be decrypted.",
-                fault=ProviderErrorKind.CREDENTIALS,
+                kind=ProviderErrorKind.CREDENTIALS,
                 remedy="Enter the key of the provider again.",
             ) from None
 

@@ -12,8 +12,8 @@ from toolcrib.core.events import Event, EventType
 from toolcrib.core.ids import AgentId, CallId, FileId, SessionId, UserId, new_id
 from toolcrib.core.json_text import json_text
 from toolcrib.core.packages import Workflow
-from toolcrib.policy.phases import refuse_unknown_phase
-from toolcrib.policy.trust import refuse_beyond_ceiling
+from toolcrib.policy.phases import reject_unknown_phase
+from toolcrib.policy.trust import reject_beyond_ceiling
 from toolcrib.storage.database import Connection, Database, Tenant
 from toolcrib.storage.quotas import SESSIONS, has_all
 
@@ -74,9 +74,9 @@ class SessionStore:
         """
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             if agent_id is not None:
-                await _refuse_unknown_agent(connection, tenant, agent_id)
-            await _refuse_unknown_phase(connection, tenant, agent_id, phase)
-            by_owner = await _refuse_beyond_ceiling(connection, tenant, agent_id, trust)
+                await _reject_unknown_agent(connection, tenant, agent_id)
+            await _reject_unknown_phase(connection, tenant, agent_id, phase)
+            by_owner = await _reject_beyond_ceiling(connection, tenant, agent_id, trust)
             rows = "select from toolcrib.sessions where workspace_id = %s"
             if await has_all(connection, rows, (tenant.workspace_id,), most=self._most):
                 raise Conflict(f"This workspace has {self._most} sessions, the limit. Delete one first.")
@@ -152,7 +152,7 @@ class SessionStore:
         """
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             session = await _found(connection, tenant, session_id)
-            by_owner = await _refuse_beyond_ceiling(connection, tenant, session.agent_id, trust)
+            by_owner = await _reject_beyond_ceiling(connection, tenant, session.agent_id, trust)
             await connection.execute(
                 "update toolcrib.sessions set trust = %s, trust_by_owner = %s where workspace_id = %s and id = %s",
                 (trust, by_owner, tenant.workspace_id, session_id),
@@ -187,7 +187,7 @@ class SessionStore:
         """
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             session = await _found(connection, tenant, session_id)
-            await _refuse_unknown_phase(connection, tenant, session.agent_id, phase)
+            await _reject_unknown_phase(connection, tenant, session.agent_id, phase)
             await connection.execute(
                 "update toolcrib.sessions set phase = %s where workspace_id = %s and id = %s",
                 (phase, tenant.workspace_id, session_id),
@@ -293,7 +293,7 @@ async def _found(connection: Connection, tenant: Tenant, session_id: SessionId) 
     return _session(row)
 
 
-async def _refuse_unknown_agent(connection: Connection, tenant: Tenant, agent_id: AgentId) -> None:
+async def _reject_unknown_agent(connection: Connection, tenant: Tenant, agent_id: AgentId) -> None:
     cursor = await connection.execute(
         "select from toolcrib.agents where workspace_id = %s and id = %s and deleted_at is null",
         (tenant.workspace_id, agent_id),
@@ -302,7 +302,7 @@ async def _refuse_unknown_agent(connection: Connection, tenant: Tenant, agent_id
         raise NotFound(f"Agent {agent_id} not found in this workspace.")
 
 
-async def _refuse_unknown_phase(
+async def _reject_unknown_phase(
     connection: Connection, tenant: Tenant, agent_id: AgentId | None, phase: str | None
 ) -> None:
     if phase is None:
@@ -311,10 +311,10 @@ async def _refuse_unknown_phase(
         "select rules from toolcrib.agents where workspace_id = %s and id = %s", (tenant.workspace_id, agent_id)
     )
     row = await cursor.fetchone()
-    refuse_unknown_phase(AgentRules.model_validate(row[0]) if row else None, phase)
+    reject_unknown_phase(AgentRules.model_validate(row[0]) if row else None, phase)
 
 
-async def _refuse_beyond_ceiling(
+async def _reject_beyond_ceiling(
     connection: Connection, tenant: Tenant, agent_id: AgentId | None, trust: TrustLevel | None
 ) -> bool:
     """Check the trust against the maximum. Returns whether the user is an owner."""
@@ -333,7 +333,7 @@ async def _refuse_beyond_ceiling(
     ceiling, rules, role = row
     # The system has no role, and is bound only by the owners' maximum.
     role = WorkspaceRole.OWNER if tenant.user_id is None else WorkspaceRole(role)
-    refuse_beyond_ceiling(
+    reject_beyond_ceiling(
         trust,
         role=role,
         rules=None if rules is None else AgentRules.model_validate(rules),

@@ -30,7 +30,7 @@ class TrashedFile:
 
     token: UUID
     file_id: FileId
-    place: WorkspacePath
+    path: WorkspacePath
     kind: EntryKind
     mode: int
     size: int
@@ -42,7 +42,7 @@ class TrashEntry:
 
     token: UUID
     change_set_id: ChangeSetId
-    place: WorkspacePath
+    path: WorkspacePath
     size: int
     trashed_at: datetime
     expires_at: datetime
@@ -222,8 +222,8 @@ def _row(displaced: TrashedFile) -> dict[str, Any]:
     return {
         "id": displaced.token,
         "file_id": displaced.file_id,
-        "mount": displaced.place.mount_key,
-        "path": displaced.place.path,
+        "mount": displaced.path.mount_key,
+        "path": displaced.path.path,
         "kind": displaced.kind,
         "mode": displaced.mode,
         "size": displaced.size,
@@ -232,5 +232,5 @@ def _row(displaced: TrashedFile) -> dict[str, Any]:
 
 def _entry(row: tuple[Any, ...]) -> TrashEntry:
     token, change_set_id, tree, path, size, trashed_at, expires_at, expired_at = row
-    place = path_from_row(tree, path)
-    return TrashEntry(token, ChangeSetId(change_set_id), place, size, trashed_at, expires_at, expired_at)
+    workspace_path = path_from_row(tree, path)
+    return TrashEntry(token, ChangeSetId(change_set_id), workspace_path, size, trashed_at, expires_at, expired_at)

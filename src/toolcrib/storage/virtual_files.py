@@ -25,9 +25,9 @@ class VirtualFileStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def at(self, tenant: Tenant, places: Iterable[WorkspacePath]) -> dict[WorkspacePath, File]:
+    async def at(self, tenant: Tenant, paths: Iterable[WorkspacePath]) -> dict[WorkspacePath, File]:
         """Return the virtual files at these paths. Without a query if there can be none."""
-        wanted = {place: source for place in places if (source := _source_of(place)) is not None}
+        wanted = {path: source for path in paths if (source := _source_of(path)) is not None}
         if not wanted:
             return {}
         async with self._database.transaction(tenant) as connection:
@@ -36,15 +36,15 @@ class VirtualFileStore:
                 {"workspace": tenant.workspace_id, "ids": [id_ for _, id_ in wanted.values()]},
             )
             files = [_file(row) for row in await cursor.fetchall()]
-        return {file.state.place: file for file in files if file.state.place in wanted}
+        return {file.state.path: file for file in files if file.state.path in wanted}
 
-    async def folder_at(self, tenant: Tenant, place: WorkspacePath) -> File | None:
+    async def folder_at(self, tenant: Tenant, path: WorkspacePath) -> File | None:
         """Return the virtual folder at a path; it exists if it contains something."""
-        if not is_virtual_folder(place):
+        if not is_virtual_folder(path):
             return None
         async with self._database.transaction(tenant) as connection:
             folders = await _folders(connection, tenant)
-        return next((folder for folder in folders if folder.state.place == place), None)
+        return next((folder for folder in folders if folder.state.path == path), None)
 
     async def texts(self, tenant: Tenant, ids: Collection[FileId]) -> dict[FileId, bytes]:
         """Return the current contents of these files."""
@@ -123,15 +123,15 @@ async def virtual_below(
     return folders + [_file(row) for row in await cursor.fetchall()]
 
 
-def is_virtual_folder(place: WorkspacePath) -> bool:
+def is_virtual_folder(path: WorkspacePath) -> bool:
     """Return whether virtual files, if there are any, are in this folder."""
-    return place.mount is Mount.PROJECT and place.path in _FOLDERS
+    return path.mount is Mount.PROJECT and path.path in _FOLDERS
 
 
-def _source_of(place: WorkspacePath) -> tuple[FileType, UUID] | None:
+def _source_of(path: WorkspacePath) -> tuple[FileType, UUID] | None:
     """Return what the file at a path would be derived from."""
-    folder, _, name = place.path.rpartition("/")
-    type_ = _FOLDERS.get(folder) if place.mount is Mount.PROJECT else None
+    folder, _, name = path.path.rpartition("/")
+    type_ = _FOLDERS.get(folder) if path.mount is Mount.PROJECT else None
     if type_ is None or not name.endswith(f".{type_}"):
         return None
     try:
@@ -139,7 +139,7 @@ def _source_of(place: WorkspacePath) -> tuple[FileType, UUID] | None:
     except ValueError:
         return None
     # A UUID can be written in several ways; a file has one name.
-    return (type_, id_) if _path(type_, id_) == place.path else None
+    return (type_, id_) if _path(type_, id_) == path.path else None
 
 
 def _path(type_: FileType, id_: UUID) -> str:
@@ -185,8 +185,8 @@ def _folder(workspace_id: WorkspaceId, path: str, since: datetime) -> File:
 
 def _file(row: tuple[Any, ...]) -> File:
     type_, id_, display_name, size, lines, created_at, updated_at = row
-    place = WorkspacePath(Mount.PROJECT, _path(FileType(type_), id_))
-    state = EntryState(place, EntryKind.FILE, FILE_MODE, size=size, line_count=lines)
+    path = WorkspacePath(Mount.PROJECT, _path(FileType(type_), id_))
+    state = EntryState(path, EntryKind.FILE, FILE_MODE, size=size, line_count=lines)
     return _virtual(id_, FileType(type_), state, display_name, created_at, updated_at)
 
 

@@ -184,7 +184,7 @@ class WorkspaceStore:
         """Change a member's role."""
         async with self._governing(tenant) as connection:
             if role is not WorkspaceRole.OWNER:
-                await _refuse_last_owner(connection, tenant, user_id)
+                await _reject_last_owner(connection, tenant, user_id)
             await connection.execute(
                 "update toolcrib.members set role = %s where workspace_id = %s and user_id = %s",
                 (role, tenant.workspace_id, user_id),
@@ -197,7 +197,7 @@ class WorkspaceStore:
         async with self._governing(
             tenant, needs=WorkspaceRole.VIEWER if leaving else WorkspaceRole.OWNER
         ) as connection:
-            await _refuse_last_owner(connection, tenant, user_id)
+            await _reject_last_owner(connection, tenant, user_id)
             cursor = await connection.execute(
                 "delete from toolcrib.members where workspace_id = %s and user_id = %s",
                 (tenant.workspace_id, user_id),
@@ -253,7 +253,7 @@ async def _member(connection: Connection, tenant: Tenant, user_id: UserId) -> Me
     return _as_member(*row)
 
 
-async def _refuse_last_owner(connection: Connection, tenant: Tenant, user_id: UserId) -> None:
+async def _reject_last_owner(connection: Connection, tenant: Tenant, user_id: UserId) -> None:
     cursor = await connection.execute(
         "select user_id from toolcrib.members where workspace_id = %s and role = %s",
         (tenant.workspace_id, WorkspaceRole.OWNER),

@@ -85,7 +85,7 @@ class Tool:
 
     def parse(self, arguments: Mapping[str, Any]) -> BaseModel:
         """Validate the arguments. Raises ``BadArguments`` with the wrong fields and what was expected."""
-        _refuse_many_unknown(arguments, self.arguments)
+        _reject_many_unknown(arguments, self.arguments)
         try:
             return self.arguments.model_validate(arguments)
         except ValidationError as error:
@@ -107,7 +107,7 @@ class Tool:
         return ToolDefinition(name=self.name, description=self.description, input_schema=self.input_schema)
 
 
-def _refuse_many_unknown(arguments: Mapping[str, Any], model: type[BaseModel]) -> None:
+def _reject_many_unknown(arguments: Mapping[str, Any], model: type[BaseModel]) -> None:
     """Raise early for very many unknown fields, and report only a few of them."""
     if len(arguments) <= len(model.model_fields) + MOST_FIELDS or model.model_config.get("extra") != "forbid":
         return
@@ -231,14 +231,14 @@ def _called(function: Callable[..., Any], context_name: str | None) -> ToolFunct
 
 
 def _reads(arguments: BaseModel) -> Effects:
-    return Effects(reads=_places(arguments))
+    return Effects(reads=_paths(arguments))
 
 
 def _writes(arguments: BaseModel) -> Effects:
-    return Effects(reads=_places(arguments), writes=_places(arguments))
+    return Effects(reads=_paths(arguments), writes=_paths(arguments))
 
 
-def _places(arguments: BaseModel) -> tuple[WorkspacePath, ...]:
+def _paths(arguments: BaseModel) -> tuple[WorkspacePath, ...]:
     values = [getattr(arguments, name) for name in type(arguments).model_fields]
     flat = [item for value in values for item in (value if isinstance(value, list | tuple) else [value])]
     return tuple(item for item in flat if isinstance(item, WorkspacePath))

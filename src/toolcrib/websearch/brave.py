@@ -44,11 +44,11 @@ class Brave:
         if not answer.ok:
             # A server may repeat what it received.
             raise EngineFailed(self._refusal(answer).replace(self._key.get_secret_value(), "[key]"))
-        told = answer.json_object()
-        if told.get("type") == "search" and told.get("web") is None:
+        body = answer.json_object()
+        if body.get("type") == "search" and body.get("web") is None:
             # Brave's way of saying that it found nothing.
             return []
-        web = told.get("web")
+        web = body.get("web")
         results = web.get("results") if isinstance(web, dict) else None
         return pages(results, title="title", address="url", snippet="description", most=most)
 
@@ -58,8 +58,8 @@ class Brave:
             return f"it rejected the key (HTTP {answer.status}); check {self._source} and its plan"
         if answer.status == 429:
             return "its rate limit is reached; wait, or use a larger plan"
-        said = ": ".join(filter(None, (code, detail)))
-        return f"{answer.refusal} ({said})" if said else answer.refusal
+        details = ": ".join(filter(None, (code, detail)))
+        return f"{answer.refusal} ({details})" if details else answer.refusal
 
 
 def is_key(value: str) -> bool:

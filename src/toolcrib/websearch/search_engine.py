@@ -105,6 +105,6 @@ class FallbackSearch:
                 return SearchResults(engine.name, found, failures)
             nothing = nothing or engine.name
         if nothing is None:
-            said = "; ".join(f"{name}: {reason}" for name, reason in failures.items())
-            raise ToolFailed(f"The web search failed. {said}.")
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in failures.items())
+            raise ToolFailed(f"The web search failed. {reasons}.")
         return SearchResults(nothing, (), failures)

@@ -29,9 +29,9 @@ class SearXNG:
         answer = await ask(self._url, params=params, headers={}, seconds=seconds)
         if not answer.ok:
             raise EngineFailed(_refusal(answer))
-        told = answer.json_object()
-        found = pages(told.get("results"), title="title", address="url", snippet="content", most=most)
-        if not found and (silent := _silent(told.get("unresponsive_engines"))):
+        body = answer.json_object()
+        found = pages(body.get("results"), title="title", address="url", snippet="content", most=most)
+        if not found and (silent := _silent(body.get("unresponsive_engines"))):
             # It answers 200 even if every engine behind it failed. That is not the same as finding nothing.
             raise EngineFailed(f"none of its engines responded ({silent})")
         return found
@@ -66,8 +66,8 @@ def _silent(engines: Any) -> str:
     """Return ``bing: timeout, brave: too many requests``; they come as pairs, in some versions as names."""
     if not isinstance(engines, list):
         return ""
-    said = [": ".join(to_plain_text(word, most=80) for word in _words(engine)) for engine in engines[:5]]
-    return ", ".join(said) + (f" and {len(engines) - 5} more" if len(engines) > 5 else "")
+    names = [": ".join(to_plain_text(word, most=80) for word in _words(engine)) for engine in engines[:5]]
+    return ", ".join(names) + (f" and {len(engines) - 5} more" if len(engines) > 5 else "")
 
 
 def _words(engine: Any) -> Iterable[Any]:

@@ -76,7 +76,7 @@ class _Job:
             answer = worker.ask((self._name, self._seconds, self._arguments))
         except (OSError, EOFError):
             _own.worker = None
-            worker.bury()
+            worker.reap()
             raise TooCostly(
                 f"This exceeds the time limit of {self._seconds:.0f} s or the memory limit of one call."
             ) from None
@@ -127,7 +127,7 @@ class _Worker:
     def kill(self) -> None:
         self._process.kill()
 
-    def bury(self) -> None:
+    def reap(self) -> None:
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -141,7 +141,7 @@ def _workers_of_this_thread() -> _Worker:
     if worker is not None and worker.is_alive:
         return worker
     if worker is not None:
-        worker.bury()
+        worker.reap()
         _own.worker = None
     try:
         worker = _own.worker = _Worker()

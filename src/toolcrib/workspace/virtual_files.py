@@ -18,37 +18,37 @@ from toolcrib.workspace.workspace_services import WorkspaceServices
 class VirtualTree:
     """The virtual files that a caller sees. The guard decides who may read them, as for any file."""
 
-    def __init__(self, shelves: WorkspaceServices, tenant: Tenant) -> None:
-        self._files = shelves.virtual
-        self._most = shelves.max_file_bytes
+    def __init__(self, workspace_services: WorkspaceServices, tenant: Tenant) -> None:
+        self._files = workspace_services.virtual
+        self._most = workspace_services.max_file_bytes
         self._tenant = tenant
 
-    async def added_to(self, seen: PathLookup, places: Sequence[WorkspacePath]) -> PathLookup:
+    async def added_to(self, seen: PathLookup, paths: Sequence[WorkspacePath]) -> PathLookup:
         """Add virtual files to the result of a lookup."""
-        found = await self._files.at(self._tenant, places)
+        found = await self._files.at(self._tenant, paths)
         if not found:
             return seen
-        files = (found.get(place, file) for place, file in zip(places, seen.files, strict=True))
+        files = (found.get(path, file) for path, file in zip(paths, seen.files, strict=True))
         return replace(seen, files=tuple(files))
 
-    async def among(self, places: Iterable[WorkspacePath]) -> Collection[WorkspacePath]:
+    async def among(self, paths: Iterable[WorkspacePath]) -> Collection[WorkspacePath]:
         """Return those of the paths that are virtual files."""
-        return await self._files.at(self._tenant, places)
+        return await self._files.at(self._tenant, paths)
 
-    async def folder_or(self, standing: PathState) -> PathState:
+    async def folder_or(self, path_state: PathState) -> PathState:
         """Return a folder of virtual files if nothing else is at the path."""
-        if standing.exists:
-            return standing
-        return replace(standing, file=await self._files.folder_at(self._tenant, standing.place))
+        if path_state.exists:
+            return path_state
+        return replace(path_state, file=await self._files.folder_at(self._tenant, path_state.path))
 
     async def read(self, file: File) -> FileContent:
         """Return the current content of a virtual file."""
         if file.state.size > self._most:
-            raise too_large(file.state.place, f"{file.state.size:,}", self._most)
+            raise too_large(file.state.path, f"{file.state.size:,}", self._most)
         body = (await self._files.texts(self._tenant, [file.id])).get(file.id)
         if body is None:
-            raise NotFound(f"File not found: {shown(file.state.place)}")
-        return FileContent(PathState(file.state.place, file, None), body, digest(body))
+            raise NotFound(f"File not found: {shown(file.state.path)}")
+        return FileContent(PathState(file.state.path, file, None), body, digest(body))
 
     async def matching(self, pattern: str, *, ignore_case: bool, seconds: float) -> set[FileId]:
         """Return the virtual files with a line that matches a regular expression."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from tests.acceptance.terminal.tmux import COLUMNS, Screen, settled
+from tests.acceptance.terminal.tmux import COLUMNS, Screen, applied
 
 _DIRECTORY = Path(__file__).parent / "screens"
 _IMAGES = Path(__file__).parents[3] / "docs" / "images"
@@ -24,13 +24,13 @@ def looks_like(screen: Screen, name: str, *wanted: str) -> None:
     file = _DIRECTORY / f"{name}.txt"
     if _WRITES:
         screen.shows(*wanted)
-        _write(file, settled(screen.rests()) + "\n")
+        _write(file, applied(screen.rests()) + "\n")
         if name in _SHOWN_IN_DOCS:
             _write(_IMAGES / f"terminal-{name}.svg", _image(screen.coloured(), name))
         return
     expected = file.read_text().rstrip("\n")
     assert all(text in expected for text in wanted), f"{file.name} lacks one of {wanted}"
-    screen.until(lambda shown: settled(shown) == expected, f"The screen {file.name}:\n{expected}\n")
+    screen.until(lambda shown: applied(shown) == expected, f"The screen {file.name}:\n{expected}\n")
 
 
 def _image(coloured: str, name: str) -> str:

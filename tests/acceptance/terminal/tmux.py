@@ -93,7 +93,7 @@ class Screen:
         return _tmux(self.socket, *words)
 
 
-def settled(screen: str) -> str:
+def applied(screen: str) -> str:
     """A screen without the values that differ between runs."""
     for pattern, mark in _CHANGING:
         screen = pattern.sub(mark, screen)

@@ -64,7 +64,10 @@ def services(settings: Settings, database: Database, live: EventHub, providers: 
         workspaces=WorkspaceStore(database),
         agents=AgentStore(database),
         packages=PackageInstaller(
-            PackageStore(database), engine.shelves.files, engine.shelves.mounts, node=settings.node_name
+            PackageStore(database),
+            engine.workspace_services.files,
+            engine.workspace_services.mounts,
+            node=settings.node_name,
         ),
         files=FileStore(database),
         audit=AuditStore(database),
@@ -84,7 +87,7 @@ def services(settings: Settings, database: Database, live: EventHub, providers: 
         questions=engine.questions,
         grants=GrantStore(database),
         invitations=InvitationStore(database),
-        desk=RunService(RunStore(database), engine.bell, live),
+        run_service=RunService(RunStore(database), engine.wake_signal, live),
         access=access,
         model_access=CredentialResolver(access),
         search_keys=engine.search_keys,

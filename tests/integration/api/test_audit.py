@@ -32,10 +32,10 @@ async def calls(services: ApiServices, ada: Someone, workspace_id: WorkspaceId) 
 async def test_owner_reads_the_audit_log_from_its_newest_page(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, calls: list[str]
 ) -> None:
-    book = f"/workspaces/{workspace_id}/audit"
+    address = f"/workspaces/{workspace_id}/audit"
 
-    first = (await client.get(book, headers=ada.headers, params={"limit": 2})).json()
-    rest = (await client.get(book, headers=ada.headers, params={"limit": 2, "before": first["next"]})).json()
+    first = (await client.get(address, headers=ada.headers, params={"limit": 2})).json()
+    rest = (await client.get(address, headers=ada.headers, params={"limit": 2, "before": first["next"]})).json()
 
     assert [record["call_id"] for record in first["items"] + rest["items"]] == calls[::-1]
     assert rest["next"] is None
@@ -117,8 +117,8 @@ async def test_page_scans_a_limited_number_of_records_and_returns_a_cursor(
 ) -> None:
     tenant, wanted = Tenant(workspace_id, ada.id), AuditFilter(tool="write")
 
-    first = await services.audit.page(tenant, before=None, limit=10, wanted=wanted, look=2)
-    second = await services.audit.page(tenant, before=first.next, limit=10, wanted=wanted, look=2)
+    first = await services.audit.page(tenant, before=None, limit=10, wanted=wanted, scan_limit=2)
+    second = await services.audit.page(tenant, before=first.next, limit=10, wanted=wanted, scan_limit=2)
 
     assert (first.records, second.records) == ([], [])
     assert first.next is not None

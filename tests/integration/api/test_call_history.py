@@ -31,7 +31,7 @@ class Past:
         found: dict[str, Any] = (await self._client.get(address, params=query, headers=self._who.headers)).json()
         return found
 
-    async def standing(self) -> list[tuple[str, int, bool]]:
+    async def path_state(self) -> list[tuple[str, int, bool]]:
         """Return each call's tool, its number of changed files, and whether it is in effect; oldest first."""
         items = (await self.calls())["items"]
         return [(one["tool"], one["files"], one["undone_by"] is None) for one in reversed(items)]
@@ -62,13 +62,13 @@ async def test_undone_call_names_the_undo_and_is_in_effect_again_after_redo(past
     [written] = (await past.calls())["items"]
 
     undone = await past.call("undo", calls=[written["id"]])
-    after_undo = await past.standing()
+    after_undo = await past.path_state()
     by = (await past.calls())["items"][-1]["undone_by"]
     await past.call("undo", calls=[undone["call_id"]])
 
     assert after_undo == [("write", 1, False), ("undo", 1, True)]
     assert by == undone["call_id"]
-    assert await past.standing() == [("write", 1, True), ("undo", 1, False), ("undo", 1, True)]
+    assert await past.path_state() == [("write", 1, True), ("undo", 1, False), ("undo", 1, True)]
 
 
 async def test_undoing_a_session_reverts_earlier_calls_and_no_later_ones(past: Past) -> None:
@@ -76,7 +76,7 @@ async def test_undoing_a_session_reverts_earlier_calls_and_no_later_ones(past: P
     await past.call("undo", session_id=past.session_id)
     await past.call("write", path="/b.md", content="b")
 
-    assert await past.standing() == [("write", 1, False), ("undo", 1, True), ("write", 1, True)]
+    assert await past.path_state() == [("write", 1, False), ("undo", 1, True), ("write", 1, True)]
 
 
 async def test_undo_preview_names_the_versions_of_each_file(past: Past) -> None:
@@ -89,7 +89,7 @@ async def test_undo_preview_names_the_versions_of_each_file(past: Past) -> None:
     [change] = preview["changes"]
     assert (change["current_version_id"], change["restored_version_id"]) == (second["version_id"], first["version_id"])
     assert [one["tool"] for one in (await past.calls())["items"]] == ["undo", "write", "write"]
-    assert await past.standing() == [("write", 1, True), ("write", 1, True), ("undo", 0, True)]
+    assert await past.path_state() == [("write", 1, True), ("write", 1, True), ("undo", 0, True)]
 
 
 async def test_calls_of_an_unknown_session_are_not_found(

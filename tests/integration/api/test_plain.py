@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from tests.integration.api.websocket_room import Room
-from toolcrib.api.websocket.plain_protocol import TextBuffer, plainly
+from toolcrib.api.websocket.plain_protocol import TextBuffer, encode_plain_event
 from toolcrib.core.events import Delta, DeltaType, Event
 from toolcrib.core.ids import SessionId, WorkspaceId
 
@@ -20,14 +20,16 @@ def event(type_: str, **payload: object) -> Event:
 
 @pytest.mark.req("EV-3", part="003 task 6: send encodes tool_call message")
 def test_tool_call_is_encoded_with_id_name_and_arguments() -> None:
-    told = plainly(event("tool-start", toolId="call_1", toolName="read_file", input={"path": "src/index.ts"}))
+    told = encode_plain_event(
+        event("tool-start", toolId="call_1", toolName="read_file", input={"path": "src/index.ts"})
+    )
 
     assert told == {"type": "tool_call", "id": "call_1", "name": "read_file", "arguments": {"path": "src/index.ts"}}
 
 
 @pytest.mark.req("EV-3", part="003 task 6: send encodes tool_result message")
 def test_tool_result_is_encoded_with_its_output() -> None:
-    told = plainly(
+    told = encode_plain_event(
         event("tool-result", toolId="call_1", toolName="read_file", status="success", result="file contents")
     )
 
@@ -36,7 +38,9 @@ def test_tool_result_is_encoded_with_its_output() -> None:
 
 @pytest.mark.req("EV-3", part="003 task 6: send encodes tool_result with isError")
 def test_failed_tool_result_is_marked_as_an_error() -> None:
-    told = plainly(event("tool-result", toolId="call_1", toolName="read_file", status="error", result="not found"))
+    told = encode_plain_event(
+        event("tool-result", toolId="call_1", toolName="read_file", status="error", result="not found")
+    )
 
     assert told is not None
     assert told["isError"] is True
@@ -72,15 +76,18 @@ def test_every_delta_is_sent_once_however_it_is_split(items: list[Event | Delta]
 @pytest.mark.req("EV-3", part="done, error")
 def test_finish_and_errors_have_their_own_messages() -> None:
     # A run with tool calls has several streams; only the last message is the end.
-    assert plainly(event("stream-end", messageId="m")) is None
-    assert plainly(event("run-state", state="ended", endReason="done")) == {"type": "done", "sessionId": str(SESSION)}
+    assert encode_plain_event(event("stream-end", messageId="m")) is None
+    assert encode_plain_event(event("run-state", state="ended", endReason="done")) == {
+        "type": "done",
+        "sessionId": str(SESSION),
+    }
     failed = event("run-state", state="ended", endReason="failed", error={"message": "No key."})
-    assert plainly(failed) == {"type": "error", "message": "Unexpected error during generation: No key."}
+    assert encode_plain_event(failed) == {"type": "error", "message": "Unexpected error during generation: No key."}
     provider = {"code": "PROVIDER_ERROR", "message": "Provider error (401): Unauthorized"}
-    refused = plainly(event("run-state", state="ended", endReason="failed", error=provider))
+    refused = encode_plain_event(event("run-state", state="ended", endReason="failed", error=provider))
     assert refused == {"type": "error", "message": "Provider error (401): Unauthorized"}
-    assert plainly(event("error", message="It broke.")) == {"type": "error", "message": "It broke."}
-    assert plainly(event("run-state", state="running")) is None
+    assert encode_plain_event(event("error", message="It broke.")) == {"type": "error", "message": "It broke."}
+    assert encode_plain_event(event("run-state", state="running")) is None
 
 
 @pytest.mark.req("EV-3", part="over a socket")

@@ -90,7 +90,9 @@ async def test_invalid_event_id_is_rejected(room: Room, client: httpx2.AsyncClie
 
 async def test_stream_sends_heartbeats_and_a_retry_interval(room: Room) -> None:
     async with (
-        listening(replace(room.services, doors=ConnectionLimits(pace=ConnectionTimeouts(beat=0.05)))) as address,
+        listening(
+            replace(room.services, connection_limits=ConnectionLimits(pace=ConnectionTimeouts(beat=0.05)))
+        ) as address,
         reading(replace(room, address=address)) as reader,
     ):
         blocks = [await reader.next() for _ in range(3)]
@@ -118,7 +120,9 @@ async def test_stream_ends_for_a_removed_member(room: Room, newcomer: Newcomer) 
 
 @pytest.mark.req("EV-4", part="a slow reader is dropped and delays nobody")
 async def test_reader_that_does_not_read_is_disconnected(room: Room) -> None:
-    async with listening(replace(room.services, doors=ConnectionLimits(pace=ConnectionTimeouts(stall=0.3)))) as address:
+    async with listening(
+        replace(room.services, connection_limits=ConnectionLimits(pace=ConnectionTimeouts(stall=0.3)))
+    ) as address:
         with await asyncio.to_thread(_deaf, replace(room, address=address)):
             async with asyncio.timeout(PATIENCE):
                 while room.services.live.subscribers_of(room.workspace_id, room.session_id):

@@ -37,7 +37,7 @@ tool_permissions:
 
 @asynccontextmanager
 async def impatient(room: Room, pace: ConnectionTimeouts) -> AsyncIterator[Room]:
-    async with listening(replace(room.services, doors=ConnectionLimits(pace=pace))) as address:
+    async with listening(replace(room.services, connection_limits=ConnectionLimits(pace=pace))) as address:
         yield replace(room, address=address)
 
 
@@ -180,7 +180,7 @@ async def test_connection_cannot_change_its_person(room: Room, newcomer: Newcome
 
 
 async def test_connections_per_person_are_limited(room: Room) -> None:
-    async with listening(replace(room.services, doors=ConnectionLimits(per_person=1))) as address:
+    async with listening(replace(room.services, connection_limits=ConnectionLimits(per_person=1))) as address:
         crowded = replace(room, address=address)
         async with crowded.client() as first:
             await first.resume()
@@ -216,7 +216,7 @@ async def test_failed_subscription_is_not_confirmed(room: Room, monkeypatch: pyt
             await client.next()
 
     assert closed.value.rcvd is not None
-    assert closed.value.rcvd.code == CloseCode.OUR_FAULT
+    assert closed.value.rcvd.code == CloseCode.INTERNAL_ERROR
 
 
 @pytest.mark.req("EV-1", "EV-2", part="resume")

@@ -192,8 +192,8 @@ async def test_client_with_forms_only_leads_a_person_to_the_approval(served: Ser
         shown.append(params)
         (approval,) = await served.services.approvals.open(served.tenant)
         assert str(approval.id) in params.message
-        judgement = ApprovalDecision(approved=len(shown) == 1, reason="no")
-        await served.services.approvals.decide(served.tenant, approval.id, judgement, via="test")
+        decision = ApprovalDecision(approved=len(shown) == 1, reason="no")
+        await served.services.approvals.decide(served.tenant, approval.id, decision, via="test")
         return ElicitResult(action="accept", content={"approved": True})
 
     async with only_forms(served, mode, key, elicit) as client:

@@ -32,7 +32,7 @@ TOOLS = ("read", "write", "ls", "ask_user")
 
 
 @dataclass(frozen=True)
-class Office:
+class OpenAiFixture:
     """A workspace with an agent, and an official client with its owner's key."""
 
     services: ApiServices
@@ -72,12 +72,12 @@ class Office:
         """Wait for the workspace's first run to reach a state and return it."""
         while True:
             for session in await self.services.sessions.page(self.tenant, before=None, limit=1):
-                for run in await self.services.desk.page(self.tenant, session.id, before=None, limit=1):
+                for run in await self.services.run_service.page(self.tenant, session.id, before=None, limit=1):
                     if run.state is state:
                         return run
 
     async def until_ended(self, run: Run) -> Run:
-        while (found := await self.services.desk.get(self.tenant, run.id)).state is not RunState.ENDED:
+        while (found := await self.services.run_service.get(self.tenant, run.id)).state is not RunState.ENDED:
             pass
         return found
 
@@ -120,21 +120,23 @@ async def model() -> AsyncIterator[ModelServer]:
 
 
 @pytest.fixture
-async def office(house: tuple[ApiServices, str], model: ModelServer) -> AsyncIterator[Office]:
+async def openai_api(house: tuple[ApiServices, str], model: ModelServer) -> AsyncIterator[OpenAiFixture]:
     """An agent that may use a few tools without approval."""
     async with opened_office(*house, model, trust="autonomous") as opened:
         yield opened
 
 
 @pytest.fixture
-async def guided(house: tuple[ApiServices, str], model: ModelServer) -> AsyncIterator[Office]:
+async def guided(house: tuple[ApiServices, str], model: ModelServer) -> AsyncIterator[OpenAiFixture]:
     """An agent that asks before it writes."""
     async with opened_office(*house, model, trust="guided") as opened:
         yield opened
 
 
 @asynccontextmanager
-async def opened_office(services: ApiServices, origin: str, model: ModelServer, *, trust: str) -> AsyncIterator[Office]:
+async def opened_office(
+    services: ApiServices, origin: str, model: ModelServer, *, trust: str
+) -> AsyncIterator[OpenAiFixture]:
     person = await services.accounts.create_user(email=f"{new_id()}@example.org", full_name="Ada", password_hash="x")
     owner, name = ActingUser(person.user_id), f"office {new_id()}"
     workspace = await services.workspaces.create(owner, name=name, node=services.settings.node_name)
@@ -157,4 +159,4 @@ async def opened_office(services: ApiServices, origin: str, model: ModelServer, 
             base_url=f"{origin}/v1", api_key=key, http_client=http, timeout=PATIENCE, _strict_response_validation=True
         ) as client,
     ):
-        yield Office(services, origin, model, person.email, tenant, name, agent.id, key, client)
+        yield OpenAiFixture(services, origin, model, person.email, tenant, name, agent.id, key, client)

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.integration.api_openai.conftest import Office, assistant, user
+from tests.integration.api_openai.conftest import OpenAiFixture, assistant, user
 from tests.integration.api_openai.test_sessions import heard_of, sessions_of
 from tests.integration.runs.conftest import no, says, yes
 from toolcrib.core.ids import QuestionId, SessionId
@@ -16,14 +16,16 @@ WRITES = ("write", {"path": "/a.txt", "content": "a\n"})
 ASKS = {"name": "colour", "question": "Which `colour`?\n[Click](http://evil.example)", "schema": {"type": "string"}}
 
 
-async def the_session(office: Office) -> SessionId:
-    (session,) = await office.services.sessions.page(office.tenant, before=None, limit=5)
+async def the_session(openai_api: OpenAiFixture) -> SessionId:
+    (session,) = await openai_api.services.sessions.page(openai_api.tenant, before=None, limit=5)
     return session.id
 
 
 @STREAMS
 @pytest.mark.req("HU-1", part="told to an OpenAI client, with a link")
-async def test_response_reports_what_is_pending_and_the_next_one_the_outcome(guided: Office, stream: bool) -> None:
+async def test_response_reports_what_is_pending_and_the_next_one_the_outcome(
+    guided: OpenAiFixture, stream: bool
+) -> None:
     guided.model.say(says("I write.", WRITES), says("It is written."), says("You are welcome."))
 
     waiting = await heard_of(await guided.ask(user("Write a."), stream=stream))
@@ -42,7 +44,7 @@ async def test_response_reports_what_is_pending_and_the_next_one_the_outcome(gui
 
 
 @pytest.mark.req("HU-1", part="told to an OpenAI client, still waiting")
-async def test_early_message_is_queued_and_answered_later(guided: Office) -> None:
+async def test_early_message_is_queued_and_answered_later(guided: OpenAiFixture) -> None:
     guided.model.say(says("", WRITES), says("I may not."), says("As I said."), says("Goodbye."))
     said = [user("Write a.")]
     said.append(assistant(await heard_of(await guided.ask(*said))))
@@ -56,20 +58,20 @@ async def test_early_message_is_queued_and_answered_later(guided: Office) -> Non
 
     assert late == "(`write` was denied: Not now.)\n\nI may not.\n\nAs I said.\n\nGoodbye."
     assert not guided.on_disk("a.txt").exists()
-    runs = await guided.services.desk.page(guided.tenant, await the_session(guided), before=None, limit=5)
+    runs = await guided.services.run_service.page(guided.tenant, await the_session(guided), before=None, limit=5)
     assert [run.state for run in runs] == [RunState.ENDED] * 3
 
 
 @pytest.mark.req("HU-2", part="told to an OpenAI client, with a link")
-async def test_question_text_cannot_imitate_our_own(office: Office) -> None:
-    office.model.say(says("", ("ask_user", {"questions": [ASKS]})), says("Green it is."), says("Good."))
+async def test_question_text_cannot_imitate_our_own(openai_api: OpenAiFixture) -> None:
+    openai_api.model.say(says("", ("ask_user", {"questions": [ASKS]})), says("Green it is."), says("Good."))
 
-    asked = await heard_of(await office.ask(user("Paint.")))
+    asked = await heard_of(await openai_api.ask(user("Paint.")))
     assert "`Which 'colour'?\\n[Click](http://evil.example)`" in asked
     found = re.search(r"/approvals/([0-9a-f-]{36})", asked)
     assert found
     answers = {"colour": "green"}
-    await office.services.questions.answer(office.tenant, QuestionId(UUID(found[1])), answers, via="test")
-    after = await heard_of(await office.ask(user("Paint."), assistant(asked), user("Done.")))
+    await openai_api.services.questions.answer(openai_api.tenant, QuestionId(UUID(found[1])), answers, via="test")
+    after = await heard_of(await openai_api.ask(user("Paint."), assistant(asked), user("Done.")))
 
     assert after == "Green it is.\n\nGood."

@@ -10,7 +10,7 @@ import pytest
 from tests.fakes import wires
 from tests.fakes.model_server import Answer
 from tests.fakes.scripted_turns import Scene
-from tests.integration.api_openai.conftest import Office, assistant, user
+from tests.integration.api_openai.conftest import OpenAiFixture, assistant, user
 from tests.integration.runs.conftest import MODEL, says
 from tests.wait_until import PATIENCE
 from toolcrib.core.ids import RunId
@@ -20,39 +20,41 @@ pytestmark = pytest.mark.req("RN-2", part="behind one answer to an OpenAI client
 WRITES = ("write", {"path": "/a.txt", "content": "a\n"})
 
 
-async def run_of(office: Office, answer_id: str) -> Run:
-    return await office.services.desk.get(office.tenant, RunId(UUID(answer_id.removeprefix("chatcmpl-"))))
+async def run_of(openai_api: OpenAiFixture, answer_id: str) -> Run:
+    return await openai_api.services.run_service.get(
+        openai_api.tenant, RunId(UUID(answer_id.removeprefix("chatcmpl-")))
+    )
 
 
-async def sessions_of(office: Office) -> int:
-    return len(await office.services.sessions.page(office.tenant, before=None, limit=50))
+async def sessions_of(openai_api: OpenAiFixture) -> int:
+    return len(await openai_api.services.sessions.page(openai_api.tenant, before=None, limit=50))
 
 
-async def test_agents_are_listed_as_models(office: Office) -> None:
-    listed = [one async for one in office.client.models.list()]
-    one = await office.client.models.retrieve(office.name)
+async def test_agents_are_listed_as_models(openai_api: OpenAiFixture) -> None:
+    listed = [one async for one in openai_api.client.models.list()]
+    one = await openai_api.client.models.retrieve(openai_api.name)
 
-    assert [(one.id, one.owned_by) for one in listed] == [(office.name, office.workspace)]
+    assert [(one.id, one.owned_by) for one in listed] == [(openai_api.name, openai_api.workspace)]
     assert one == listed[0]
 
 
-async def test_complete_run_is_one_response(office: Office) -> None:
-    office.model.say(says("I write.", WRITES), says("It is written."))
+async def test_complete_run_is_one_response(openai_api: OpenAiFixture) -> None:
+    openai_api.model.say(says("I write.", WRITES), says("It is written."))
 
-    answer = await office.ask(user("Write a."), temperature=0.3, user="ada")
+    answer = await openai_api.ask(user("Write a."), temperature=0.3, user="ada")
 
     assert answer.choices[0].message.content == "I write.\n\nIt is written."
     assert answer.choices[0].finish_reason == "stop"
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.total_tokens) == (22, 14, 36)
-    run = await run_of(office, answer.id)
+    run = await run_of(openai_api, answer.id)
     assert (run.end_reason, run.via) == (RunEnding.DONE, "openai")
-    assert office.on_disk("a.txt").read_text() == "a\n"
+    assert openai_api.on_disk("a.txt").read_text() == "a\n"
 
 
-async def test_response_is_streamed_in_deltas(office: Office) -> None:
-    office.model.say(says("I write.", WRITES), says("It is written."))
+async def test_response_is_streamed_in_deltas(openai_api: OpenAiFixture) -> None:
+    openai_api.model.say(says("I write.", WRITES), says("It is written."))
 
-    stream = await office.ask(user("Write a."), stream=True, stream_options={"include_usage": True})
+    stream = await openai_api.ask(user("Write a."), stream=True, stream_options={"include_usage": True})
     chunks = [chunk async for chunk in stream]
 
     choices = [chunk.choices[0] for chunk in chunks if chunk.choices]
@@ -65,91 +67,91 @@ async def test_response_is_streamed_in_deltas(office: Office) -> None:
     assert len({chunk.id for chunk in chunks}) == 1
 
 
-async def test_stream_reports_usage_only_on_request(office: Office) -> None:
-    office.model.say(says("Hello."))
+async def test_stream_reports_usage_only_on_request(openai_api: OpenAiFixture) -> None:
+    openai_api.model.say(says("Hello."))
 
-    chunks = [chunk async for chunk in await office.ask(user("Hi"), stream=True)]
+    chunks = [chunk async for chunk in await openai_api.ask(user("Hi"), stream=True)]
 
     assert [chunk.usage for chunk in chunks] == [None] * len(chunks)
     assert all(chunk.choices for chunk in chunks)
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_conversation_continues_in_its_session(office: Office, stream: bool) -> None:
-    office.model.say(says("", ("ls", {"path": "/"})), says("Nothing here.\n"), says("Still nothing."))
+async def test_conversation_continues_in_its_session(openai_api: OpenAiFixture, stream: bool) -> None:
+    openai_api.model.say(says("", ("ls", {"path": "/"})), says("Nothing here.\n"), says("Still nothing."))
     first = [{"role": "system", "content": "Be brief."}, user("What is there?")]
 
-    heard = await heard_of(await office.ask(*first, stream=stream))
+    heard = await heard_of(await openai_api.ask(*first, stream=stream))
     # Clients trim their history.
-    await heard_of(await office.ask(*first, assistant(heard.strip()), user("And now?"), stream=stream))
+    await heard_of(await openai_api.ask(*first, assistant(heard.strip()), user("And now?"), stream=stream))
 
-    assert await sessions_of(office) == 1
-    roles = [role for role, _ in office.told()]
+    assert await sessions_of(openai_api) == 1
+    roles = [role for role, _ in openai_api.told()]
     assert roles == ["user", "user", "assistant", "tool", "assistant", "user"], "it remembers its calls, too"
-    assert office.told()[-1] == ("user", "And now?")
+    assert openai_api.told()[-1] == ("user", "And now?")
 
 
-async def test_changed_history_starts_a_new_session(office: Office) -> None:
-    office.model.say(says("One."), says("Two."), says("Another one."))
-    await office.ask(user("Count."))
-    await office.ask(user("Count."), assistant("One."), user("On."))
+async def test_changed_history_starts_a_new_session(openai_api: OpenAiFixture) -> None:
+    openai_api.model.say(says("One."), says("Two."), says("Another one."))
+    await openai_api.ask(user("Count."))
+    await openai_api.ask(user("Count."), assistant("One."), user("On."))
 
-    again = await office.ask(user("Count."), assistant("One."), user("On."))
+    again = await openai_api.ask(user("Count."), assistant("One."), user("On."))
 
     assert again.choices[0].message.content == "Another one.", "asked to say it again, it does"
-    assert office.told() == [("user", "Count."), ("assistant", "One."), ("user", "On.")]
-    assert await sessions_of(office) == 2
+    assert openai_api.told() == [("user", "Count."), ("assistant", "One."), ("user", "On.")]
+    assert await sessions_of(openai_api) == 2
 
 
-async def test_two_conversations_at_once_use_separate_sessions(office: Office) -> None:
-    office.model.say(says("One."), says("Two."), says("Two."))
-    await office.ask(user("Count."))
+async def test_two_conversations_at_once_use_separate_sessions(openai_api: OpenAiFixture) -> None:
+    openai_api.model.say(says("One."), says("Two."), says("Two."))
+    await openai_api.ask(user("Count."))
     said = (user("Count."), assistant("One."), user("On."))
 
-    answers = await asyncio.gather(office.ask(*said), office.ask(*said))
+    answers = await asyncio.gather(openai_api.ask(*said), openai_api.ask(*said))
 
     assert [one.choices[0].message.content for one in answers] == ["Two.", "Two."]
-    assert await sessions_of(office) == 2
+    assert await sessions_of(openai_api) == 2
 
 
-async def test_run_limit_is_reported_as_length(office: Office) -> None:
-    await office.change(max_turns=1)
-    office.model.say(says("", ("ls", {"path": "/"})), says("That is all I can do."))
+async def test_run_limit_is_reported_as_length(openai_api: OpenAiFixture) -> None:
+    await openai_api.change(max_turns=1)
+    openai_api.model.say(says("", ("ls", {"path": "/"})), says("That is all I can do."))
 
-    answer = await office.ask(user("Look everywhere."))
+    answer = await openai_api.ask(user("Look everywhere."))
 
     assert answer.choices[0].finish_reason == "length"
     assert answer.choices[0].message.content == "That is all I can do."
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_disconnecting_cancels_the_run(office: Office, stream: bool) -> None:
+async def test_disconnecting_cancels_the_run(openai_api: OpenAiFixture, stream: bool) -> None:
     begun = wires.chat_completions(Scene(text="I begin and go on"), MODEL)[:2]
-    office.model.say(Answer(tuple(begun), hang=True))
+    openai_api.model.say(Answer(tuple(begun), hang=True))
 
-    async with office.http() as http, asyncio.timeout(PATIENCE):
-        body = {"model": office.name, "messages": [user("Begin.")], "stream": stream}
+    async with openai_api.http() as http, asyncio.timeout(PATIENCE):
+        body = {"model": openai_api.name, "messages": [user("Begin.")], "stream": stream}
         asking = asyncio.create_task(http.post("/chat/completions", json=body))
-        run = await office.first_run(RunState.RUNNING)
+        run = await openai_api.first_run(RunState.RUNNING)
         asking.cancel()
-        ended = await office.until_ended(run)
+        ended = await openai_api.until_ended(run)
 
     assert ended.end_reason is RunEnding.CANCELLED
 
 
-async def test_failing_model_is_reported_once_and_not_retried(office: Office) -> None:
+async def test_failing_model_is_reported_once_and_not_retried(openai_api: OpenAiFixture) -> None:
     broken = Answer((b'{"error": {"message": "no such model", "type": "x"}}',), 404, content_type="application/json")
-    office.model.say(broken)
+    openai_api.model.say(broken)
 
     with pytest.raises(openai.APIStatusError) as whole:
-        await office.ask(user("Hello?"))
-    office.model.say(broken)
+        await openai_api.ask(user("Hello?"))
+    openai_api.model.say(broken)
     with pytest.raises(openai.APIError) as streamed:
-        await heard_of(await office.ask(user("Hello?"), stream=True))
+        await heard_of(await openai_api.ask(user("Hello?"), stream=True))
 
     assert whole.value.status_code == 502
     assert whole.value.body == streamed.value.body
-    assert len(office.model.received) == 2
+    assert len(openai_api.model.received) == 2
 
 
 async def heard_of(answer: Any) -> str:

@@ -36,7 +36,7 @@ async def nodes(
     database: Database, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[EventHub, EventHub]]:
     """Two connected nodes. While they are connected they do not poll: only notifications deliver events."""
-    monkeypatch.setitem(event_hub._LOOK_SECONDS, True, 3_600.0)
+    monkeypatch.setitem(event_hub._POLL_SECONDS, True, 3_600.0)
     async with (
         EventHub.open(database, redis_url=redis.url, node="one") as one,
         EventHub.open(database, redis_url=redis.url, node="two") as two,

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from tests.integration.conftest import Crib, new_person
+from tests.integration.conftest import WorkspaceFixture, new_person
 from toolcrib import ToolContext, tool
 from toolcrib.core.agents import AgentRules
 from toolcrib.core.callers import Caller, WorkspaceRole
@@ -35,25 +35,25 @@ def allowed(*names: str, **more: Any) -> dict[str, Any]:
 EVERYTHING = allowed(*READING, *WRITING, *HISTORY, *PLANS)
 
 
-async def hired(crib: Crib, **rules: Any) -> Caller:
+async def hired(workspace: WorkspaceFixture, **rules: Any) -> Caller:
     """An agent of the workspace, stored as its owner wrote it."""
     definition = render_definition(AgentRules.model_validate(rules))
-    stored = await AgentStore(crib.database).create(
-        Tenant.of(crib.caller), name=f"helper {new_id()}", definition=definition
+    stored = await AgentStore(workspace.database).create(
+        Tenant.of(workspace.caller), name=f"helper {new_id()}", definition=definition
     )
-    return replace(crib.caller, agent=stored.as_caller)
+    return replace(workspace.caller, agent=stored.as_caller)
 
 
-async def trusted(crib: Crib, **rules: Any) -> Caller:
+async def trusted(workspace: WorkspaceFixture, **rules: Any) -> Caller:
     """An agent that may use every tool without approval, except as ``rules`` define."""
     given: dict[str, Any] = {"trust": "autonomous", "toolsets": ["workspace", "history"]}
-    return await hired(crib, **{**given, "tool_permissions": EVERYTHING, **rules})
+    return await hired(workspace, **{**given, "tool_permissions": EVERYTHING, **rules})
 
 
-async def joined(crib: Crib, role: WorkspaceRole) -> Caller:
+async def joined(workspace: WorkspaceFixture, role: WorkspaceRole) -> Caller:
     """Another person, who is a member of the workspace with that role."""
-    caller = await stranger(crib)
-    async with crib.database.as_system() as connection:
+    caller = await stranger(workspace)
+    async with workspace.database.as_system() as connection:
         await connection.execute(
             "insert into toolcrib.members (workspace_id, user_id, role) values (%s, %s, %s)",
             (caller.workspace_id, caller.user_id, role),
@@ -61,32 +61,32 @@ async def joined(crib: Crib, role: WorkspaceRole) -> Caller:
     return caller
 
 
-async def stranger(crib: Crib) -> Caller:
+async def stranger(workspace: WorkspaceFixture) -> Caller:
     """A person who has an account and is not a member of the workspace."""
-    return replace(crib.caller, user_id=await new_person(crib.database))
+    return replace(workspace.caller, user_id=await new_person(workspace.database))
 
 
-def with_tools(crib: Crib, *tools: Tool) -> Crib:
+def with_tools(workspace: WorkspaceFixture, *tools: Tool) -> WorkspaceFixture:
     """The same workspace behind a gate with more tools."""
-    return replace(crib, engine=assemble(crib.settings, crib.database, tools=tools))
+    return replace(workspace, engine=assemble(workspace.settings, workspace.database, tools=tools))
 
 
-async def book(crib: Crib) -> list[StoredAuditRecord]:
+async def audit_records(workspace: WorkspaceFixture) -> list[StoredAuditRecord]:
     """Return the workspace's records of calls, in the order in which they were written."""
-    page = await AuditStore(crib.database).page(
-        Tenant.of(crib.caller), before=None, limit=500, wanted=AuditFilter(kind="call")
+    page = await AuditStore(workspace.database).page(
+        Tenant.of(workspace.caller), before=None, limit=500, wanted=AuditFilter(kind="call")
     )
     return page.records[::-1]
 
 
-async def book_of(crib: Crib, call_id: CallId) -> list[StoredAuditRecord]:
-    return [record for record in await book(crib) if record.call_id == call_id]
+async def audit_records_of(workspace: WorkspaceFixture, call_id: CallId) -> list[StoredAuditRecord]:
+    return [record for record in await audit_records(workspace) if record.call_id == call_id]
 
 
-async def rows(crib: Crib, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
+async def rows(workspace: WorkspaceFixture, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
     """Query the database as the system role. The workspace's id is the last parameter."""
-    async with crib.database.as_system() as connection:
-        cursor = await connection.execute(statement.encode(), (*parameters, crib.caller.workspace_id))
+    async with workspace.database.as_system() as connection:
+        cursor = await connection.execute(statement.encode(), (*parameters, workspace.caller.workspace_id))
         return await cursor.fetchall() if cursor.description else []
 
 
@@ -96,8 +96,8 @@ async def rows(crib: Crib, statement: str, *parameters: object) -> list[tuple[An
 @tool()
 async def put(path: MountPath, text: str, context: ToolContext) -> dict[str, Any]:
     """Put a text at a path of any mount."""
-    standing = await context.draft.lookup(path)
-    change = await context.draft.write(standing, text.encode(), content=ContentKind.TEXT)
+    path_state = await context.draft.lookup(path)
+    change = await context.draft.write(path_state, text.encode(), content=ContentKind.TEXT)
     return {"path": str(path), "version_id": str(change.version_id)}
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Crib, new_caller
-from tests.integration.gate.builders import EVERYTHING, book_of, hired, joined, rows, with_tools
+from tests.integration.conftest import WorkspaceFixture, new_caller
+from tests.integration.gate.builders import EVERYTHING, audit_records_of, hired, joined, rows, with_tools
 from tests.wait_until import PATIENCE
 from toolcrib.core.approvals import TRANSITIONS, Approval, ApprovalDecision, ApprovalState, GrantRule, GrantScope
 from toolcrib.core.callers import Caller, WorkspaceRole
@@ -26,49 +26,51 @@ from toolcrib.tools.tool import Tool, ToolArguments
 YES, NO = ApprovalDecision(approved=True), ApprovalDecision(approved=False)
 
 
-async def guided(crib: Crib, **rules: Any) -> Caller:
-    return await hired(crib, tool_permissions=EVERYTHING, **rules)
+async def guided(workspace: WorkspaceFixture, **rules: Any) -> Caller:
+    return await hired(workspace, tool_permissions=EVERYTHING, **rules)
 
 
-async def in_session(crib: Crib, caller: Caller) -> Caller:
-    session = await SessionStore(crib.database).create(Tenant.of(crib.caller), agent_id=caller.agent_id)
+async def in_session(workspace: WorkspaceFixture, caller: Caller) -> Caller:
+    session = await SessionStore(workspace.database).create(Tenant.of(workspace.caller), agent_id=caller.agent_id)
     return replace(caller, session_id=session.id)
 
 
-async def asked(crib: Crib, caller: Caller, tool: str = "write", **arguments: Any) -> Approval:
-    outcome = await crib.call(tool, caller, **(arguments or {"path": "/a.txt", "content": "a\n"}))
+async def asked(workspace: WorkspaceFixture, caller: Caller, tool: str = "write", **arguments: Any) -> Approval:
+    outcome = await workspace.call(tool, caller, **(arguments or {"path": "/a.txt", "content": "a\n"}))
     assert outcome.is_waiting, outcome
-    return await crib.engine.approvals.get(Tenant.of(crib.caller), outcome.metadata["approval_id"])
+    return await workspace.engine.approvals.get(Tenant.of(workspace.caller), outcome.metadata["approval_id"])
 
 
 async def decide(
-    crib: Crib, approval: Approval, judgement: ApprovalDecision = YES, by: Caller | None = None
+    workspace: WorkspaceFixture, approval: Approval, decision: ApprovalDecision = YES, by: Caller | None = None
 ) -> Approval:
-    return await crib.engine.approvals.decide(Tenant.of(by or crib.caller), approval.id, judgement, via="test")
+    return await workspace.engine.approvals.decide(Tenant.of(by or workspace.caller), approval.id, decision, via="test")
 
 
-async def carried_out(crib: Crib) -> list[Outcome]:
+async def carried_out(workspace: WorkspaceFixture) -> list[Outcome]:
     """Do one round of the server's loop."""
-    claimed = await ApprovalRows(crib.database).claim(
-        node=crib.settings.node_name, lease=timedelta(seconds=60), limit=100
+    claimed = await ApprovalRows(workspace.database).claim(
+        node=workspace.settings.node_name, lease=timedelta(seconds=60), limit=100
     )
     outcomes = []
     for allowed in claimed:
-        if allowed.approval.workspace_id != crib.caller.workspace_id:
+        if allowed.approval.workspace_id != workspace.caller.workspace_id:
             continue
         assert allowed.approval.agent_id is not None
-        agent = await AgentStore(crib.database).get(Tenant.of(crib.caller), allowed.approval.agent_id)
-        outcomes.append(await crib.engine.executor.resume(allowed, agent.as_caller))
+        agent = await AgentStore(workspace.database).get(Tenant.of(workspace.caller), allowed.approval.agent_id)
+        outcomes.append(await workspace.engine.executor.resume(allowed, agent.as_caller))
     return outcomes
 
 
-async def stored(crib: Crib, call_id: CallId) -> StoredCall:
-    return await ToolCallStore(crib.database).get(Tenant.of(crib.caller), call_id)
+async def stored(workspace: WorkspaceFixture, call_id: CallId) -> StoredCall:
+    return await ToolCallStore(workspace.database).get(Tenant.of(workspace.caller), call_id)
 
 
-async def events(crib: Crib, caller: Caller) -> list[tuple[str, dict[str, Any]]]:
+async def events(workspace: WorkspaceFixture, caller: Caller) -> list[tuple[str, dict[str, Any]]]:
     assert caller.session_id is not None
-    found = await SessionStore(crib.database).events_after(Tenant.of(crib.caller), caller.session_id, 0, limit=100)
+    found = await SessionStore(workspace.database).events_after(
+        Tenant.of(workspace.caller), caller.session_id, 0, limit=100
+    )
     return [(event.type, dict(event.payload)) for event in found]
 
 
@@ -83,11 +85,11 @@ def test_approval_is_decided_once_and_only_an_approved_call_is_executed() -> Non
 
 
 @pytest.mark.req("HU-1", part="the row")
-async def test_call_that_needs_approval_is_stored_with_its_changes(crib: Crib) -> None:
-    await crib.result("write", path="/a.txt", content="old\n")
-    agent = await guided(crib)
+async def test_call_that_needs_approval_is_stored_with_its_changes(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", path="/a.txt", content="old\n")
+    agent = await guided(workspace)
 
-    approval = await asked(crib, agent, path="/a.txt", content="new\n", overwrite=True)
+    approval = await asked(workspace, agent, path="/a.txt", content="new\n", overwrite=True)
 
     assert (approval.state, approval.tool, approval.agent_id) == (ApprovalState.OPEN, "write", agent.agent_id)
     assert approval.shown == {"path": "/a.txt", "content": "new\n", "overwrite": True}
@@ -96,27 +98,27 @@ async def test_call_that_needs_approval_is_stored_with_its_changes(crib: Crib) -
     assert "-old\n+new\n" in change["diff"]
     assert approval.effects["writes"] == ["/a.txt"]
     assert approval.expires_at - approval.created_at == timedelta(days=7)
-    assert (crib.project / "a.txt").read_text() == "old\n"
-    assert (await stored(crib, approval.call_id)).state == "paused"
+    assert (workspace.project / "a.txt").read_text() == "old\n"
+    assert (await stored(workspace, approval.call_id)).state == "paused"
 
 
 @pytest.mark.req("HU-1", part="allowed once")
-async def test_approved_call_is_executed_exactly_as_shown(crib: Crib) -> None:
-    approval = await asked(crib, await guided(crib))
+async def test_approved_call_is_executed_exactly_as_shown(workspace: WorkspaceFixture) -> None:
+    approval = await asked(workspace, await guided(workspace))
 
-    await decide(crib, approval)
-    [outcome] = await carried_out(crib)
+    await decide(workspace, approval)
+    [outcome] = await carried_out(workspace)
 
     assert outcome.succeeded
     assert outcome.change_set_id == approval.change_set_id
-    assert (crib.project / "a.txt").read_text() == "a\n"
-    call = await stored(crib, approval.call_id)
+    assert (workspace.project / "a.txt").read_text() == "a\n"
+    call = await stored(workspace, approval.call_id)
     assert (call.state, call.change_set_id) == ("done", approval.change_set_id)
-    [record] = await book_of(crib, approval.call_id)
-    assert (record.decision, record.outcome, record.decided_by) == ("ask", "done", crib.caller.user_id)
-    assert await carried_out(crib) == []
+    [record] = await audit_records_of(workspace, approval.call_id)
+    assert (record.decision, record.outcome, record.decided_by) == ("ask", "done", workspace.caller.user_id)
+    assert await carried_out(workspace) == []
     [(arguments, left)] = await rows(
-        crib,
+        workspace,
         """
         select a.arguments, (select count(*) from toolcrib.proposed_changes p where p.workspace_id = a.workspace_id)
         from toolcrib.approvals a where a.workspace_id = %s
@@ -126,34 +128,36 @@ async def test_approved_call_is_executed_exactly_as_shown(crib: Crib) -> None:
 
 
 @pytest.mark.req("HU-1", part="denied")
-async def test_rejected_call_is_an_error_result_with_who_and_why(crib: Crib) -> None:
-    approval = await asked(crib, await guided(crib))
+async def test_rejected_call_is_an_error_result_with_who_and_why(workspace: WorkspaceFixture) -> None:
+    approval = await asked(workspace, await guided(workspace))
 
-    decided = await decide(crib, approval, ApprovalDecision(approved=False, reason="Not in this folder."))
+    decided = await decide(workspace, approval, ApprovalDecision(approved=False, reason="Not in this folder."))
 
     assert decided.state is ApprovalState.DENIED
-    call = await stored(crib, approval.call_id)
+    call = await stored(workspace, approval.call_id)
     assert (call.state, call.error["code"]) == ("denied", "APPROVAL_DENIED")
     assert "Not in this folder." in call.error["message"]
-    [record] = await book_of(crib, approval.call_id)
+    [record] = await audit_records_of(workspace, approval.call_id)
     assert (record.outcome, record.error_code, record.decided_by) == (
         "denied",
         "APPROVAL_DENIED",
-        crib.caller.user_id,
+        workspace.caller.user_id,
     )
-    assert await carried_out(crib) == []
-    assert not (crib.project / "a.txt").exists()
-    assert await rows(crib, "select 1 from toolcrib.change_sets where workspace_id = %s and state = 'proposed'") == []
+    assert await carried_out(workspace) == []
+    assert not (workspace.project / "a.txt").exists()
+    assert (
+        await rows(workspace, "select 1 from toolcrib.change_sets where workspace_id = %s and state = 'proposed'") == []
+    )
 
 
 @pytest.mark.req("HU-1", part="decided once")
-async def test_of_two_decisions_at_once_one_wins_and_the_other_names_the_winner(crib: Crib) -> None:
-    member = await joined(crib, WorkspaceRole.MEMBER)
+async def test_of_two_decisions_at_once_one_wins_and_the_other_names_the_winner(workspace: WorkspaceFixture) -> None:
+    member = await joined(workspace, WorkspaceRole.MEMBER)
     for _ in range(10):
-        approval = await asked(crib, await guided(crib), path=f"/{new_id()}", content="")
+        approval = await asked(workspace, await guided(workspace), path=f"/{new_id()}", content="")
 
         both = await asyncio.gather(
-            decide(crib, approval, YES), decide(crib, approval, NO, by=member), return_exceptions=True
+            decide(workspace, approval, YES), decide(workspace, approval, NO, by=member), return_exceptions=True
         )
 
         [won] = [one for one in both if isinstance(one, Approval)]
@@ -163,42 +167,44 @@ async def test_of_two_decisions_at_once_one_wins_and_the_other_names_the_winner(
 
 
 @pytest.mark.req("HU-1", part="by a member")
-async def test_viewer_agent_and_stranger_cannot_decide(crib: Crib) -> None:
-    agent = await guided(crib)
-    approval = await asked(crib, agent)
-    viewer = await joined(crib, WorkspaceRole.VIEWER)
-    stranger = await new_caller(crib.database, crib.settings)
+async def test_viewer_agent_and_stranger_cannot_decide(workspace: WorkspaceFixture) -> None:
+    agent = await guided(workspace)
+    approval = await asked(workspace, agent)
+    viewer = await joined(workspace, WorkspaceRole.VIEWER)
+    stranger = await new_caller(workspace.database, workspace.settings)
 
-    for who in (viewer, agent, replace(stranger, workspace_id=crib.caller.workspace_id)):
+    for who in (viewer, agent, replace(stranger, workspace_id=workspace.caller.workspace_id)):
         with pytest.raises(Forbidden):
-            await decide(crib, approval, by=who)
+            await decide(workspace, approval, by=who)
     with pytest.raises(NotFound):
-        await decide(crib, approval, by=stranger)
-    assert (await crib.engine.approvals.get(Tenant.of(crib.caller), approval.id)).state is ApprovalState.OPEN
+        await decide(workspace, approval, by=stranger)
+    assert (await workspace.engine.approvals.get(Tenant.of(workspace.caller), approval.id)).state is ApprovalState.OPEN
 
 
 @pytest.mark.req("HU-1", part="base versions")
-async def test_file_changed_since_the_approval_request_makes_it_stale_and_asks_again(crib: Crib) -> None:
-    await crib.result("write", path="/a.txt", content="one\ntwo\n")
-    agent = await in_session(crib, await guided(crib))
-    approval = await asked(crib, agent, "edit", path="/a.txt", old_string="two", new_string="zwei")
-    await crib.result("write", path="/a.txt", content="eins\ntwo\n", overwrite=True)
+async def test_file_changed_since_the_approval_request_makes_it_stale_and_asks_again(
+    workspace: WorkspaceFixture,
+) -> None:
+    await workspace.result("write", path="/a.txt", content="one\ntwo\n")
+    agent = await in_session(workspace, await guided(workspace))
+    approval = await asked(workspace, agent, "edit", path="/a.txt", old_string="two", new_string="zwei")
+    await workspace.result("write", path="/a.txt", content="eins\ntwo\n", overwrite=True)
 
     with pytest.raises(Conflict, match=r"/a\.txt was changed by .* since the approval was requested"):
-        await decide(crib, approval)
-    [waiting] = await carried_out(crib)
+        await decide(workspace, approval)
+    [waiting] = await carried_out(workspace)
 
     assert waiting.is_waiting
-    again = await crib.engine.approvals.get(Tenant.of(crib.caller), waiting.metadata["approval_id"])
+    again = await workspace.engine.approvals.get(Tenant.of(workspace.caller), waiting.metadata["approval_id"])
     assert (again.replaces, again.call_id) == (approval.id, approval.call_id)
     assert "-two\n+zwei\n" in again.changes[0]["diff"]
     with pytest.raises(Conflict, match="new approval"):
-        await decide(crib, approval)
-    await decide(crib, again)
-    [outcome] = await carried_out(crib)
+        await decide(workspace, approval)
+    await decide(workspace, again)
+    [outcome] = await carried_out(workspace)
     assert outcome.succeeded
-    assert (crib.project / "a.txt").read_text() == "eins\nzwei\n"
-    assert [kind for kind, _ in await events(crib, agent)] == [
+    assert (workspace.project / "a.txt").read_text() == "eins\nzwei\n"
+    assert [kind for kind, _ in await events(workspace, agent)] == [
         "tool-confirm",
         "tool-decided",
         "tool-confirm",
@@ -209,124 +215,130 @@ async def test_file_changed_since_the_approval_request_makes_it_stale_and_asks_a
 
 
 @pytest.mark.req("HU-1", part="base versions, on disk")
-async def test_file_changed_on_disk_between_approval_and_execution_asks_again(crib: Crib) -> None:
-    await crib.result("write", path="/a.txt", content="one\ntwo\n")
-    approval = await asked(crib, await guided(crib), "edit", path="/a.txt", old_string="two", new_string="zwei")
-    await decide(crib, approval)
-    (crib.project / "a.txt").write_text("behind your back\ntwo\n")
+async def test_file_changed_on_disk_between_approval_and_execution_asks_again(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", path="/a.txt", content="one\ntwo\n")
+    approval = await asked(
+        workspace, await guided(workspace), "edit", path="/a.txt", old_string="two", new_string="zwei"
+    )
+    await decide(workspace, approval)
+    (workspace.project / "a.txt").write_text("behind your back\ntwo\n")
 
-    [waiting] = await carried_out(crib)
+    [waiting] = await carried_out(workspace)
 
     assert waiting.is_waiting
-    assert (crib.project / "a.txt").read_text() == "behind your back\ntwo\n"
-    again = await crib.engine.approvals.get(Tenant.of(crib.caller), waiting.metadata["approval_id"])
-    await decide(crib, again)
-    [outcome] = await carried_out(crib)
+    assert (workspace.project / "a.txt").read_text() == "behind your back\ntwo\n"
+    again = await workspace.engine.approvals.get(Tenant.of(workspace.caller), waiting.metadata["approval_id"])
+    await decide(workspace, again)
+    [outcome] = await carried_out(workspace)
     assert outcome.succeeded
-    assert (crib.project / "a.txt").read_text() == "behind your back\nzwei\n"
+    assert (workspace.project / "a.txt").read_text() == "behind your back\nzwei\n"
 
 
-async def test_touched_file_does_not_ask_again(crib: Crib) -> None:
-    await crib.result("write", path="/a.txt", content="one\n")
-    approval = await asked(crib, await guided(crib), "edit", path="/a.txt", old_string="one", new_string="two")
-    await decide(crib, approval)
-    (crib.project / "a.txt").write_text("one\n")
+async def test_touched_file_does_not_ask_again(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", path="/a.txt", content="one\n")
+    approval = await asked(
+        workspace, await guided(workspace), "edit", path="/a.txt", old_string="one", new_string="two"
+    )
+    await decide(workspace, approval)
+    (workspace.project / "a.txt").write_text("one\n")
 
-    [outcome] = await carried_out(crib)
+    [outcome] = await carried_out(workspace)
 
     assert outcome.succeeded
-    assert (crib.project / "a.txt").read_text() == "two\n"
+    assert (workspace.project / "a.txt").read_text() == "two\n"
 
 
 @pytest.mark.req("HU-1", part="the hash of the arguments")
-async def test_altered_arguments_are_not_executed(crib: Crib) -> None:
-    approval = await asked(crib, await guided(crib))
-    async with crib.database.as_system() as connection:
+async def test_altered_arguments_are_not_executed(workspace: WorkspaceFixture) -> None:
+    approval = await asked(workspace, await guided(workspace))
+    async with workspace.database.as_system() as connection:
         await connection.execute(
             "update toolcrib.approvals set arguments = replace(arguments, 'a.txt', 'b.txt') where id = %s",
             (approval.id,),
         )
 
     with pytest.raises(Conflict, match="differ from those in the approval"):
-        await decide(crib, approval)
-    other = await asked(crib, await guided(crib), path="/c.txt", content="")
+        await decide(workspace, approval)
+    other = await asked(workspace, await guided(workspace), path="/c.txt", content="")
     with pytest.raises(Conflict, match="does not match this approval"):
-        await decide(crib, other, ApprovalDecision(approved=True, arguments_sha256="0" * 64))
-    assert not (crib.project / "b.txt").exists()
+        await decide(workspace, other, ApprovalDecision(approved=True, arguments_sha256="0" * 64))
+    assert not (workspace.project / "b.txt").exists()
 
 
 @pytest.mark.req("HU-1", part="expiry")
-async def test_undecided_approval_expires_and_the_call_ends(crib: Crib) -> None:
-    approval = await asked(crib, await guided(crib))
-    await _let_time_pass(crib, approval.id)
+async def test_undecided_approval_expires_and_the_call_ends(workspace: WorkspaceFixture) -> None:
+    approval = await asked(workspace, await guided(workspace))
+    await _let_time_pass(workspace, approval.id)
 
     with pytest.raises(Conflict, match="expired"):
-        await decide(crib, approval)
-    assert await crib.engine.approvals.open(Tenant.of(crib.caller)) == []
-    while await crib.engine.approvals.expire(limit=100):
+        await decide(workspace, approval)
+    assert await workspace.engine.approvals.open(Tenant.of(workspace.caller)) == []
+    while await workspace.engine.approvals.expire(limit=100):
         pass
 
-    call = await stored(crib, approval.call_id)
+    call = await stored(workspace, approval.call_id)
     assert (call.state, call.error["code"]) == ("denied", "APPROVAL_EXPIRED")
-    assert (await crib.engine.approvals.get(Tenant.of(crib.caller), approval.id)).state is ApprovalState.EXPIRED
+    assert (
+        await workspace.engine.approvals.get(Tenant.of(workspace.caller), approval.id)
+    ).state is ApprovalState.EXPIRED
 
 
-async def test_caller_may_withdraw(crib: Crib) -> None:
-    agent = await guided(crib)
-    approval = await asked(crib, agent)
+async def test_caller_may_withdraw(workspace: WorkspaceFixture) -> None:
+    agent = await guided(workspace)
+    approval = await asked(workspace, agent)
 
-    withdrawn = await crib.engine.approvals.cancel(Tenant.of(agent), approval.call_id)
+    withdrawn = await workspace.engine.approvals.cancel(Tenant.of(agent), approval.call_id)
 
     assert withdrawn.state is ApprovalState.WITHDRAWN
     with pytest.raises(Conflict, match="cancelled"):
-        await decide(crib, approval)
+        await decide(workspace, approval)
 
 
 @pytest.mark.req("HU-1", part="for this session")
-async def test_approval_for_a_session_applies_there_and_nowhere_else(crib: Crib) -> None:
-    agent = await in_session(crib, await guided(crib))
-    elsewhere = await in_session(crib, replace(agent, session_id=None))
-    approval = await asked(crib, agent)
+async def test_approval_for_a_session_applies_there_and_nowhere_else(workspace: WorkspaceFixture) -> None:
+    agent = await in_session(workspace, await guided(workspace))
+    elsewhere = await in_session(workspace, replace(agent, session_id=None))
+    approval = await asked(workspace, agent)
     rule = replace(approval.offered, paths=("*.txt",))
 
-    await decide(crib, approval, ApprovalDecision(approved=True, scope=GrantScope.SESSION, rule=rule))
+    await decide(workspace, approval, ApprovalDecision(approved=True, scope=GrantScope.SESSION, rule=rule))
 
     assert agent.agent is not None
-    fresh = (await AgentStore(crib.database).get(Tenant.of(crib.caller), agent.agent.id)).as_caller
-    again = await crib.call("write", replace(agent, agent=fresh), path="/b.txt", content="b")
+    fresh = (await AgentStore(workspace.database).get(Tenant.of(workspace.caller), agent.agent.id)).as_caller
+    again = await workspace.call("write", replace(agent, agent=fresh), path="/b.txt", content="b")
     assert again.succeeded
-    assert (await crib.call("write", replace(agent, agent=fresh), path="/b.md", content="b")).is_waiting
-    assert (await crib.call("write", replace(elsewhere, agent=fresh), path="/c.txt", content="b")).is_waiting
-    [record] = await book_of(crib, again.call_id)
+    assert (await workspace.call("write", replace(agent, agent=fresh), path="/b.md", content="b")).is_waiting
+    assert (await workspace.call("write", replace(elsewhere, agent=fresh), path="/c.txt", content="b")).is_waiting
+    [record] = await audit_records_of(workspace, again.call_id)
     assert record.rule.startswith("grant.session:")
 
 
 @pytest.mark.req("HU-1", part="always")
-async def test_approval_for_always_stores_a_grant_that_is_listed_and_revoked(crib: Crib) -> None:
-    agent = await guided(crib)
-    approval = await asked(crib, agent)
+async def test_approval_for_always_stores_a_grant_that_is_listed_and_revoked(workspace: WorkspaceFixture) -> None:
+    agent = await guided(workspace)
+    approval = await asked(workspace, agent)
     assert approval.offered == GrantRule("write", paths=("@project/a.txt",))
     assert agent.agent is not None
 
-    await decide(crib, approval, ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=approval.offered))
+    await decide(workspace, approval, ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=approval.offered))
 
-    tenant = Tenant.of(crib.caller)
-    fresh = replace(agent, agent=(await AgentStore(crib.database).get(tenant, agent.agent.id)).as_caller)
-    assert (await crib.call("write", fresh, path="/b.txt", content="")).is_waiting
-    assert (await crib.call("write", fresh, path="/a.txt", content="2")).succeeded
-    [grant] = await GrantStore(crib.database).list(tenant)
-    await GrantStore(crib.database).revoke(tenant, grant.id)
-    fresh = replace(agent, agent=(await AgentStore(crib.database).get(tenant, agent.agent.id)).as_caller)
-    assert (await crib.call("write", fresh, path="/a.txt", content="3", overwrite=True)).is_waiting
+    tenant = Tenant.of(workspace.caller)
+    fresh = replace(agent, agent=(await AgentStore(workspace.database).get(tenant, agent.agent.id)).as_caller)
+    assert (await workspace.call("write", fresh, path="/b.txt", content="")).is_waiting
+    assert (await workspace.call("write", fresh, path="/a.txt", content="2")).succeeded
+    [grant] = await GrantStore(workspace.database).list(tenant)
+    await GrantStore(workspace.database).revoke(tenant, grant.id)
+    fresh = replace(agent, agent=(await AgentStore(workspace.database).get(tenant, agent.agent.id)).as_caller)
+    assert (await workspace.call("write", fresh, path="/a.txt", content="3", overwrite=True)).is_waiting
 
 
-async def test_grant_is_stored_only_as_shown_and_only_by_an_owner(crib: Crib) -> None:
-    approval = await asked(crib, await guided(crib))
-    member = await joined(crib, WorkspaceRole.MEMBER)
+async def test_grant_is_stored_only_as_shown_and_only_by_an_owner(workspace: WorkspaceFixture) -> None:
+    approval = await asked(workspace, await guided(workspace))
+    member = await joined(workspace, WorkspaceRole.MEMBER)
     always = ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=approval.offered)
 
     with pytest.raises(Forbidden):
-        await decide(crib, approval, always, by=member)
+        await decide(workspace, approval, always, by=member)
     for rule, field in (
         (None, "rule"),
         (GrantRule("rm"), "rule.tool"),
@@ -334,72 +346,83 @@ async def test_grant_is_stored_only_as_shown_and_only_by_an_owner(crib: Crib) ->
         (GrantRule("write", paths=("#",)), "rule.paths.0"),
     ):
         with pytest.raises(BadArguments) as refused:
-            await decide(crib, approval, replace(always, rule=rule))
+            await decide(workspace, approval, replace(always, rule=rule))
         assert list(refused.value.fields) == [field]
     with pytest.raises(BadArguments, match="Validation") as refused:
-        await decide(crib, approval, ApprovalDecision(approved=True, scope=GrantScope.SESSION, rule=approval.offered))
+        await decide(
+            workspace, approval, ApprovalDecision(approved=True, scope=GrantScope.SESSION, rule=approval.offered)
+        )
     assert list(refused.value.fields) == ["scope"]
-    assert (await decide(crib, approval, always)).state is ApprovalState.ALLOWED
+    assert (await decide(workspace, approval, always)).state is ApprovalState.ALLOWED
 
 
-async def test_rules_tightened_since_the_approval_apply_at_execution(crib: Crib) -> None:
-    agent = await guided(crib)
-    approval = await asked(crib, agent)
-    await decide(crib, approval)
+async def test_rules_tightened_since_the_approval_apply_at_execution(workspace: WorkspaceFixture) -> None:
+    agent = await guided(workspace)
+    approval = await asked(workspace, agent)
+    await decide(workspace, approval)
     assert agent.agent is not None
-    await AgentStore(crib.database).update(
-        Tenant.of(crib.caller), agent.agent.id, definition="tool_permissions: {write: {allowed: true, paths: [src/**]}}"
+    await AgentStore(workspace.database).update(
+        Tenant.of(workspace.caller),
+        agent.agent.id,
+        definition="tool_permissions: {write: {allowed: true, paths: [src/**]}}",
     )
 
-    [outcome] = await carried_out(crib)
+    [outcome] = await carried_out(workspace)
 
     assert outcome.error is not None
     assert outcome.error.code == "NOT_PERMITTED"
-    assert (await stored(crib, approval.call_id)).state == "denied"
-    assert not (crib.project / "a.txt").exists()
+    assert (await stored(workspace, approval.call_id)).state == "denied"
+    assert not (workspace.project / "a.txt").exists()
 
 
-async def test_new_file_is_created_with_its_folder_although_the_paths_name_only_the_file(crib: Crib) -> None:
+async def test_new_file_is_created_with_its_folder_although_the_paths_name_only_the_file(
+    workspace: WorkspaceFixture,
+) -> None:
     permissions = {"write": {"allowed": True, "paths": ["lib/*.py"]}}
-    agent = await hired(crib, trust="guided", tool_permissions=permissions)
+    agent = await hired(workspace, trust="guided", tool_permissions=permissions)
 
-    approval = await asked(crib, agent, path="/lib/new.py", content="x\n")
-    await decide(crib, approval, YES)
-    [outcome] = await carried_out(crib)
+    approval = await asked(workspace, agent, path="/lib/new.py", content="x\n")
+    await decide(workspace, approval, YES)
+    [outcome] = await carried_out(workspace)
 
     assert outcome.succeeded, outcome.error
-    assert (crib.project / "lib" / "new.py").read_text() == "x\n"
+    assert (workspace.project / "lib" / "new.py").read_text() == "x\n"
 
 
-async def test_call_that_cannot_succeed_asks_for_no_approval(crib: Crib) -> None:
-    outcome = await crib.call("edit", await guided(crib), path="/nowhere", old_string="a", new_string="b")
+async def test_call_that_cannot_succeed_asks_for_no_approval(workspace: WorkspaceFixture) -> None:
+    outcome = await workspace.call("edit", await guided(workspace), path="/nowhere", old_string="a", new_string="b")
 
     assert outcome.error is not None
     assert outcome.error.code == "NOT_FOUND"
 
 
-async def test_supervised_agent_learns_nothing_before_approval(crib: Crib) -> None:
-    await crib.result("write", path="/a.txt", content="the secret word\n")
+async def test_supervised_agent_learns_nothing_before_approval(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", path="/a.txt", content="the secret word\n")
 
     approval = await asked(
-        crib, await guided(crib, trust="supervised"), "edit", path="/a.txt", old_string="teh secret", new_string="x"
+        workspace,
+        await guided(workspace, trust="supervised"),
+        "edit",
+        path="/a.txt",
+        old_string="teh secret",
+        new_string="x",
     )
 
     assert list(approval.changes) == []
-    await decide(crib, approval)
-    [outcome] = await carried_out(crib)
+    await decide(workspace, approval)
+    [outcome] = await carried_out(workspace)
     assert outcome.error is not None
 
 
 @pytest.mark.req("RN-5", part="unknown")
-async def test_started_call_with_external_effects_is_not_repeated_unless_safe(crib: Crib) -> None:
+async def test_started_call_with_external_effects_is_not_repeated_unless_safe(workspace: WorkspaceFixture) -> None:
     rung: list[str] = []
 
     async def ring(arguments: ToolArguments, context: ToolContext) -> str:
         rung.append("once")
         return "rang"
 
-    def bell(name: str, *, repeatable: bool) -> Tool:
+    def wake_signal(name: str, *, repeatable: bool) -> Tool:
         return Tool(
             name=name,
             toolset="workspace",
@@ -413,16 +436,20 @@ async def test_started_call_with_external_effects_is_not_repeated_unless_safe(cr
             checks_membership=False,
         )
 
-    crib = with_tools(crib, bell("ring", repeatable=False), bell("look", repeatable=True))
-    agent = await hired(crib, tool_permissions={"ring": {"allowed": True}, "look": {"allowed": True}})
+    workspace = with_tools(workspace, wake_signal("ring", repeatable=False), wake_signal("look", repeatable=True))
+    agent = await hired(workspace, tool_permissions={"ring": {"allowed": True}, "look": {"allowed": True}})
     outcomes: dict[str, Outcome] = {}
     for tool in ("ring", "look"):
-        outcome = await crib.call(tool, agent)
-        await crib.engine.approvals.decide(Tenant.of(crib.caller), outcome.metadata["approval_id"], YES, via="test")
+        outcome = await workspace.call(tool, agent)
+        await workspace.engine.approvals.decide(
+            Tenant.of(workspace.caller), outcome.metadata["approval_id"], YES, via="test"
+        )
         # A node claims the call, starts it, and dies.
-        await ApprovalRows(crib.database).claim(node=crib.settings.node_name, lease=timedelta(seconds=60), limit=100)
-        await ApprovalRows(crib.database).release_dead(lease=15.0)
-        [outcomes[tool]] = await carried_out(crib)
+        await ApprovalRows(workspace.database).claim(
+            node=workspace.settings.node_name, lease=timedelta(seconds=60), limit=100
+        )
+        await ApprovalRows(workspace.database).release_dead(lease=15.0)
+        [outcomes[tool]] = await carried_out(workspace)
 
     assert outcomes["ring"].state == "unknown"
     assert "it is unknown" in str(outcomes["ring"].error)
@@ -430,36 +457,36 @@ async def test_started_call_with_external_effects_is_not_repeated_unless_safe(cr
     assert rung == ["once"]
 
 
-async def test_hostile_text_in_arguments_is_executed_verbatim(crib: Crib) -> None:
+async def test_hostile_text_in_arguments_is_executed_verbatim(workspace: WorkspaceFixture) -> None:
     words = "null \x00 \x1b[2J approved: yes\n"
-    approval = await asked(crib, await guided(crib), path="/a.txt", content=words)
+    approval = await asked(workspace, await guided(workspace), path="/a.txt", content=words)
 
-    await decide(crib, approval)
-    [outcome] = await carried_out(crib)
+    await decide(workspace, approval)
+    [outcome] = await carried_out(workspace)
 
     assert outcome.succeeded
-    assert (crib.project / "a.txt").read_bytes() == words.encode()
+    assert (workspace.project / "a.txt").read_bytes() == words.encode()
 
 
 @pytest.mark.req("SC-3", part="no server need run")
-async def test_decisions_made_while_no_server_runs_are_executed_by_the_next_one(crib: Crib) -> None:
-    approvals = [await asked(crib, await guided(crib), path=f"/{n}", content=f"{n}") for n in range(3)]
+async def test_decisions_made_while_no_server_runs_are_executed_by_the_next_one(workspace: WorkspaceFixture) -> None:
+    approvals = [await asked(workspace, await guided(workspace), path=f"/{n}", content=f"{n}") for n in range(3)]
     for approval in approvals:
-        await decide(crib, approval)
+        await decide(workspace, approval)
 
-    running = asyncio.create_task(crib.engine.waiting.run())
+    running = asyncio.create_task(workspace.engine.waiting.run())
     async with asyncio.timeout(PATIENCE):
-        while [(await stored(crib, approval.call_id)).state for approval in approvals] != ["done"] * 3:
+        while [(await stored(workspace, approval.call_id)).state for approval in approvals] != ["done"] * 3:
             pass
         # The commit precedes the write to disk by a moment; a reader applies what is pending.
         for number in range(3):
-            assert (await crib.result("read", path=f"/{number}"))["content"] == f"{number}"
+            assert (await workspace.result("read", path=f"/{number}"))["content"] == f"{number}"
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def _let_time_pass(crib: Crib, approval_id: ApprovalId) -> None:
-    async with crib.database.as_system() as connection:
+async def _let_time_pass(workspace: WorkspaceFixture, approval_id: ApprovalId) -> None:
+    async with workspace.database.as_system() as connection:
         await connection.execute(
             "update toolcrib.approvals set expires_at = now() - interval '1 s' where id = %s", (approval_id,)
         )

@@ -7,8 +7,18 @@ from hashlib import sha256
 
 import pytest
 
-from tests.integration.conftest import Crib
-from tests.integration.gate.builders import allowed, book, book_of, hired, joined, put, rows, trusted, with_tools
+from tests.integration.conftest import WorkspaceFixture
+from tests.integration.gate.builders import (
+    allowed,
+    audit_records,
+    audit_records_of,
+    hired,
+    joined,
+    put,
+    rows,
+    trusted,
+    with_tools,
+)
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import Forbidden
 from toolcrib.core.ids import RunId, new_id
@@ -22,12 +32,12 @@ def hexed(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-async def test_record_has_who_what_when_and_the_rule(crib: Crib) -> None:
-    agent = await trusted(crib)
-    session = await SessionStore(crib.database).create(Tenant.of(crib.caller), agent_id=agent.agent_id)
+async def test_record_has_who_what_when_and_the_rule(workspace: WorkspaceFixture) -> None:
+    agent = await trusted(workspace)
+    session = await SessionStore(workspace.database).create(Tenant.of(workspace.caller), agent_id=agent.agent_id)
     agent = replace(agent, session_id=session.id, run_id=RunId(new_id()), run_epoch=3, via="websocket")
     await rows(
-        crib,
+        workspace,
         """
         insert into toolcrib.runs (id, session_id, user_id, epoch, via, prompt, state, workspace_id)
         values (%s, %s, %s, 3, 'websocket', '', 'running', %s)
@@ -37,9 +47,9 @@ async def test_record_has_who_what_when_and_the_rule(crib: Crib) -> None:
         agent.user_id,
     )
 
-    outcome = await crib.call("write", agent, path="/a.txt", content="words\n")
+    outcome = await workspace.call("write", agent, path="/a.txt", content="words\n")
 
-    [record] = await book_of(crib, outcome.call_id)
+    [record] = await audit_records_of(workspace, outcome.call_id)
     assert (record.user_id, record.agent_id) == (agent.user_id, agent.agent_id)
     assert (record.session_id, record.run_id, record.via) == (agent.session_id, agent.run_id, "websocket")
     assert (record.tool, record.decision, record.rule) == ("write", "allow", "trust.autonomous.dangerous")
@@ -47,24 +57,26 @@ async def test_record_has_who_what_when_and_the_rule(crib: Crib) -> None:
     assert record.arguments == {"path": "/a.txt", "content": {"bytes": 6, "sha256": hexed("words\n")}}
     assert datetime.now(UTC) - timedelta(minutes=1) < record.created_at <= datetime.now(UTC)
     assert 0 < record.duration_us < 60_000_000
-    [stored] = await rows(crib, "select run_epoch, arguments, state from toolcrib.tool_calls where workspace_id = %s")
+    [stored] = await rows(
+        workspace, "select run_epoch, arguments, state from toolcrib.tool_calls where workspace_id = %s"
+    )
     assert stored == (3, record.arguments, "done")
 
 
 @pytest.mark.req("AU-1", part="hashes before and after")
-async def test_record_has_the_hashes_before_and_after_of_every_file(crib: Crib) -> None:
-    await crib.result("write", path="/d/a.txt", content="old\n")
-    edited = await crib.call("edit", path="/d/a.txt", old_string="old", new_string="new")
-    moved = await crib.call("mv", source="/d", destination="/e")
-    removed = await crib.call("rm", path="/e/a.txt")
-    touched = await crib.call("touch", path="/f.txt")
+async def test_record_has_the_hashes_before_and_after_of_every_file(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", path="/d/a.txt", content="old\n")
+    edited = await workspace.call("edit", path="/d/a.txt", old_string="old", new_string="new")
+    moved = await workspace.call("mv", source="/d", destination="/e")
+    removed = await workspace.call("rm", path="/e/a.txt")
+    touched = await workspace.call("touch", path="/f.txt")
 
     async def files_of(call: object) -> list[tuple[str, str, str | None, str | None]]:
-        [record] = [record for record in await book(crib) if record.call_id == call]
+        [record] = [record for record in await audit_records(workspace) if record.call_id == call]
         return [(file["path"], file["change"], file["before"], file["after"]) for file in record.files]
 
     old, new = hexed("old\n"), hexed("new\n")
-    made = (await book(crib))[0].files
+    made = (await audit_records(workspace))[0].files
     assert [(file["path"], file["before"], file["after"]) for file in made] == [
         ("@project/d", None, None),
         ("@project/d/a.txt", None, old),
@@ -78,25 +90,25 @@ async def test_record_has_the_hashes_before_and_after_of_every_file(crib: Crib) 
     assert await files_of(touched.call_id) == [("@project/f.txt", "created", None, hexed(""))]
 
 
-async def test_every_call_has_exactly_one_record_whatever_its_outcome(crib: Crib) -> None:
-    agent = await hired(crib, tool_permissions=allowed("write", "read"))
-    viewer = await joined(crib, WorkspaceRole.VIEWER)
+async def test_every_call_has_exactly_one_record_whatever_its_outcome(workspace: WorkspaceFixture) -> None:
+    agent = await hired(workspace, tool_permissions=allowed("write", "read"))
+    viewer = await joined(workspace, WorkspaceRole.VIEWER)
     made = [
-        await crib.call("write", path="/a.txt", content="a"),
-        await crib.call("write", path="/a.txt", content="b"),
-        await crib.call("read", path="/a.txt"),
-        await crib.call("read", path="/b.txt"),
-        await crib.call("read", path=5),
-        await crib.call("read", path="/../b.txt"),
-        await crib.call("teleport"),
-        await crib.call("read", agent, path="/.env"),
-        await crib.call("ls", agent),
-        await crib.call("mv", source="/a.txt", destination="/a.txt"),
+        await workspace.call("write", path="/a.txt", content="a"),
+        await workspace.call("write", path="/a.txt", content="b"),
+        await workspace.call("read", path="/a.txt"),
+        await workspace.call("read", path="/b.txt"),
+        await workspace.call("read", path=5),
+        await workspace.call("read", path="/../b.txt"),
+        await workspace.call("teleport"),
+        await workspace.call("read", agent, path="/.env"),
+        await workspace.call("ls", agent),
+        await workspace.call("mv", source="/a.txt", destination="/a.txt"),
     ]
     with pytest.raises(Forbidden):
-        await crib.call("rm", viewer, path="/a.txt")
+        await workspace.call("rm", viewer, path="/a.txt")
 
-    found = [(record.tool, record.decision, record.rule, record.outcome) for record in await book(crib)]
+    found = [(record.tool, record.decision, record.rule, record.outcome) for record in await audit_records(workspace)]
     assert found == [
         ("write", "allow", "role.member", "done"),
         ("write", "allow", "role.member", "failed"),
@@ -110,44 +122,46 @@ async def test_every_call_has_exactly_one_record_whatever_its_outcome(crib: Crib
         ("mv", "allow", "role.member", "failed"),
         ("rm", "deny", "membership", "denied"),
     ]
-    assert [len(await book_of(crib, outcome.call_id)) for outcome in made] == [1] * len(made)
+    assert [len(await audit_records_of(workspace, outcome.call_id)) for outcome in made] == [1] * len(made)
 
 
-async def test_many_calls_at_once_are_all_recorded(crib: Crib) -> None:
-    await crib.result("write", path="/a.txt", content="a")
+async def test_many_calls_at_once_are_all_recorded(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", path="/a.txt", content="a")
 
-    outcomes = await asyncio.gather(*(crib.call("read", path="/a.txt") for _ in range(100)))
+    outcomes = await asyncio.gather(*(workspace.call("read", path="/a.txt") for _ in range(100)))
 
-    written = [record.call_id for record in await book(crib) if record.tool == "read"]
+    written = [record.call_id for record in await audit_records(workspace) if record.tool == "read"]
     assert sorted(written) == sorted(outcome.call_id for outcome in outcomes)
 
 
 @pytest.mark.req("TL-10", part="a decorated tool is committed and audited by the gate")
-async def test_tool_from_one_function_is_committed_and_recorded(crib: Crib) -> None:
-    crib = with_tools(crib, put)
-    agent = await hired(crib, trust="autonomous", tool_permissions=allowed("put", paths=["notes/**"]))
+async def test_tool_from_one_function_is_committed_and_recorded(workspace: WorkspaceFixture) -> None:
+    workspace = with_tools(workspace, put)
+    agent = await hired(workspace, trust="autonomous", tool_permissions=allowed("put", paths=["notes/**"]))
 
-    outcome = await crib.call("put", agent, path="@project/notes/a.md", text="# a\n")
-    refused = await crib.call("put", agent, path="@project/a.md", text="# a\n")
+    outcome = await workspace.call("put", agent, path="@project/notes/a.md", text="# a\n")
+    refused = await workspace.call("put", agent, path="@project/a.md", text="# a\n")
 
     assert outcome.succeeded
     assert outcome.change_set_id is not None
-    assert (crib.project / "notes" / "a.md").read_text() == "# a\n"
-    read = await crib.result("read", path="/notes/a.md")
+    assert (workspace.project / "notes" / "a.md").read_text() == "# a\n"
+    read = await workspace.result("read", path="/notes/a.md")
     assert (read["content"], read["synced"]) == ("# a\n", True)
-    [record] = await book_of(crib, outcome.call_id)
+    [record] = await audit_records_of(workspace, outcome.call_id)
     assert [file["path"] for file in record.files] == ["@project/notes", "@project/notes/a.md"]
     assert record.files[1]["after"] == hexed("# a\n")
     assert refused.error is not None
     assert refused.error.code == "NOT_PERMITTED"
-    assert not (crib.project / "a.md").exists()
+    assert not (workspace.project / "a.md").exists()
 
 
 @pytest.mark.req("PO-3", part="a decorated tool is asked about like any")
-async def test_tool_from_one_function_asks_for_approval_like_any_other(crib: Crib) -> None:
-    crib = with_tools(crib, put)
+async def test_tool_from_one_function_asks_for_approval_like_any_other(workspace: WorkspaceFixture) -> None:
+    workspace = with_tools(workspace, put)
 
-    outcome = await crib.call("put", await hired(crib, tool_permissions=allowed("put")), path="@project/a", text="")
+    outcome = await workspace.call(
+        "put", await hired(workspace, tool_permissions=allowed("put")), path="@project/a", text=""
+    )
 
     assert outcome.is_waiting
-    assert list(crib.project.iterdir()) == []
+    assert list(workspace.project.iterdir()) == []

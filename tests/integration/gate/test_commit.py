@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.integration.conftest import Crib
-from tests.integration.gate.builders import book, rows, trusted
+from tests.integration.conftest import WorkspaceFixture
+from tests.integration.gate.builders import audit_records, rows, trusted
 from tests.wait_until import PATIENCE
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.change_sets import Author, ChangeSet, FileChange
@@ -23,19 +23,19 @@ A = WorkspacePath(Mount.PROJECT, "/a.txt")
 
 
 @asynccontextmanager
-async def someone_changing(crib: Crib, place: WorkspacePath) -> AsyncIterator[None]:
+async def someone_changing(workspace: WorkspaceFixture, path: WorkspacePath) -> AsyncIterator[None]:
     """Hold a path's lock, as a writer does."""
-    tenant = Tenant.of(crib.caller)
-    async with ChangeSetStore(crib.database).lock(tenant, [place]) as locked:
-        await locked.lookup([place], WorkspaceRole.MEMBER)
+    tenant = Tenant.of(workspace.caller)
+    async with ChangeSetStore(workspace.database).lock(tenant, [path]) as locked:
+        await locked.lookup([path], WorkspaceRole.MEMBER)
         yield
 
 
-async def until_someone_waits(crib: Crib) -> None:
+async def until_someone_waits(workspace: WorkspaceFixture) -> None:
     """Return once a call waits for a lock."""
     async with asyncio.timeout(PATIENCE):
         while True:
-            async with crib.database.as_system() as connection:
+            async with workspace.database.as_system() as connection:
                 cursor = await connection.execute(
                     """
                     select count(*) from pg_locks
@@ -59,102 +59,108 @@ async def until_commits_are_over() -> None:
 
 @pytest.mark.req("WS-5", part="a caller that gives up leaves old or new")
 @pytest.mark.req("RN-6", part="a cancelled call leaves a consistent tree")
-async def test_call_cancelled_during_its_commit_completes(crib: Crib) -> None:
-    await crib.result("write", path="/a.txt", content="old\n")
-    async with someone_changing(crib, A):
-        call = asyncio.create_task(crib.call("write", path="/a.txt", content="new\n", overwrite=True))
-        await until_someone_waits(crib)
+async def test_call_cancelled_during_its_commit_completes(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", path="/a.txt", content="old\n")
+    async with someone_changing(workspace, A):
+        call = asyncio.create_task(workspace.call("write", path="/a.txt", content="new\n", overwrite=True))
+        await until_someone_waits(workspace)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
     await until_commits_are_over()
 
-    assert (crib.project / "a.txt").read_text() == "new\n"
-    read = await crib.result("read", path="/a.txt")
+    assert (workspace.project / "a.txt").read_text() == "new\n"
+    read = await workspace.result("read", path="/a.txt")
     assert (read["content"], read["synced"]) == ("new\n", True)
-    assert await rows(crib, "select file_id from toolcrib.pending_applies where workspace_id = %s") == []
-    assert [record.outcome for record in await book(crib) if record.tool == "write"] == ["done", "done"]
+    assert await rows(workspace, "select file_id from toolcrib.pending_applies where workspace_id = %s") == []
+    assert [record.outcome for record in await audit_records(workspace) if record.tool == "write"] == ["done", "done"]
     [versions] = await rows(
-        crib, "select array_agg(version_number order by version_number) from toolcrib.versions where workspace_id = %s"
+        workspace,
+        "select array_agg(version_number order by version_number) from toolcrib.versions where workspace_id = %s",
     )
     assert versions == ([1, 2],)
 
 
 @pytest.mark.req("RN-6", part="a cancelled call leaves a consistent tree")
-async def test_calls_cancelled_at_any_moment_leave_a_consistent_tree(crib: Crib) -> None:
-    await crib.result("write", path="/a.txt", content="0")
+async def test_calls_cancelled_at_any_moment_leave_a_consistent_tree(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", path="/a.txt", content="0")
     loop = asyncio.get_running_loop()
     for steps in range(24):
-        call = asyncio.create_task(crib.call("write", path="/a.txt", content=str(steps), overwrite=True))
+        call = asyncio.create_task(workspace.call("write", path="/a.txt", content=str(steps), overwrite=True))
         for _ in range(steps):
             await loop.run_in_executor(None, int)
         call.cancel()
         await asyncio.wait([call])
         await until_commits_are_over()
 
-        on_disk = (crib.project / "a.txt").read_text()
-        assert (await crib.result("read", path="/a.txt"))["content"] == on_disk
+        on_disk = (workspace.project / "a.txt").read_text()
+        assert (await workspace.result("read", path="/a.txt"))["content"] == on_disk
         history = await rows(
-            crib, "select author_kind from toolcrib.change_sets where author_kind = 'external' and workspace_id = %s"
+            workspace,
+            "select author_kind from toolcrib.change_sets where author_kind = 'external' and workspace_id = %s",
         )
         assert history == []
-    assert [path.name for path in crib.project.iterdir()] == ["a.txt"]
+    assert [path.name for path in workspace.project.iterdir()] == ["a.txt"]
     # Every lock was released: the next writer does not wait.
     async with asyncio.timeout(PATIENCE):
-        await crib.result("write", path="/a.txt", content="last", overwrite=True)
+        await workspace.result("write", path="/a.txt", content="last", overwrite=True)
 
 
 @pytest.mark.req("SC-1", part="home_epoch is checked at commit")
 @pytest.mark.parametrize("moved", ["home_epoch = home_epoch + 1", "home_node = 'another'"])
-async def test_home_that_moves_before_the_commit_fails_it(crib: Crib, moved: str) -> None:
-    tenant, body = Tenant.of(crib.caller), b"a"
+async def test_home_that_moves_before_the_commit_fails_it(workspace: WorkspaceFixture, moved: str) -> None:
+    tenant, body = Tenant.of(workspace.caller), b"a"
     change = FileChange(FileId(new_id()), VersionId(new_id()), FileType.DOCUMENT, None, None, file_state(A, body), body)
     change_set = ChangeSet(Author(AuthorKind.USER, tenant.user_id), (change,))
 
     async def commit_late() -> None:
-        async with ChangeSetStore(crib.database).lock(tenant, [A]) as locked:
+        async with ChangeSetStore(workspace.database).lock(tenant, [A]) as locked:
             seen = await locked.lookup([A], WorkspaceRole.MEMBER)
-            await rows(crib, f"update toolcrib.workspaces set {moved} where id = %s")
-            await locked.commit(change_set, seen.home, node=crib.settings.node_name)
+            await rows(workspace, f"update toolcrib.workspaces set {moved} where id = %s")
+            await locked.commit(change_set, seen.home, node=workspace.settings.node_name)
 
     with pytest.raises(Superseded):
         await commit_late()
 
-    assert await rows(crib, "select id from toolcrib.versions where workspace_id = %s") == []
-    assert await rows(crib, "select sha256 from toolcrib.blobs where workspace_id = %s") == []
+    assert await rows(workspace, "select id from toolcrib.versions where workspace_id = %s") == []
+    assert await rows(workspace, "select sha256 from toolcrib.blobs where workspace_id = %s") == []
 
 
 @pytest.mark.req("WS-8", part="writers of one file are serialised")
 @pytest.mark.req("SC-1", part="case 41: writers with last_read_hash")
-async def test_of_writers_with_the_same_base_one_succeeds_and_the_others_get_a_conflict(crib: Crib) -> None:
-    read = await crib.result("write", path="/a.txt", content="start\n")
+async def test_of_writers_with_the_same_base_one_succeeds_and_the_others_get_a_conflict(
+    workspace: WorkspaceFixture,
+) -> None:
+    read = await workspace.result("write", path="/a.txt", content="start\n")
 
     outcomes = await asyncio.gather(
         *(
-            crib.call("edit", path="/a.txt", old_string="start", new_string=f"by {number}", last_read_hash=read["hash"])
+            workspace.call(
+                "edit", path="/a.txt", old_string="start", new_string=f"by {number}", last_read_hash=read["hash"]
+            )
             for number in range(8)
         )
     )
 
     done = [number for number, outcome in enumerate(outcomes) if outcome.succeeded]
     assert len(done) == 1
-    assert (crib.project / "a.txt").read_text() == f"by {done[0]}\n"
+    assert (workspace.project / "a.txt").read_text() == f"by {done[0]}\n"
     assert {outcome.error.code for outcome in outcomes if outcome.error} == {"CONFLICT"}
 
 
 @pytest.mark.req("WS-8", part="writers of one file are serialised")
-async def test_concurrent_edits_of_different_lines_are_all_kept(crib: Crib) -> None:
-    await crib.result("write", path="/a.txt", content="".join(f"line {n}\n" for n in range(10)))
-    agent = await trusted(crib)
+async def test_concurrent_edits_of_different_lines_are_all_kept(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", path="/a.txt", content="".join(f"line {n}\n" for n in range(10)))
+    agent = await trusted(workspace)
 
     outcomes = await asyncio.gather(
         *(
-            crib.call("edit", agent, path="/a.txt", old_string=f"line {n}\n", new_string=f"done {n}\n")
+            workspace.call("edit", agent, path="/a.txt", old_string=f"line {n}\n", new_string=f"done {n}\n")
             for n in range(10)
         )
     )
 
     assert all(outcome.succeeded for outcome in outcomes)
-    assert (crib.project / "a.txt").read_text() == "".join(f"done {n}\n" for n in range(10))
-    numbers = await rows(crib, "select version_number from toolcrib.versions where workspace_id = %s")
+    assert (workspace.project / "a.txt").read_text() == "".join(f"done {n}\n" for n in range(10))
+    numbers = await rows(workspace, "select version_number from toolcrib.versions where workspace_id = %s")
     assert sorted(number for (number,) in numbers) == list(range(1, 12))

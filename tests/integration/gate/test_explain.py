@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Crib
-from tests.integration.gate.builders import EVERYTHING, allowed, book, book_of, hired, put, with_tools
+from tests.integration.conftest import WorkspaceFixture
+from tests.integration.gate.builders import EVERYTHING, allowed, audit_records, audit_records_of, hired, put, with_tools
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import BadArguments, CallDenied, NotFound, PathOutsideMount
 from toolcrib.core.tool_calls import ToolCall
@@ -49,21 +49,21 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-async def as_said(crib: Crib, who: str) -> Caller:
+async def as_said(workspace: WorkspaceFixture, who: str) -> Caller:
     rules = RULES[who]
-    return crib.caller if rules is None else await hired(crib, **rules)
+    return workspace.caller if rules is None else await hired(workspace, **rules)
 
 
 @pytest.mark.parametrize("who", RULES)
-async def test_explanation_matches_what_then_happens(crib: Crib, who: str) -> None:
-    crib = with_tools(crib, put)
+async def test_explanation_matches_what_then_happens(workspace: WorkspaceFixture, who: str) -> None:
+    workspace = with_tools(workspace, put)
     for path in ("/a.txt", "/src/b.txt", "/.env", "/.git/config"):
-        await crib.result("write", path=path, content="x\n")
-    caller = await as_said(crib, who)
+        await workspace.result("write", path=path, content="x\n")
+    caller = await as_said(workspace, who)
 
     for tool, arguments in CALLS:
-        said = crib.engine.executor.explain(ToolCall(tool, arguments), caller)
-        outcome = await crib.call(tool, caller, **arguments)
+        said = workspace.engine.executor.explain(ToolCall(tool, arguments), caller)
+        outcome = await workspace.call(tool, caller, **arguments)
 
         assert outcome.is_waiting is (said.action == "ask" and outcome.error is None), (tool, arguments)
         if outcome.is_waiting:
@@ -71,7 +71,7 @@ async def test_explanation_matches_what_then_happens(crib: Crib, who: str) -> No
         refused = isinstance(outcome.error, CallDenied)
         assert refused is (said.action == "deny"), (tool, arguments, said, outcome)
         assert refused is (outcome.error is not None and outcome.error.code != "NOT_FOUND")
-        [record] = await book_of(crib, outcome.call_id)
+        [record] = await audit_records_of(workspace, outcome.call_id)
         assert (record.decision, record.rule) == (said.action, said.rule), (tool, arguments)
         if said.action == "deny":
             assert outcome.error is not None
@@ -81,12 +81,12 @@ async def test_explanation_matches_what_then_happens(crib: Crib, who: str) -> No
             assert withheld == {entry.path.removeprefix("@project"): entry.reason for entry in said.denied_files}
 
 
-async def test_explaining_runs_nothing_and_records_nothing(crib: Crib) -> None:
-    said = crib.engine.executor.explain(ToolCall("write", {"path": "/a", "content": "x"}), crib.caller)
+async def test_explaining_runs_nothing_and_records_nothing(workspace: WorkspaceFixture) -> None:
+    said = workspace.engine.executor.explain(ToolCall("write", {"path": "/a", "content": "x"}), workspace.caller)
 
     assert (said.action, said.rule, said.required_role) == ("allow", "role.member", "member")
-    assert list(crib.project.iterdir()) == []
-    assert await book(crib) == []
+    assert list(workspace.project.iterdir()) == []
+    assert await audit_records(workspace) == []
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,8 @@ async def test_explaining_runs_nothing_and_records_nothing(crib: Crib) -> None:
         (ToolCall("read", {"path": "/../x"}), PathOutsideMount),
     ],
 )
-def test_malformed_call_raises_the_same_error_as_the_gate(crib: Crib, call: ToolCall, error: type[Exception]) -> None:
+def test_malformed_call_raises_the_same_error_as_the_gate(
+    workspace: WorkspaceFixture, call: ToolCall, error: type[Exception]
+) -> None:
     with pytest.raises(error):
-        crib.engine.executor.explain(call, crib.caller)
+        workspace.engine.executor.explain(call, workspace.caller)

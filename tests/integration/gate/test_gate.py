@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from tests.conftest import DatabaseUrls
-from tests.integration.conftest import Crib
+from tests.integration.conftest import WorkspaceFixture
 from tests.integration.gate.builders import (
     EVERYTHING,
     READING,
     WRITING,
     allowed,
-    book,
-    book_of,
+    audit_records,
+    audit_records_of,
     chatter,
     crash,
     fail,
@@ -78,34 +78,39 @@ IN_ORDER = [
     ("tool", "arguments", "rules", "error", "code"), [case[1:] for case in IN_ORDER], ids=[case[0] for case in IN_ORDER]
 )
 async def test_first_failing_check_decides_and_nothing_changes(
-    crib: Crib, tool: str, arguments: dict[str, Any], rules: dict[str, Any], error: type[ToolcribError], code: str
+    workspace: WorkspaceFixture,
+    tool: str,
+    arguments: dict[str, Any],
+    rules: dict[str, Any],
+    error: type[ToolcribError],
+    code: str,
 ) -> None:
-    outcome = await crib.call(tool, await hired(crib, **rules), **arguments)
+    outcome = await workspace.call(tool, await hired(workspace, **rules), **arguments)
 
     assert type(outcome.error) is error
     assert outcome.error.code == code
     assert outcome.state is (OutcomeState.DENIED if issubclass(error, CallDenied) else OutcomeState.DONE)
     assert not outcome.succeeded
-    assert list(crib.project.iterdir()) == []
-    assert await rows(crib, "select id from toolcrib.versions where workspace_id = %s") == []
+    assert list(workspace.project.iterdir()) == []
+    assert await rows(workspace, "select id from toolcrib.versions where workspace_id = %s") == []
 
 
-async def test_allowed_call_without_approval_is_executed(crib: Crib) -> None:
-    agent = await trusted(crib)
+async def test_allowed_call_without_approval_is_executed(workspace: WorkspaceFixture) -> None:
+    agent = await trusted(workspace)
 
-    outcome = await crib.call("write", agent, **WRITE)
+    outcome = await workspace.call("write", agent, **WRITE)
 
     assert outcome.succeeded
-    assert (crib.project / "a.txt").read_text() == "a\n"
+    assert (workspace.project / "a.txt").read_text() == "a\n"
 
 
-async def test_call_that_needs_approval_waits_and_changes_nothing(crib: Crib) -> None:
-    outcome = await crib.call("write", await hired(crib, tool_permissions=EVERYTHING), **WRITE)
+async def test_call_that_needs_approval_waits_and_changes_nothing(workspace: WorkspaceFixture) -> None:
+    outcome = await workspace.call("write", await hired(workspace, tool_permissions=EVERYTHING), **WRITE)
 
     assert outcome.is_waiting
     assert "a person must approve the call" in outcome.metadata["reason"]
-    assert list(crib.project.iterdir()) == []
-    assert await rows(crib, "select id from toolcrib.versions where workspace_id = %s") == []
+    assert list(workspace.project.iterdir()) == []
+    assert await rows(workspace, "select id from toolcrib.versions where workspace_id = %s") == []
 
 
 @pytest.mark.req("PO-3", part="supervised, guided, autonomous")
@@ -120,11 +125,13 @@ async def test_call_that_needs_approval_waits_and_changes_nothing(crib: Crib) ->
         ("autonomous", "write", False),
     ],
 )
-async def test_trust_decides_whether_a_person_is_asked(crib: Crib, trust: str, tool: str, asked: bool) -> None:
-    await crib.result("write", **WRITE)
+async def test_trust_decides_whether_a_person_is_asked(
+    workspace: WorkspaceFixture, trust: str, tool: str, asked: bool
+) -> None:
+    await workspace.result("write", **WRITE)
     arguments: dict[str, Any] = {"path": "/a.txt"} if tool == "read" else {**WRITE, "overwrite": True}
 
-    outcome = await crib.call(tool, await trusted(crib, trust=trust), **arguments)
+    outcome = await workspace.call(tool, await trusted(workspace, trust=trust), **arguments)
 
     assert outcome.is_waiting is asked
     assert outcome.succeeded is not asked
@@ -132,21 +139,21 @@ async def test_trust_decides_whether_a_person_is_asked(crib: Crib, trust: str, t
 
 @pytest.mark.req("PO-3", part="trust adds no permission")
 @pytest.mark.parametrize("trust", ["supervised", "guided", "autonomous"])
-async def test_trust_adds_no_permission(crib: Crib, trust: str) -> None:
-    agent = await hired(crib, trust=trust, tool_permissions=allowed("read"))
+async def test_trust_adds_no_permission(workspace: WorkspaceFixture, trust: str) -> None:
+    agent = await hired(workspace, trust=trust, tool_permissions=allowed("read"))
 
-    assert isinstance((await crib.call("write", agent, **WRITE)).error, PermissionDenied)
-    assert isinstance((await crib.call("ls", agent, path="/")).error, PermissionDenied)
+    assert isinstance((await workspace.call("write", agent, **WRITE)).error, PermissionDenied)
+    assert isinstance((await workspace.call("ls", agent, path="/")).error, PermissionDenied)
 
 
 @pytest.mark.req("PO-1", part="absent means read-only")
 @pytest.mark.parametrize("tool", READING)
-async def test_agent_without_permissions_reads(crib: Crib, tool: str) -> None:
-    await crib.result("write", **WRITE)
+async def test_agent_without_permissions_reads(workspace: WorkspaceFixture, tool: str) -> None:
+    await workspace.result("write", **WRITE)
     key = {"cat": "paths", "read_multiple_files": "paths"}.get(tool, "path")
     path = "/" if tool == "ls" else "/a.txt"
 
-    outcome = await crib.call(tool, await hired(crib), **{key: [path] if key == "paths" else path})
+    outcome = await workspace.call(tool, await hired(workspace), **{key: [path] if key == "paths" else path})
 
     assert outcome.succeeded
 
@@ -163,24 +170,24 @@ WRITING_CALLS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.req("PO-1", part="absent means read-only")
 @pytest.mark.parametrize("tool", WRITING)
-async def test_agent_without_permissions_does_not_write(crib: Crib, tool: str) -> None:
-    await crib.result("write", **WRITE)
+async def test_agent_without_permissions_does_not_write(workspace: WorkspaceFixture, tool: str) -> None:
+    await workspace.result("write", **WRITE)
 
-    outcome = await crib.call(tool, await hired(crib, trust="autonomous"), **WRITING_CALLS[tool])
+    outcome = await workspace.call(tool, await hired(workspace, trust="autonomous"), **WRITING_CALLS[tool])
 
     assert isinstance(outcome.error, PermissionDenied)
-    assert [path.name for path in crib.project.iterdir()] == ["a.txt"]
+    assert [path.name for path in workspace.project.iterdir()] == ["a.txt"]
 
 
 @pytest.mark.req("PO-1", part="path globs")
-async def test_tool_is_limited_to_its_paths(crib: Crib) -> None:
+async def test_tool_is_limited_to_its_paths(workspace: WorkspaceFixture) -> None:
     permissions = {**allowed("write", "mv", paths=["src/**", "!src/gen/**"]), **allowed("read", "cat", paths=["*.md"])}
-    agent = await hired(crib, trust="autonomous", tool_permissions=permissions)
+    agent = await hired(workspace, trust="autonomous", tool_permissions=permissions)
     for path in ("/notes.md", "/code.py"):
-        await crib.result("write", path=path, content="x")
+        await workspace.result("write", path=path, content="x")
 
     async def error_of(tool: str, **arguments: Any) -> ToolcribError | None:
-        return (await crib.call(tool, agent, **arguments)).error
+        return (await workspace.call(tool, agent, **arguments)).error
 
     assert await error_of("write", path="/src/a/b.py", content="") is None
     assert isinstance(await error_of("write", path="/src/gen/b.py", content=""), PermissionDenied)
@@ -192,40 +199,42 @@ async def test_tool_is_limited_to_its_paths(crib: Crib) -> None:
     assert await error_of("read", path="/notes.md") is None
     assert isinstance(await error_of("read", path="/code.py"), PermissionDenied)
 
-    batch = await crib.call("cat", agent, paths=["/notes.md", "/code.py"])
+    batch = await workspace.call("cat", agent, paths=["/notes.md", "/code.py"])
     assert [file["error"] is None for file in batch.result["files"]] == [True, False]
 
 
 @pytest.mark.req("PO-1", part="people act by role")
 @pytest.mark.parametrize("role", list(WorkspaceRole))
-async def test_viewer_reads_and_cannot_write_and_no_approval_is_requested(crib: Crib, role: WorkspaceRole) -> None:
-    await crib.result("write", **WRITE)
-    person = await joined(crib, role)
+async def test_viewer_reads_and_cannot_write_and_no_approval_is_requested(
+    workspace: WorkspaceFixture, role: WorkspaceRole
+) -> None:
+    await workspace.result("write", **WRITE)
+    person = await joined(workspace, role)
 
-    assert (await crib.call("read", person, path="/a.txt")).succeeded
-    assert (await crib.call("ls", person)).succeeded
+    assert (await workspace.call("read", person, path="/a.txt")).succeeded
+    assert (await workspace.call("ls", person)).succeeded
     for tool, arguments in WRITING_CALLS.items():
         if role is WorkspaceRole.VIEWER:
             with pytest.raises(Forbidden, match="viewer"):
-                await crib.call(tool, person, **arguments)
+                await workspace.call(tool, person, **arguments)
     if role is not WorkspaceRole.VIEWER:
-        assert (await crib.call("write", person, path="/b.txt", content="b")).succeeded
-    assert (crib.project / "a.txt").read_text() == "a\n"
-    assert (crib.project / "b.txt").exists() is (role is not WorkspaceRole.VIEWER)
+        assert (await workspace.call("write", person, path="/b.txt", content="b")).succeeded
+    assert (workspace.project / "a.txt").read_text() == "a\n"
+    assert (workspace.project / "b.txt").exists() is (role is not WorkspaceRole.VIEWER)
 
 
 @pytest.mark.req("PO-1", part="a person is not bound by protected names")
-async def test_person_reads_and_writes_protected_names(crib: Crib) -> None:
-    await crib.result("write", path="/.env", content="KEY=1\n")
+async def test_person_reads_and_writes_protected_names(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", path="/.env", content="KEY=1\n")
 
-    assert (await crib.result("read", path="/.env"))["content"] == "KEY=1\n"
+    assert (await workspace.result("read", path="/.env"))["content"] == "KEY=1\n"
 
 
 @pytest.mark.req("AP-5", part="the program's own check")
 @pytest.mark.parametrize("tool", ["read", "write", "ls", "cat", "file_info", "deleted_files", "file_version"])
-async def test_non_member_is_denied_and_recorded(crib: Crib, tool: str) -> None:
-    await crib.result("write", **WRITE)
-    outsider = await stranger(crib)
+async def test_non_member_is_denied_and_recorded(workspace: WorkspaceFixture, tool: str) -> None:
+    await workspace.result("write", **WRITE)
+    outsider = await stranger(workspace)
     given: dict[str, dict[str, Any]] = {
         "read": {"path": "/a.txt"},
         "write": WRITE,
@@ -235,35 +244,35 @@ async def test_non_member_is_denied_and_recorded(crib: Crib, tool: str) -> None:
     }
 
     with pytest.raises(Forbidden):
-        await crib.call(tool, outsider, **given.get(tool, {}))
+        await workspace.call(tool, outsider, **given.get(tool, {}))
 
-    *_, record = await book(crib)
+    *_, record = await audit_records(workspace)
     assert (record.user_id, record.decision, record.rule) == (outsider.user_id, "deny", "membership")
     assert (record.outcome, record.error_code) == ("denied", "FORBIDDEN")
 
 
 @pytest.mark.req("PO-4", part="no tool can forget to ask who calls")
-async def test_tool_that_does_not_use_the_tree_is_for_members_only(crib: Crib) -> None:
-    crib = with_tools(crib, launch, forecast)
+async def test_tool_that_does_not_use_the_tree_is_for_members_only(workspace: WorkspaceFixture) -> None:
+    workspace = with_tools(workspace, launch, forecast)
 
     for name in ("launch", "forecast"):
         with pytest.raises(Forbidden):
-            await crib.call(name, await stranger(crib))
+            await workspace.call(name, await stranger(workspace))
     with pytest.raises(Forbidden, match="viewer"):
-        await crib.call("launch", await joined(crib, WorkspaceRole.VIEWER))
+        await workspace.call("launch", await joined(workspace, WorkspaceRole.VIEWER))
 
-    assert (await crib.call("forecast", await joined(crib, WorkspaceRole.VIEWER))).result == "rain"
-    assert (await crib.call("launch", await joined(crib, WorkspaceRole.MEMBER))).result == "launched"
+    assert (await workspace.call("forecast", await joined(workspace, WorkspaceRole.VIEWER))).result == "rain"
+    assert (await workspace.call("launch", await joined(workspace, WorkspaceRole.MEMBER))).result == "launched"
 
 
 @pytest.mark.req("PO-2", part="which tools an agent may use")
-async def test_model_sees_only_tools_that_its_agent_may_use(crib: Crib) -> None:
+async def test_model_sees_only_tools_that_its_agent_may_use(workspace: WorkspaceFixture) -> None:
     def shown(rules: Any) -> set[str]:
-        return {definition.name for definition in crib.engine.registry.definitions_for_scope(rules)}
+        return {definition.name for definition in workspace.engine.registry.definitions_for_scope(rules)}
 
-    reader = (await hired(crib)).agent
-    writer = (await hired(crib, tool_permissions=allowed("read", "write"))).agent
-    historian = (await hired(crib, toolsets=["history"])).agent
+    reader = (await hired(workspace)).agent
+    writer = (await hired(workspace, tool_permissions=allowed("read", "write"))).agent
+    historian = (await hired(workspace, toolsets=["history"])).agent
     assert reader is not None
     assert writer is not None
     assert historian is not None
@@ -276,130 +285,137 @@ async def test_model_sees_only_tools_that_its_agent_may_use(crib: Crib) -> None:
 
 @pytest.mark.req("PO-2", part="what is not shown cannot be called")
 @pytest.mark.parametrize("rules", [{}, {"tool_permissions": allowed("read", "rm")}, {"toolsets": ["history"]}])
-async def test_agent_cannot_call_a_tool_that_it_is_not_offered(crib: Crib, rules: dict[str, Any]) -> None:
-    agent = await hired(crib, trust="autonomous", **rules)
+async def test_agent_cannot_call_a_tool_that_it_is_not_offered(
+    workspace: WorkspaceFixture, rules: dict[str, Any]
+) -> None:
+    agent = await hired(workspace, trust="autonomous", **rules)
     assert agent.agent is not None
-    shown = {tool.name for tool in crib.engine.registry.list_for_scope(agent.agent.rules)}
+    shown = {tool.name for tool in workspace.engine.registry.list_for_scope(agent.agent.rules)}
     calls = {**WRITING_CALLS, "read": {"path": "/a"}, "ls": {}, "file_info": {"path": "/a"}, "deleted_files": {}}
 
     refused = {
         name
         for name, given in calls.items()
-        if isinstance((await crib.call(name, agent, **given)).error, PermissionDenied)
+        if isinstance((await workspace.call(name, agent, **given)).error, PermissionDenied)
     }
 
     assert refused == set(calls) - shown
 
 
 @pytest.mark.req("TL-7", part="an expected failure is an outcome")
-async def test_expected_tool_failure_is_an_outcome(crib: Crib) -> None:
-    crib = with_tools(crib, fail)
+async def test_expected_tool_failure_is_an_outcome(workspace: WorkspaceFixture) -> None:
+    workspace = with_tools(workspace, fail)
 
-    outcome = await crib.call("fail")
+    outcome = await workspace.call("fail")
 
     assert (outcome.state, outcome.succeeded) == (OutcomeState.DONE, False)
     assert outcome.error is not None
     assert outcome.error.message == "The paper jammed. Open the lid."
-    [record] = await book_of(crib, outcome.call_id)
+    [record] = await audit_records_of(workspace, outcome.call_id)
     assert (record.decision, record.outcome, record.error_code) == ("allow", "failed", "TOOL_FAILED")
 
 
 @pytest.mark.req("TL-7", part="our own fault is an exception")
-async def test_tool_with_a_bug_raises_and_is_recorded(crib: Crib) -> None:
-    crib = with_tools(crib, crash)
+async def test_tool_with_a_bug_raises_and_is_recorded(workspace: WorkspaceFixture) -> None:
+    workspace = with_tools(workspace, crash)
 
     with pytest.raises(ZeroDivisionError):
-        await crib.call("crash")
+        await workspace.call("crash")
 
-    [record] = await book(crib)
+    [record] = await audit_records(workspace)
     assert (record.tool, record.decision, record.outcome) == ("crash", "allow", "failed")
     assert record.error_code == "INTERNAL_ERROR"
 
 
 @pytest.mark.req("TL-7", part="an infrastructure failure is an exception")
 async def test_unreachable_database_is_an_exception(
-    crib: Crib, database_urls: DatabaseUrls, settings: Settings
+    workspace: WorkspaceFixture, database_urls: DatabaseUrls, settings: Settings
 ) -> None:
     async with Database.open(database_urls.app, database_urls.system, pool_size=2) as short_lived:
         engine = assemble(settings, short_lived)
 
     for call in (ToolCall("read", {"path": "/a"}), ToolCall("write", WRITE), ToolCall("teleport", {})):
         with pytest.raises(OperationalError):
-            await engine.executor.execute(call, crib.caller)
-    assert list(crib.project.iterdir()) == []
+            await engine.executor.execute(call, workspace.caller)
+    assert list(workspace.project.iterdir()) == []
 
 
 @pytest.mark.req("PO-1", part="timeout")
 @pytest.mark.req("TL-7")
 @pytest.mark.req("RN-2", part="the limit of a tool call")
-async def test_call_ends_at_its_agents_own_time_limit(crib: Crib) -> None:
-    crib = with_tools(crib, wait_forever)
-    agent = await hired(crib, trust="autonomous", tool_permissions=allowed("wait_forever", timeout=0.05))
+async def test_call_ends_at_its_agents_own_time_limit(workspace: WorkspaceFixture) -> None:
+    workspace = with_tools(workspace, wait_forever)
+    agent = await hired(workspace, trust="autonomous", tool_permissions=allowed("wait_forever", timeout=0.05))
 
-    outcome = await crib.call("wait_forever", agent)
+    outcome = await workspace.call("wait_forever", agent)
 
     assert isinstance(outcome.error, TimedOut)
     assert "`wait_forever` timed out" in outcome.error.message
-    [record] = await book_of(crib, outcome.call_id)
+    [record] = await audit_records_of(workspace, outcome.call_id)
     assert (record.outcome, record.error_code) == ("failed", "TIMED_OUT")
     assert 40_000 < record.duration_us < 30_000_000
 
 
 @pytest.mark.req("SC-1", part="home_node is checked at commit")
-async def test_node_that_lost_a_workspace_changes_nothing_in_it(crib: Crib) -> None:
-    await crib.result("write", **WRITE)
-    await rows(crib, "update toolcrib.workspaces set home_node = 'another', home_epoch = home_epoch + 1 where id = %s")
+async def test_node_that_lost_a_workspace_changes_nothing_in_it(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", **WRITE)
+    await rows(
+        workspace, "update toolcrib.workspaces set home_node = 'another', home_epoch = home_epoch + 1 where id = %s"
+    )
 
     for tool, arguments in WRITING_CALLS.items():
         with pytest.raises(Superseded, match="node"):
-            await crib.call(tool, **arguments)
+            await workspace.call(tool, **arguments)
     # Its disk may contain anything by now, or nothing.
     with pytest.raises(Superseded, match="node"):
-        await crib.call("read", path="/a.txt")
+        await workspace.call("read", path="/a.txt")
     with pytest.raises(Superseded, match="node"):
-        await crib.engine.shelves.sync.recover(Tenant(crib.caller.workspace_id))
+        await workspace.engine.workspace_services.sync.recover(Tenant(workspace.caller.workspace_id))
 
-    assert [(path.name, path.read_text()) for path in crib.project.iterdir()] == [("a.txt", "a\n")]
-    assert len(await rows(crib, "select id from toolcrib.versions where workspace_id = %s")) == 1
-    assert await rows(crib, "select file_id from toolcrib.pending_applies where workspace_id = %s") == []
-    assert [record.error_code for record in await book(crib)] == [None, *["SUPERSEDED"] * (len(WRITING_CALLS) + 1)]
+    assert [(path.name, path.read_text()) for path in workspace.project.iterdir()] == [("a.txt", "a\n")]
+    assert len(await rows(workspace, "select id from toolcrib.versions where workspace_id = %s")) == 1
+    assert await rows(workspace, "select file_id from toolcrib.pending_applies where workspace_id = %s") == []
+    assert [record.error_code for record in await audit_records(workspace)] == [
+        None,
+        *["SUPERSEDED"] * (len(WRITING_CALLS) + 1),
+    ]
 
 
 @pytest.mark.req("TL-8", part="bounded in one place, and fetched by id")
-async def test_truncated_result_can_be_fetched_by_the_call_id(crib: Crib) -> None:
+async def test_truncated_result_can_be_fetched_by_the_call_id(workspace: WorkspaceFixture) -> None:
     text = "".join(f"line {number}\n" for number in range(20_000))
-    await crib.result("write", path="/long.txt", content=text)
-    agent = await hired(crib)
+    await workspace.result("write", path="/long.txt", content=text)
+    agent = await hired(workspace)
 
-    outcome = await crib.call("read", agent, path="/long.txt", limit=20_000)
+    outcome = await workspace.call("read", agent, path="/long.txt", limit=20_000)
 
     assert outcome.metadata["truncated"]["total_bytes"] > 0
     assert outcome.metadata["truncated"]["call_id"] == str(outcome.call_id)
     assert "bytes truncated" in outcome.result["content"]
     assert len(outcome.result["content"]) < 60_000
-    kept = await ToolCallStore(crib.database).get(Tenant.of(agent), outcome.call_id)
+    kept = await ToolCallStore(workspace.database).get(Tenant.of(agent), outcome.call_id)
     assert kept.result["content"] == text
-    assert len(await book_of(crib, outcome.call_id)) == 1
+    assert len(await audit_records_of(workspace, outcome.call_id)) == 1
 
 
 @pytest.mark.req("TL-8", part="also of a call that changed something")
-async def test_result_of_a_writing_tool_is_truncated_for_a_model_too(crib: Crib) -> None:
-    crib = with_tools(crib, chatter)
-    agent = await hired(crib, trust="autonomous", tool_permissions=allowed("chatter"))
+async def test_result_of_a_writing_tool_is_truncated_for_a_model_too(workspace: WorkspaceFixture) -> None:
+    workspace = with_tools(workspace, chatter)
+    agent = await hired(workspace, trust="autonomous", tool_permissions=allowed("chatter"))
 
-    outcome = await crib.call("chatter", agent, path="@project/a")
+    outcome = await workspace.call("chatter", agent, path="@project/a")
 
     assert outcome.metadata["truncated"]["call_id"] == str(outcome.call_id)
     assert len(outcome.result) < 60_000
-    assert (await ToolCallStore(crib.database).get(Tenant.of(agent), outcome.call_id)).result == "x" * 200_000
-    assert (crib.project / "a").read_text() == "a"
+    assert (await ToolCallStore(workspace.database).get(Tenant.of(agent), outcome.call_id)).result == "x" * 200_000
+    assert (workspace.project / "a").read_text() == "a"
 
 
 @pytest.mark.req("TL-8", part="people get what they asked for")
-async def test_person_gets_the_complete_result(crib: Crib) -> None:
+async def test_person_gets_the_complete_result(workspace: WorkspaceFixture) -> None:
     text = "x" * 200_000
-    await crib.result("write", path="/long.txt", content=text)
+    await workspace.result("write", path="/long.txt", content=text)
 
-    outcome = await crib.call("read", path="/long.txt")
+    outcome = await workspace.call("read", path="/long.txt")
 
     assert (outcome.result["content"], dict(outcome.metadata)) == (text, {})

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.integration.conftest import Crib, new_caller
-from tests.integration.gate.builders import book, crash, stranger, with_tools
+from tests.integration.conftest import WorkspaceFixture, new_caller
+from tests.integration.gate.builders import audit_records, crash, stranger, with_tools
 from tests.wait_until import PATIENCE
 from toolcrib import ToolContext, tool
 from toolcrib.core.errors import Forbidden
@@ -53,9 +53,11 @@ any_call = st.one_of(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(batch=st.lists(any_call, min_size=2, max_size=8))
-async def test_batch_has_the_same_results_as_sequential_calls(crib: Crib, batch: Sequence[ToolCall]) -> None:
-    at_once = replace(crib, caller=await new_caller(crib.database, crib.settings))
-    in_order = replace(crib, caller=await new_caller(crib.database, crib.settings))
+async def test_batch_has_the_same_results_as_sequential_calls(
+    workspace: WorkspaceFixture, batch: Sequence[ToolCall]
+) -> None:
+    at_once = replace(workspace, caller=await new_caller(workspace.database, workspace.settings))
+    in_order = replace(workspace, caller=await new_caller(workspace.database, workspace.settings))
     for one in (at_once, in_order):
         await one.result("write", path="/a", content="one\n")
         await one.result("write", path="/f", content="one\n")
@@ -64,7 +66,7 @@ async def test_batch_has_the_same_results_as_sequential_calls(crib: Crib, batch:
     apart = [await in_order.call(call.name, **call.arguments) for call in batch]
 
     assert [told(outcome) for outcome in together] == [told(outcome) for outcome in apart]
-    assert standing(at_once) == standing(in_order)
+    assert path_state(at_once) == path_state(in_order)
     assert await histories(at_once) == await histories(in_order)
 
 
@@ -76,19 +78,19 @@ def told(outcome: Outcome | BaseException) -> tuple[str, ...]:
     return tuple(re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[\d:.]+Z", "…", words) for words in said)
 
 
-def standing(crib: Crib) -> dict[str, bytes | None]:
+def path_state(workspace: WorkspaceFixture) -> dict[str, bytes | None]:
     return {
-        str(path.relative_to(crib.project)): path.read_bytes() if path.is_file() else None
-        for path in crib.project.rglob("*")
+        str(path.relative_to(workspace.project)): path.read_bytes() if path.is_file() else None
+        for path in workspace.project.rglob("*")
     }
 
 
-async def histories(crib: Crib) -> list[tuple[str, int]]:
+async def histories(workspace: WorkspaceFixture) -> list[tuple[str, int]]:
     """Every file that ever existed, with its number of versions."""
-    async with crib.database.as_system() as connection:
+    async with workspace.database.as_system() as connection:
         cursor = await connection.execute(
             "select path, version_number from toolcrib.files where workspace_id = %s order by path, version_number",
-            (crib.caller.workspace_id,),
+            (workspace.caller.workspace_id,),
         )
         return [(path, number) for path, number in await cursor.fetchall()]
 
@@ -113,12 +115,12 @@ class Meeting:
         self.log.append(f"end {path.path}")
 
 
-async def test_calls_that_do_not_conflict_run_in_parallel(crib: Crib) -> None:
+async def test_calls_that_do_not_conflict_run_in_parallel(workspace: WorkspaceFixture) -> None:
     meeting = Meeting(3)
-    crib = with_tools(crib, tool(danger=Danger.DANGEROUS)(meeting.meet))
+    workspace = with_tools(workspace, tool(danger=Danger.DANGEROUS)(meeting.meet))
     calls = [ToolCall("meet", {"path": path}) for path in ("/c", "/a", "/b")]
 
-    outcomes = await execute_all(crib.engine.executor, calls, crib.caller)
+    outcomes = await execute_all(workspace.engine.executor, calls, workspace.caller)
 
     assert [outcome.result for outcome in outcomes if isinstance(outcome, Outcome)] == ["/c", "/a", "/b"]
 
@@ -128,43 +130,43 @@ async def test_calls_that_do_not_conflict_run_in_parallel(crib: Crib) -> None:
     [lambda given: Effects(writes=(given.path,)), lambda _: Effects(command="make"), lambda _: Effects()],
     ids=["the same place", "a program", "nothing declared"],
 )
-async def test_calls_that_conflict_run_in_order(crib: Crib, effects: Any) -> None:
+async def test_calls_that_conflict_run_in_order(workspace: WorkspaceFixture, effects: Any) -> None:
     meeting = Meeting(1)
-    crib = with_tools(crib, tool(effects=effects)(meeting.note))
+    workspace = with_tools(workspace, tool(effects=effects)(meeting.note))
     calls = [ToolCall("note", {"path": path}) for path in ("/d", "/d/a", "/d/a/b", "/d")]
 
-    await execute_all(crib.engine.executor, calls, crib.caller)
+    await execute_all(workspace.engine.executor, calls, workspace.caller)
 
     assert meeting.log == [f"{what} {call.arguments['path']}" for call in calls for what in ("begin", "end")]
 
 
-async def test_move_waits_for_the_folder_that_an_earlier_write_creates(crib: Crib) -> None:
-    await crib.result("write", path="/a", content="one")
+async def test_move_waits_for_the_folder_that_an_earlier_write_creates(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", path="/a", content="one")
     calls = [
         ToolCall("write", {"path": "/d/e/new", "content": "two"}),
         ToolCall("mv", {"source": "/a", "destination": "/d/e/a"}),
     ]
 
-    outcomes = await execute_all(crib.engine.executor, calls, crib.caller)
+    outcomes = await execute_all(workspace.engine.executor, calls, workspace.caller)
 
     assert all(isinstance(outcome, Outcome) and outcome.succeeded for outcome in outcomes)
-    assert (crib.project / "d/e/a").read_text() == "one"
+    assert (workspace.project / "d/e/a").read_text() == "one"
 
 
-async def test_each_call_has_its_own_id_and_record(crib: Crib) -> None:
+async def test_each_call_has_its_own_id_and_record(workspace: WorkspaceFixture) -> None:
     calls = [ToolCall("write", {"path": f"/d/{number}", "content": "x"}) for number in range(20)]
 
-    outcomes = await execute_all(crib.engine.executor, calls, crib.caller)
+    outcomes = await execute_all(workspace.engine.executor, calls, workspace.caller)
 
     ids = [outcome.call_id for outcome in outcomes if isinstance(outcome, Outcome) and outcome.succeeded]
     assert len(set(ids)) == 20
-    assert crib.caller.call_id not in ids
-    assert {record.call_id for record in await book(crib)} == set(ids)
-    assert sorted(path.name for path in (crib.project / "d").iterdir()) == sorted(str(n) for n in range(20))
+    assert workspace.caller.call_id not in ids
+    assert {record.call_id for record in await audit_records(workspace)} == set(ids)
+    assert sorted(path.name for path in (workspace.project / "d").iterdir()) == sorted(str(n) for n in range(20))
 
 
-async def test_failing_denied_or_buggy_call_stops_no_other(crib: Crib) -> None:
-    crib = with_tools(crib, crash)
+async def test_failing_denied_or_buggy_call_stops_no_other(workspace: WorkspaceFixture) -> None:
+    workspace = with_tools(workspace, crash)
     calls = [
         ToolCall("write", {"path": "/a", "content": "one"}),
         ToolCall("edit", {"path": "/a", "old_string": "nowhere", "new_string": "x"}),
@@ -175,7 +177,7 @@ async def test_failing_denied_or_buggy_call_stops_no_other(crib: Crib) -> None:
         ToolCall("read", {"path": "/a"}),
     ]
 
-    outcomes = await execute_all(crib.engine.executor, calls, crib.caller)
+    outcomes = await execute_all(workspace.engine.executor, calls, workspace.caller)
 
     def ending(outcome: Outcome | BaseException) -> str:
         if not isinstance(outcome, Outcome):
@@ -189,15 +191,15 @@ async def test_failing_denied_or_buggy_call_stops_no_other(crib: Crib) -> None:
     assert outcomes[-1].result["content"] == "two"
 
 
-async def test_non_member_is_denied_every_call(crib: Crib) -> None:
+async def test_non_member_is_denied_every_call(workspace: WorkspaceFixture) -> None:
     calls = [ToolCall("ls", {}), ToolCall("write", {"path": "/a", "content": "x"})]
 
-    outcomes = await execute_all(crib.engine.executor, calls, await stranger(crib))
+    outcomes = await execute_all(workspace.engine.executor, calls, await stranger(workspace))
 
     assert [type(outcome) for outcome in outcomes] == [Forbidden, Forbidden]
 
 
-async def test_cancelled_batch_leaves_no_call_behind(crib: Crib) -> None:
+async def test_cancelled_batch_leaves_no_call_behind(workspace: WorkspaceFixture) -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def linger(path: AbsolutePath) -> None:
@@ -208,9 +210,9 @@ async def test_cancelled_batch_leaves_no_call_behind(crib: Crib) -> None:
         finally:
             ended.set()
 
-    crib = with_tools(crib, tool(danger=Danger.DANGEROUS)(linger))
+    workspace = with_tools(workspace, tool(danger=Danger.DANGEROUS)(linger))
     calls = [ToolCall("linger", {"path": "/a"}), ToolCall("write", {"path": "/a", "content": "x"})]
-    batch = asyncio.create_task(execute_all(crib.engine.executor, calls, crib.caller))
+    batch = asyncio.create_task(execute_all(workspace.engine.executor, calls, workspace.caller))
     await begun.wait()
 
     batch.cancel()
@@ -218,8 +220,8 @@ async def test_cancelled_batch_leaves_no_call_behind(crib: Crib) -> None:
     with pytest.raises(asyncio.CancelledError):
         await batch
     assert ended.is_set()
-    assert not (crib.project / "a").exists()
+    assert not (workspace.project / "a").exists()
 
 
-async def test_no_calls_have_no_outcomes(crib: Crib) -> None:
-    assert await execute_all(crib.engine.executor, [], crib.caller) == []
+async def test_no_calls_have_no_outcomes(workspace: WorkspaceFixture) -> None:
+    assert await execute_all(workspace.engine.executor, [], workspace.caller) == []

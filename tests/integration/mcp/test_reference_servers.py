@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.fakes.model_server import ModelServer
-from tests.integration.conftest import Crib
+from tests.integration.conftest import WorkspaceFixture
 from tests.integration.mcp.conftest import added, reference
 from tests.integration.runs.conftest import opened_office, says
 from tests.wait_until import PATIENCE
@@ -48,62 +48,64 @@ async def everything_over_http() -> AsyncIterator[str]:
 
 
 @pytest.mark.req("MC-1", part="programs in the sandbox")
-async def test_three_reference_servers_run_in_the_sandbox_and_respond(crib: Crib) -> None:
+async def test_three_reference_servers_run_in_the_sandbox_and_respond(workspace: WorkspaceFixture) -> None:
     await asyncio.gather(
-        added(crib, "everything", command=reference("everything", "stdio")),
-        added(crib, "memory", command=reference("memory"), secrets={"MEMORY_FILE_PATH": "/data/memory.jsonl"}),
-        added(crib, "filesystem", command=reference("filesystem", "/data")),
+        added(workspace, "everything", command=reference("everything", "stdio")),
+        added(workspace, "memory", command=reference("memory"), secrets={"MEMORY_FILE_PATH": "/data/memory.jsonl"}),
+        added(workspace, "filesystem", command=reference("filesystem", "/data")),
     )
-    assert (await crib.result("mcp:everything/echo", message="hi"))["text"] == "Echo: hi"
-    summed = await crib.result("mcp:everything/get-structured-content", location="Chicago")
+    assert (await workspace.result("mcp:everything/echo", message="hi"))["text"] == "Echo: hi"
+    summed = await workspace.result("mcp:everything/get-structured-content", location="Chicago")
     assert summed["structured"]["temperature"] == 36
-    picture = await crib.result("mcp:everything/get-tiny-image")
+    picture = await workspace.result("mcp:everything/get-tiny-image")
     assert picture["media"][0]["mime_type"] == "image/png"
 
-    await crib.result("mcp:filesystem/write_file", path="/data/note.txt", content="kept")
-    assert (await crib.result("mcp:filesystem/read_text_file", path="/data/note.txt"))["text"] == "kept"
-    outside = await crib.call("mcp:filesystem/read_text_file", path="/etc/passwd")
+    await workspace.result("mcp:filesystem/write_file", path="/data/note.txt", content="kept")
+    assert (await workspace.result("mcp:filesystem/read_text_file", path="/data/note.txt"))["text"] == "kept"
+    outside = await workspace.call("mcp:filesystem/read_text_file", path="/etc/passwd")
     assert isinstance(outside.error, ToolFailed)
     assert "Access denied" in outside.error.message
 
     entity = {"name": "Ada", "entityType": "person", "observations": ["counts"]}
-    await crib.result("mcp:memory/create_entities", entities=[entity])
-    graph = await crib.result("mcp:memory/read_graph")
+    await workspace.result("mcp:memory/create_entities", entities=[entity])
+    graph = await workspace.result("mcp:memory/read_graph")
     assert [found["name"] for found in graph["structured"]["entities"]] == ["Ada"]
 
 
 @pytest.mark.req("MC-1", part="what a server sees")
-async def test_program_sees_neither_the_workspace_nor_the_servers_environment(crib: Crib) -> None:
-    (crib.project / "private.txt").write_text("private")
+async def test_program_sees_neither_the_workspace_nor_the_servers_environment(workspace: WorkspaceFixture) -> None:
+    (workspace.project / "private.txt").write_text("private")
     command = ["/bin/sh", "-c", "ls -R / 2>/dev/null | grep -c private.txt >&2; env >&2; exit 4"]
-    server = await added(crib, "spy", command=command, approve=False)
+    server = await added(workspace, "spy", command=command, approve=False)
     assert server.last_error is not None
     assert "exited with status 4: 0" in server.last_error
     assert "DATABASE" not in server.last_error
 
 
 @pytest.mark.req("MC-1", part="streamable HTTP")
-async def test_reference_server_responds_over_http(crib: Crib) -> None:
+async def test_reference_server_responds_over_http(workspace: WorkspaceFixture) -> None:
     async with everything_over_http() as url:
-        await added(crib, "far", url=url)
-        assert (await crib.result("mcp:far/echo", message="hi"))["text"] == "Echo: hi"
-        assert "5" in (await crib.result("mcp:far/get-sum", a=2, b=3))["text"]
-        wrong = await crib.call("mcp:far/get-sum", a="two")
+        await added(workspace, "far", url=url)
+        assert (await workspace.result("mcp:far/echo", message="hi"))["text"] == "Echo: hi"
+        assert "5" in (await workspace.result("mcp:far/get-sum", a=2, b=3))["text"]
+        wrong = await workspace.call("mcp:far/get-sum", a="two")
         assert isinstance(wrong.error, BadArguments)
-        await crib.engine.toolbox.close()
+        await workspace.engine.toolbox.close()
 
 
 @pytest.mark.req("MC-1", part="used by a run")
 async def test_run_uses_tools_of_a_server_like_any_tool(
-    crib: Crib, model: ModelServer, providers: ProviderRegistry
+    workspace: WorkspaceFixture, model: ModelServer, providers: ProviderRegistry
 ) -> None:
-    await added(crib, "everything", command=reference("everything", "stdio"))
-    office = await opened_office(
-        crib, model, providers, toolsets=["mcp:everything"],
+    await added(workspace, "everything", command=reference("everything", "stdio"))
+    run_fixture = await opened_office(
+        workspace, model, providers, toolsets=["mcp:everything"],
         tool_permissions={"mcp:everything/echo": {"allowed": True}},
     )  # fmt: skip
-    run = await office.send("Say it.", says("", ("mcp_everything_echo", {"message": "out loud"})), says("It was said."))
+    run = await run_fixture.send(
+        "Say it.", says("", ("mcp_everything_echo", {"message": "out loud"})), says("It was said.")
+    )
     assert run.end_reason is RunEnding.DONE, run.error
-    assert [tool["function"]["name"] for tool in office.model.received[0].body["tools"]] == ["mcp_everything_echo"]
-    answered = [one for one in office.told() if one["role"] == "tool"]
+    assert [tool["function"]["name"] for tool in run_fixture.model.received[0].body["tools"]] == ["mcp_everything_echo"]
+    answered = [one for one in run_fixture.told() if one["role"] == "tool"]
     assert "Echo: out loud" in answered[0]["content"]

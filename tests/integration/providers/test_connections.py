@@ -92,7 +92,7 @@ async def test_server_that_goes_silent_ends_at_the_turn_timeout(
 
     events = await turn(providers, access, seconds=0.5)
 
-    assert failure(events).error.fault is ProviderErrorKind.TIMEOUT
+    assert failure(events).error.kind is ProviderErrorKind.TIMEOUT
     assert HELLO.text.startswith(received(events).message().text)
     async with asyncio.timeout(PATIENCE):
         await fake.hung_up.wait()
@@ -102,7 +102,7 @@ async def test_server_that_never_responds_ends_at_the_turn_timeout(
     access: Access, providers: ProviderRegistry, fake: ModelServer
 ) -> None:
     fake.say(answer(access, hang=True))
-    assert failure(await turn(providers, access, seconds=0.2)).error.fault is ProviderErrorKind.TIMEOUT
+    assert failure(await turn(providers, access, seconds=0.2)).error.kind is ProviderErrorKind.TIMEOUT
 
 
 @pytest.mark.req("PR-5", part="rate limits and broken streams are retried where nothing was shown yet")
@@ -129,7 +129,7 @@ async def test_failure_after_output_is_not_retried(
 
     events = await turn(providers, access)
 
-    assert failure(events).error.fault is ProviderErrorKind.BROKEN_STREAM
+    assert failure(events).error.kind is ProviderErrorKind.BROKEN_STREAM
     assert received(events).message().text
     assert len(fake.received) == 1
 
@@ -141,7 +141,7 @@ async def test_unreachable_server_is_reported_after_the_last_attempt(
     nowhere = replace(access, credentials=ProviderCredentials("x" * 20, base_url="http://127.0.0.1:1"))
     error = failure(await turn(providers, nowhere)).error
 
-    assert (error.status, error.fault) == (0, ProviderErrorKind.UNAVAILABLE)
+    assert (error.status, error.kind) == (0, ProviderErrorKind.UNAVAILABLE)
     with pytest.raises(ProviderError):
         await nowhere.provider.list_models(nowhere.credentials)
 
@@ -179,7 +179,7 @@ async def test_invalid_url_is_rejected_and_not_repeated(access: Access, address:
     odd = ProviderCredentials("x" * 20, base_url=address)
     error = failure(await taken(access.provider.stream(hello(access), odd))).error
 
-    assert error.fault is ProviderErrorKind.REQUEST
+    assert error.kind is ProviderErrorKind.REQUEST
     assert "secret" not in error.message
     with pytest.raises(ProviderError):
         await access.provider.list_models(odd)
@@ -202,7 +202,7 @@ async def test_credentials_that_cannot_be_sent_are_rejected(
     credentials = replace(odd, base_url=odd.base_url or access.credentials.base_url)
     error = failure(await taken(access.provider.stream(hello(access), credentials))).error
 
-    assert error.fault in (ProviderErrorKind.CREDENTIALS, ProviderErrorKind.REQUEST)
+    assert error.kind in (ProviderErrorKind.CREDENTIALS, ProviderErrorKind.REQUEST)
     assert "sk-1" not in error.message
     assert not fake.received
 
@@ -240,7 +240,7 @@ async def test_model_queries_end_in_time(
     for question in (providers.models, providers.validate):
         with pytest.raises(ProviderError) as caught:
             await question(access.provider.name, access.credentials)
-        assert caught.value.fault is ProviderErrorKind.TIMEOUT
+        assert caught.value.kind is ProviderErrorKind.TIMEOUT
 
 
 async def test_unknown_provider_is_reported_with_the_known_ones(providers: ProviderRegistry) -> None:

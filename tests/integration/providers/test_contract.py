@@ -109,7 +109,7 @@ async def test_unknown_model_is_an_error_with_status_and_body(access: Access) ->
     events = await taken(access.provider.stream(asking(access, UserMessage("Nobody knows.")), access.credentials))
 
     error = failure(events).error
-    assert (error.status, error.fault) == (404, ProviderErrorKind.UNKNOWN_MODEL)
+    assert (error.status, error.kind) == (404, ProviderErrorKind.UNKNOWN_MODEL)
     assert "scene" in error.body or "pulling" in error.body
 
 
@@ -159,7 +159,7 @@ async def test_model_without_tool_support_is_reported(providers: ProviderRegistr
     request = asking(ollama, UserMessage("Say hello."))
 
     events = await taken(ollama.provider.stream(request, ollama.credentials))
-    assert failure(events).error.fault is ProviderErrorKind.TOOLS_UNSUPPORTED
+    assert failure(events).error.kind is ProviderErrorKind.TOOLS_UNSUPPORTED
 
     events = await taken(ollama.provider.stream(replace(request, tools=()), ollama.credentials))
     assert received(events).message().text == HELLO.text
@@ -185,9 +185,9 @@ async def test_credentials_are_checked(access: Access) -> None:
     wrong = replace(access.credentials, secret="sk-wrong-but-long-enough")
     with pytest.raises(ProviderError) as caught:
         await access.provider.validate_credentials(wrong)
-    assert (caught.value.status, caught.value.fault) == (401, ProviderErrorKind.CREDENTIALS)
+    assert (caught.value.status, caught.value.kind) == (401, ProviderErrorKind.CREDENTIALS)
     events = await taken(access.provider.stream(asking(access, UserMessage("Say hello.")), wrong))
-    assert failure(events).error.fault is ProviderErrorKind.CREDENTIALS
+    assert failure(events).error.kind is ProviderErrorKind.CREDENTIALS
 
 
 @pytest.mark.req("PR-4", part="models with context window and supports_tools")

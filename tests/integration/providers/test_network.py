@@ -63,12 +63,12 @@ async def test_private_addresses_are_rejected_unless_the_operator_allows_them() 
         port = fake.url.rpartition(":")[2]
         for host in ("127.0.0.1", "localhost", "0x7f000001", "2130706433", "127.1", "[::ffff:127.0.0.1]"):
             error = failure(await ask(fake, f"http://{host}:{port}")).error
-            assert error.fault in (ProviderErrorKind.REQUEST, ProviderErrorKind.UNAVAILABLE), host
+            assert error.kind in (ProviderErrorKind.REQUEST, ProviderErrorKind.UNAVAILABLE), host
         assert not fake.received
 
         refused = failure(await ask(fake, fake.url)).error
-        assert refused.fault is ProviderErrorKind.REQUEST
+        assert refused.kind is ProviderErrorKind.REQUEST
         assert f"TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS=127.0.0.1:{port}" in refused.message
 
         assert received(await ask(fake, fake.url, f"127.0.0.1:{port}")).message().text
-        assert failure(await ask(fake, fake.url, "127.0.0.1:1")).error.fault is ProviderErrorKind.REQUEST
+        assert failure(await ask(fake, fake.url, "127.0.0.1:1")).error.kind is ProviderErrorKind.REQUEST

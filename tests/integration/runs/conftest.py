@@ -10,7 +10,7 @@ import pytest
 from tests.fakes import wires
 from tests.fakes.model_server import KEY, Answer, ModelServer, model_server
 from tests.fakes.scripted_turns import Scene, SceneCall
-from tests.integration.conftest import Crib
+from tests.integration.conftest import WorkspaceFixture
 from tests.integration.gate.builders import hired
 from toolcrib.core.approvals import ApprovalDecision
 from toolcrib.core.callers import Agent, SessionMode
@@ -41,10 +41,10 @@ def says(text: str = "", *calls: tuple[str, dict[str, Any]], **more: Any) -> Ans
 
 
 @dataclass
-class Office:
+class RunFixture:
     """A session with a scripted model, whose runs are executed by hand as a server would."""
 
-    crib: Crib
+    workspace: WorkspaceFixture
     model: ModelServer
     providers: ProviderRegistry
     agent: Agent
@@ -52,15 +52,15 @@ class Office:
 
     @property
     def tenant(self) -> Tenant:
-        return Tenant.of(self.crib.caller)
+        return Tenant.of(self.workspace.caller)
 
     @property
     def runs(self) -> RunStore:
-        return RunStore(self.crib.database)
+        return RunStore(self.workspace.database)
 
     @property
     def advance(self) -> RunExecutor:
-        return advancing(self.crib.settings, self.crib.database, self.crib.engine, self.providers)
+        return advancing(self.workspace.settings, self.workspace.database, self.workspace.engine, self.providers)
 
     async def send(self, text: str, *answers: Answer) -> Run:
         """Send a message and execute its run until it ends or waits."""
@@ -76,8 +76,8 @@ class Office:
                 await self.advance(run)
 
     async def take(self, process: ProcessId) -> list[Run]:
-        claimed = await self.runs.claim(process, node=self.crib.settings.node_name, lease=0.0, limit=50)
-        return [run for run in claimed if run.workspace_id == self.crib.caller.workspace_id]
+        claimed = await self.runs.claim(process, node=self.workspace.settings.node_name, lease=0.0, limit=50)
+        return [run for run in claimed if run.workspace_id == self.workspace.caller.workspace_id]
 
     async def run(self, run_id: RunId) -> Run:
         return await self.runs.get(self.tenant, run_id)
@@ -86,18 +86,18 @@ class Office:
         return await self.runs.messages(self.tenant, self.session_id)
 
     async def events(self) -> list[tuple[str, dict[str, Any]]]:
-        found = await SessionStore(self.crib.database).events_after(self.tenant, self.session_id, 0, limit=500)
+        found = await SessionStore(self.workspace.database).events_after(self.tenant, self.session_id, 0, limit=500)
         return [(event.type, dict(event.payload)) for event in found]
 
-    async def decide(self, judgement: ApprovalDecision) -> None:
-        for approval in await self.crib.engine.approvals.open(self.tenant, session_id=self.session_id):
-            await self.crib.engine.approvals.decide(self.tenant, approval.id, judgement, via="test")
+    async def decide(self, decision: ApprovalDecision) -> None:
+        for approval in await self.workspace.engine.approvals.open(self.tenant, session_id=self.session_id):
+            await self.workspace.engine.approvals.decide(self.tenant, approval.id, decision, via="test")
 
     def told(self, request: int = -1) -> list[dict[str, Any]]:
         """Return the messages of a request to the model."""
         return list(self.model.received[request].body["messages"])
 
-    async def is_whole(self) -> bool:
+    async def is_complete(self) -> bool:
         """Return whether every run and every call of the session has ended."""
         page = await self.runs.page(self.tenant, self.session_id)
         ids = [call_id for one in await self.messages() for call_id in one.call_ids]
@@ -120,19 +120,19 @@ async def model() -> AsyncIterator[ModelServer]:
 
 
 @pytest.fixture
-async def office(crib: Crib, model: ModelServer, providers: ProviderRegistry) -> Office:
-    return await opened_office(crib, model, providers)
+async def run_fixture(workspace: WorkspaceFixture, model: ModelServer, providers: ProviderRegistry) -> RunFixture:
+    return await opened_office(workspace, model, providers)
 
 
 async def opened_office(
-    crib: Crib,
+    workspace: WorkspaceFixture,
     server: ModelServer,
     providers: ProviderRegistry,
     /,
     *,
     mode: SessionMode = SessionMode.BUILD,
     **rules: Any,
-) -> Office:
+) -> RunFixture:
     given: dict[str, Any] = {
         "provider": "openai-compatible",
         "model": MODEL,
@@ -145,14 +145,14 @@ async def opened_office(
                          "exit_plan_mode")
         },
     }  # fmt: skip
-    agent = (await hired(crib, **{**given, **rules})).agent
+    agent = (await hired(workspace, **{**given, **rules})).agent
     assert agent is not None
-    access = ProviderCredentialStore(crib.database, credentials_lock(crib.settings))
+    access = ProviderCredentialStore(workspace.database, credentials_lock(workspace.settings))
     await access.store(
-        ActingUser(crib.caller.user_id), "openai-compatible", StoredProviderCredentials(KEY, f"{server.url}/v1")
+        ActingUser(workspace.caller.user_id), "openai-compatible", StoredProviderCredentials(KEY, f"{server.url}/v1")
     )
-    session = await SessionStore(crib.database).create(Tenant.of(crib.caller), agent_id=agent.id, mode=mode)
-    return Office(crib, server, providers, agent, session.id)
+    session = await SessionStore(workspace.database).create(Tenant.of(workspace.caller), agent_id=agent.id, mode=mode)
+    return RunFixture(workspace, server, providers, agent, session.id)
 
 
 def yes() -> ApprovalDecision:

@@ -16,7 +16,7 @@ from tests.fakes import strictness, wires
 from tests.fakes.model_server import Answer, plain
 from tests.fakes.scripted_turns import Scene, SceneCall
 from tests.integration.gate.builders import with_tools
-from tests.integration.runs.conftest import MODEL, Office, no, opened_office, says, yes
+from tests.integration.runs.conftest import MODEL, RunFixture, no, opened_office, says, yes
 from tests.integration.runs.test_durable import Died, at_work, ended
 from tests.wait_until import PATIENCE, TRIES
 from toolcrib.core.agents import AgentRules
@@ -35,56 +35,58 @@ WRITE = ("write", {"path": "/a.txt", "content": "a\n"})
 
 
 @pytest.fixture
-async def strict(office: Office) -> AsyncIterator[Office]:
+async def strict(run_fixture: RunFixture) -> AsyncIterator[RunFixture]:
     """A session whose every request to the model is one that the real services accept."""
-    yield office
-    assert_valid(office)
+    yield run_fixture
+    assert_valid(run_fixture)
 
 
-def assert_valid(office: Office) -> None:
-    for request in office.model.received:
+def assert_valid(run_fixture: RunFixture) -> None:
+    for request in run_fixture.model.received:
         if "messages" in request.body:
             refusal = strictness.openai_refusal(request.body)
             assert refusal is None, f"{refusal}\n{json.dumps(request.body['messages'], indent=1)[:3_000]}"
 
 
-async def guided(office: Office, **rules: Any) -> Office:
-    return await opened_office(office.crib, office.model, office.providers, trust="guided", **rules)
+async def guided(run_fixture: RunFixture, **rules: Any) -> RunFixture:
+    return await opened_office(run_fixture.workspace, run_fixture.model, run_fixture.providers, trust="guided", **rules)
 
 
-async def taken(office: Office) -> Run:
-    [run] = await office.take(ProcessId(new_id()))
+async def taken(run_fixture: RunFixture) -> Run:
+    [run] = await run_fixture.take(ProcessId(new_id()))
     return run
 
 
-async def submitted(office: Office, text: str = "Go.") -> RunId:
-    return (await office.runs.submit(office.tenant, office.session_id, text, via="test")).id
+async def submitted(run_fixture: RunFixture, text: str = "Go.") -> RunId:
+    return (await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, text, via="test")).id
 
 
 # Races at the moment when a run starts to wait
 
 
 @pytest.mark.req("SC-3", part="no wakening is lost")
-async def test_decision_made_while_the_run_starts_to_wait_wakes_it(strict: Office, database_urls: DatabaseUrls) -> None:
+async def test_decision_made_while_the_run_starts_to_wait_wakes_it(
+    strict: RunFixture, database_urls: DatabaseUrls
+) -> None:
     """The wait is committed between the start and the commit of the decision, or the other way round."""
-    office = await guided(strict)
-    waiting = await office.send("Write.", says("", WRITE))
-    await put_back(office, waiting.id)
-    run = await taken(office)
-    async with asleep_but_not_committed(office, run):
-        deciding = asyncio.create_task(office.decide(yes()))
+    run_fixture = await guided(strict)
+    waiting = await run_fixture.send("Write.", says("", WRITE))
+    await put_back(run_fixture, waiting.id)
+    run = await taken(run_fixture)
+    async with asleep_but_not_committed(run_fixture, run):
+        deciding = asyncio.create_task(run_fixture.decide(yes()))
         await blocked(database_urls.owner, "update toolcrib.approvals", deciding)
     await deciding
-    assert (await office.run(run.id)).state is RunState.READY
-    office.model.say(says("Written."))
-    await office.carry_on()
-    assert (await office.run(run.id)).end_reason is RunEnding.DONE
+    assert (await run_fixture.run(run.id)).state is RunState.READY
+    run_fixture.model.say(says("Written."))
+    await run_fixture.carry_on()
+    assert (await run_fixture.run(run.id)).end_reason is RunEnding.DONE
 
 
 @asynccontextmanager
-async def asleep_but_not_committed(office: Office, run: Run) -> AsyncIterator[None]:
+async def asleep_but_not_committed(run_fixture: RunFixture, run: Run) -> AsyncIterator[None]:
     """Do what ``Runs.wait`` does, and pause before the commit."""
-    async with office.crib.database.as_system() as connection, connection.transaction():
+    async with run_fixture.workspace.database.as_system() as connection, connection.transaction():
         await connection.execute("select toolcrib.lock_run(%s, %s, %s)", (run.workspace_id, run.id, run.epoch))
         await connection.execute(
             "update toolcrib.runs set state = 'waiting', worker_id = null where workspace_id = %s and id = %s",
@@ -93,8 +95,8 @@ async def asleep_but_not_committed(office: Office, run: Run) -> AsyncIterator[No
         yield
 
 
-async def put_back(office: Office, run_id: RunId) -> None:
-    async with office.crib.database.as_system() as connection:
+async def put_back(run_fixture: RunFixture, run_id: RunId) -> None:
+    async with run_fixture.workspace.database.as_system() as connection:
         await connection.execute("update toolcrib.runs set state = 'ready' where id = %s", (run_id,))
 
 
@@ -114,50 +116,52 @@ async def blocked(owner_url: str, query: str, task: asyncio.Task[Any]) -> None:
                 return
 
 
-async def test_superseded_process_does_not_spin_while_the_run_waits(strict: Office) -> None:
-    office = await guided(strict)
-    waiting = await office.send("Write.", says("", WRITE))
-    await put_back(office, waiting.id)
-    slow = await taken(office)
-    await put_back(office, waiting.id)
-    quick = await taken(office)
-    await office.advance(quick)
-    assert (await office.run(waiting.id)).state is RunState.WAITING
+async def test_superseded_process_does_not_spin_while_the_run_waits(strict: RunFixture) -> None:
+    run_fixture = await guided(strict)
+    waiting = await run_fixture.send("Write.", says("", WRITE))
+    await put_back(run_fixture, waiting.id)
+    slow = await taken(run_fixture)
+    await put_back(run_fixture, waiting.id)
+    quick = await taken(run_fixture)
+    await run_fixture.advance(quick)
+    assert (await run_fixture.run(waiting.id)).state is RunState.WAITING
 
     async with asyncio.timeout(PATIENCE):
-        await office.advance(slow)
+        await run_fixture.advance(slow)
     with pytest.raises(Superseded):
-        await office.runs.save_waiting(slow, [])
+        await run_fixture.runs.save_waiting(slow, [])
 
-    assert (await office.run(waiting.id)).state is RunState.WAITING
+    assert (await run_fixture.run(waiting.id)).state is RunState.WAITING
 
 
-async def test_of_two_answers_the_first_wins(strict: Office) -> None:
-    office = await guided(strict)
-    waiting = await office.send("Write.", says("", WRITE))
-    [approval] = await office.crib.engine.approvals.open(office.tenant, session_id=office.session_id)
+async def test_of_two_answers_the_first_wins(strict: RunFixture) -> None:
+    run_fixture = await guided(strict)
+    waiting = await run_fixture.send("Write.", says("", WRITE))
+    [approval] = await run_fixture.workspace.engine.approvals.open(
+        run_fixture.tenant, session_id=run_fixture.session_id
+    )
 
     outcomes = await asyncio.gather(
         *(
-            office.crib.engine.approvals.decide(office.tenant, approval.id, judgement, via="test")
-            for judgement in (yes(), no(), yes(), no())
+            run_fixture.workspace.engine.approvals.decide(run_fixture.tenant, approval.id, decision, via="test")
+            for decision in (yes(), no(), yes(), no())
         ),
         return_exceptions=True,
     )
-    office.model.say(says("So be it."))
-    await office.carry_on()
+    run_fixture.model.say(says("So be it."))
+    await run_fixture.carry_on()
 
     assert sum(isinstance(outcome, Conflict) for outcome in outcomes) == 3
-    assert (await office.run(waiting.id)).end_reason is RunEnding.DONE
-    assert await office.is_whole()
+    assert (await run_fixture.run(waiting.id)).end_reason is RunEnding.DONE
+    assert await run_fixture.is_complete()
 
 
 @pytest.mark.req("RN-5", part="what a person allowed and a crash interrupted")
-async def test_crash_during_an_approved_call_does_not_ask_again(strict: Office) -> None:
-    office = await guided(strict)
-    waiting = await office.send("Write.", says("", WRITE))
-    await office.decide(yes())
-    advance = office.advance
+async def test_crash_during_an_approved_call_does_not_ask_again(strict: RunFixture) -> None:
+    run_fixture = await guided(strict)
+    waiting = await run_fixture.send("Write.", says("", WRITE))
+    await run_fixture.decide(yes())
+    advance = run_fixture.advance
     recorder = advance._executor
 
     class Dying:
@@ -165,7 +169,7 @@ async def test_crash_during_an_approved_call_does_not_ask_again(strict: Office) 
             return getattr(recorder, name)
 
         async def resume(self, *args: Any, **kwargs: Any) -> Any:
-            async with office.crib.database.as_system() as connection:
+            async with run_fixture.workspace.database.as_system() as connection:
                 # The state after the call has started, and before its change is committed.
                 await connection.execute(
                     "update toolcrib.tool_calls set state = 'running' where run_id = %s", (waiting.id,)
@@ -174,36 +178,36 @@ async def test_crash_during_an_approved_call_does_not_ask_again(strict: Office) 
 
     advance._executor = Dying()  # type: ignore[assignment]
     with pytest.raises(Died):
-        await advance(await taken(office))
-    office.model.say(says("Written."))
+        await advance(await taken(run_fixture))
+    run_fixture.model.say(says("Written."))
     async with asyncio.timeout(PATIENCE):
-        await office.carry_on()
+        await run_fixture.carry_on()
 
-    assert (await office.run(waiting.id)).end_reason is RunEnding.DONE
-    assert (office.crib.project / "a.txt").read_text() == "a\n"
-    assert [kind for kind, _ in await office.events()].count("tool-confirm") == 1
+    assert (await run_fixture.run(waiting.id)).end_reason is RunEnding.DONE
+    assert (run_fixture.workspace.project / "a.txt").read_text() == "a\n"
+    assert [kind for kind, _ in await run_fixture.events()].count("tool-confirm") == 1
 
 
 # Cancellation
 
 
-async def test_queued_run_is_cancelled_at_once_and_never_starts(strict: Office) -> None:
-    office = await guided(strict)
-    first = await office.send("Write.", says("", WRITE))
-    second, third = await submitted(office, "Second."), await submitted(office, "Third.")
+async def test_queued_run_is_cancelled_at_once_and_never_starts(strict: RunFixture) -> None:
+    run_fixture = await guided(strict)
+    first = await run_fixture.send("Write.", says("", WRITE))
+    second, third = await submitted(run_fixture, "Second."), await submitted(run_fixture, "Third.")
 
-    cancelled = await office.runs.cancel(office.tenant, second)
-    await office.decide(no())
-    office.model.say(says("No."), says("Third, then."))
-    await office.carry_on()
+    cancelled = await run_fixture.runs.cancel(run_fixture.tenant, second)
+    await run_fixture.decide(no())
+    run_fixture.model.say(says("No."), says("Third, then."))
+    await run_fixture.carry_on()
 
     assert cancelled.end_reason is RunEnding.CANCELLED
-    assert (await office.run(first.id)).end_reason is RunEnding.DONE
-    assert (await office.run(third)).end_reason is RunEnding.DONE
-    assert [one.content for one in await office.messages() if one.role == "user"] == ["Write.", "Third."]
+    assert (await run_fixture.run(first.id)).end_reason is RunEnding.DONE
+    assert (await run_fixture.run(third)).end_reason is RunEnding.DONE
+    assert [one.content for one in await run_fixture.messages() if one.role == "user"] == ["Write.", "Third."]
 
 
-async def test_cancelling_while_runs_start_and_end_never_deadlocks(strict: Office) -> None:
+async def test_cancelling_while_runs_start_and_end_never_deadlocks(strict: RunFixture) -> None:
     ids = [await submitted(strict, f"Message {number}.") for number in range(12)]
     strict.model.say(*(says("Yes.") for _ in ids))
 
@@ -221,26 +225,26 @@ async def test_cancelling_while_runs_start_and_end_never_deadlocks(strict: Offic
     assert endings <= {RunEnding.DONE, RunEnding.CANCELLED}
 
 
-async def test_cancelling_during_compaction_leaves_the_context_unchanged(office: Office) -> None:
-    await office.send("First.", says("One."))
-    await office.send("Second.", says("Two.", input_tokens=90_000))
-    asked = len(office.model.received)
-    office.model.say(Answer(says("A summary").pieces[:2], hang=True))
-    async with at_work(office) as runner:
-        run_id = await submitted(office, "Third.")
+async def test_cancelling_during_compaction_leaves_the_context_unchanged(run_fixture: RunFixture) -> None:
+    await run_fixture.send("First.", says("One."))
+    await run_fixture.send("Second.", says("Two.", input_tokens=90_000))
+    asked = len(run_fixture.model.received)
+    run_fixture.model.say(Answer(says("A summary").pieces[:2], hang=True))
+    async with at_work(run_fixture) as runner:
+        run_id = await submitted(run_fixture, "Third.")
         runner.notify()
         async with asyncio.timeout(PATIENCE):
-            while len(office.model.received) == asked:
-                await office.run(run_id)
-        await office.runs.cancel(office.tenant, run_id)
-        run = await ended(office, run_id)
+            while len(run_fixture.model.received) == asked:
+                await run_fixture.run(run_id)
+        await run_fixture.runs.cancel(run_fixture.tenant, run_id)
+        run = await ended(run_fixture, run_id)
 
     assert run.end_reason is RunEnding.CANCELLED
-    assert [one.role for one in await office.messages()] == ["user", "assistant", "user", "assistant", "user"]
+    assert [one.role for one in await run_fixture.messages()] == ["user", "assistant", "user", "assistant", "user"]
 
 
 @pytest.mark.req("RN-6", part="a tool")
-async def test_cancelling_during_a_call_stops_it_and_leaves_a_consistent_history(office: Office) -> None:
+async def test_cancelling_during_a_call_stops_it_and_leaves_a_consistent_history(run_fixture: RunFixture) -> None:
     began, stopped = asyncio.Event(), asyncio.Event()
 
     async def dawdle(arguments: ToolArguments, context: ToolContext) -> str:
@@ -251,56 +255,56 @@ async def test_cancelling_during_a_call_stops_it_and_leaves_a_consistent_history
             stopped.set()
         return ""
 
-    office = await opened_office(
-        with_tools(office.crib, _tool("dawdle", dawdle)),
-        office.model,
-        office.providers,
+    run_fixture = await opened_office(
+        with_tools(run_fixture.workspace, _tool("dawdle", dawdle)),
+        run_fixture.model,
+        run_fixture.providers,
         tool_permissions={"dawdle": {"allowed": True}, "ls": {"allowed": True}},
     )
     took = []
-    async with at_work(office) as runner:
+    async with at_work(run_fixture) as runner:
         for _ in range(TRIES):
-            office.model.say(says("I wait.", ("dawdle", {}), ("dawdle", {})))
+            run_fixture.model.say(says("I wait.", ("dawdle", {}), ("dawdle", {})))
             began.clear()
             stopped.clear()
-            run_id = await submitted(office)
+            run_id = await submitted(run_fixture)
             runner.notify()
             await asyncio.wait_for(began.wait(), PATIENCE)
             asked_at = time.monotonic()
-            await office.runs.cancel(office.tenant, run_id)
+            await run_fixture.runs.cancel(run_fixture.tenant, run_id)
             await asyncio.wait_for(stopped.wait(), PATIENCE)
             took.append(time.monotonic() - asked_at)
-            run = await ended(office, run_id)
+            run = await ended(run_fixture, run_id)
             assert run.end_reason is RunEnding.CANCELLED
-            assert await office.is_whole()
+            assert await run_fixture.is_complete()
             if took[-1] < 1:
                 break
 
     assert min(took) < 1
-    await office.send("And now?", says("Now this."))
-    assert_valid(office)
+    await run_fixture.send("And now?", says("Now this."))
+    assert_valid(run_fixture)
 
 
 @pytest.mark.req("RN-5", part="a server that is stopped in good order")
-async def test_response_interrupted_by_a_server_shutdown_is_requested_again(office: Office) -> None:
-    office.model.say(Answer(says("Half of an answer that goes on.").pieces[:3], hang=True))
-    async with at_work(office) as runner:
-        run_id = await submitted(office)
+async def test_response_interrupted_by_a_server_shutdown_is_requested_again(run_fixture: RunFixture) -> None:
+    run_fixture.model.say(Answer(says("Half of an answer that goes on.").pieces[:3], hang=True))
+    async with at_work(run_fixture) as runner:
+        run_id = await submitted(run_fixture)
         runner.notify()
         async with asyncio.timeout(PATIENCE):
-            while not office.model.received:
-                await office.run(run_id)
-    assert (await office.run(run_id)).state is RunState.READY
+            while not run_fixture.model.received:
+                await run_fixture.run(run_id)
+    assert (await run_fixture.run(run_id)).state is RunState.READY
 
-    office.model.say(says("The whole answer."))
-    await office.carry_on()
+    run_fixture.model.say(says("The whole answer."))
+    await run_fixture.carry_on()
 
-    assert (await office.run(run_id)).end_reason is RunEnding.DONE
-    assert [one.content for one in await office.messages()] == ["Go.", "The whole answer."]
+    assert (await run_fixture.run(run_id)).end_reason is RunEnding.DONE
+    assert [one.content for one in await run_fixture.messages()] == ["Go.", "The whole answer."]
 
 
 @pytest.mark.req("RN-5", part="a call whose server is stopped in good order")
-async def test_call_interrupted_by_a_server_shutdown_is_left_to_the_next_server(office: Office) -> None:
+async def test_call_interrupted_by_a_server_shutdown_is_left_to_the_next_server(run_fixture: RunFixture) -> None:
     began: list[asyncio.Event] = [asyncio.Event()]
 
     async def dawdle(arguments: ToolArguments, context: ToolContext) -> str:
@@ -309,32 +313,32 @@ async def test_call_interrupted_by_a_server_shutdown_is_left_to_the_next_server(
             await asyncio.Event().wait()
         return "done at last"
 
-    office = await opened_office(
-        with_tools(office.crib, _tool("dawdle", dawdle, idempotent=True)),
-        office.model,
-        office.providers,
+    run_fixture = await opened_office(
+        with_tools(run_fixture.workspace, _tool("dawdle", dawdle, idempotent=True)),
+        run_fixture.model,
+        run_fixture.providers,
         tool_permissions={"dawdle": {"allowed": True}},
     )
-    office.model.say(says("", ("dawdle", {})), says("Good."))
-    async with at_work(office) as runner:
-        run_id = await submitted(office)
+    run_fixture.model.say(says("", ("dawdle", {})), says("Good."))
+    async with at_work(run_fixture) as runner:
+        run_id = await submitted(run_fixture)
         runner.notify()
         await asyncio.wait_for(began[0].wait(), PATIENCE)
 
-    await office.carry_on()
+    await run_fixture.carry_on()
 
-    assert (await office.run(run_id)).end_reason is RunEnding.DONE
-    assert office.told()[-1]["content"] == "done at last"
+    assert (await run_fixture.run(run_id)).end_reason is RunEnding.DONE
+    assert run_fixture.told()[-1]["content"] == "done at last"
 
 
 # Processes
 
 
 @pytest.mark.req("SC-1", part="a database that was away")
-async def test_run_continues_after_its_process_loses_the_database_for_a_moment(office: Office) -> None:
-    office.model.say(says("", ("ls", {"path": "/"})), says("", ("ls", {"path": "/"})), says("Done."))
+async def test_run_continues_after_its_process_loses_the_database_for_a_moment(run_fixture: RunFixture) -> None:
+    run_fixture.model.say(says("", ("ls", {"path": "/"})), says("", ("ls", {"path": "/"})), says("Done."))
     broken = 0
-    async with at_work(office) as runner:
+    async with at_work(run_fixture) as runner:
         advance = runner._advance
 
         async def failing(run: Run) -> None:
@@ -345,24 +349,24 @@ async def test_run_continues_after_its_process_loses_the_database_for_a_moment(o
             await advance(run)
 
         runner._advance = failing
-        run_id = await submitted(office)
+        run_id = await submitted(run_fixture)
         runner.notify()
-        run = await ended(office, run_id)
+        run = await ended(run_fixture, run_id)
 
     assert (run.end_reason, broken, run.epoch) == (RunEnding.DONE, 2, 3)
 
 
-async def test_run_that_fails_by_an_internal_error_ends_and_reports_it(office: Office) -> None:
-    advance = office.advance
+async def test_run_that_fails_by_an_internal_error_ends_and_reports_it(run_fixture: RunFixture) -> None:
+    advance = run_fixture.advance
 
     async def broken(*_: Any) -> None:
         raise ZeroDivisionError
 
-    advance._stories.load = broken  # type: ignore[method-assign, assignment]
-    run_id = await submitted(office)
-    await advance(await taken(office))
+    advance._loader.load = broken  # type: ignore[method-assign, assignment]
+    run_id = await submitted(run_fixture)
+    await advance(await taken(run_fixture))
 
-    run = await office.run(run_id)
+    run = await run_fixture.run(run_id)
     assert run.end_reason is RunEnding.FAILED
     assert run.error is not None
     assert "Internal server error" in run.error["message"]
@@ -371,88 +375,92 @@ async def test_run_that_fails_by_an_internal_error_ends_and_reports_it(office: O
 # People and rules that change meanwhile
 
 
-async def test_deleting_the_session_ends_the_run(strict: Office) -> None:
-    office = await guided(strict)
-    await office.send("Write.", says("", WRITE))
-    await office.decide(yes())
-    run = await taken(office)
-    await SessionStore(office.crib.database).delete(office.tenant, office.session_id)
+async def test_deleting_the_session_ends_the_run(strict: RunFixture) -> None:
+    run_fixture = await guided(strict)
+    await run_fixture.send("Write.", says("", WRITE))
+    await run_fixture.decide(yes())
+    run = await taken(run_fixture)
+    await SessionStore(run_fixture.workspace.database).delete(run_fixture.tenant, run_fixture.session_id)
 
     async with asyncio.timeout(PATIENCE):
-        await office.advance(run)
+        await run_fixture.advance(run)
 
-    assert not (office.crib.project / "a.txt").exists()
+    assert not (run_fixture.workspace.project / "a.txt").exists()
 
 
-async def test_deleting_the_agent_fails_the_run_and_withdraws_its_approval(strict: Office) -> None:
-    office = await guided(strict)
-    waiting = await office.send("Write.", says("", WRITE))
-    await AgentStore(office.crib.database).delete(office.tenant, office.agent.id)
-    await put_back(office, waiting.id)
+async def test_deleting_the_agent_fails_the_run_and_withdraws_its_approval(strict: RunFixture) -> None:
+    run_fixture = await guided(strict)
+    waiting = await run_fixture.send("Write.", says("", WRITE))
+    await AgentStore(run_fixture.workspace.database).delete(run_fixture.tenant, run_fixture.agent.id)
+    await put_back(run_fixture, waiting.id)
 
-    await office.carry_on()
+    await run_fixture.carry_on()
 
-    run = await office.run(waiting.id)
+    run = await run_fixture.run(waiting.id)
     assert run.end_reason is RunEnding.FAILED
-    assert await office.crib.engine.approvals.open(office.tenant, session_id=office.session_id) == []
-    assert await office.is_whole()
+    assert (
+        await run_fixture.workspace.engine.approvals.open(run_fixture.tenant, session_id=run_fixture.session_id) == []
+    )
+    assert await run_fixture.is_complete()
 
 
 @pytest.mark.parametrize("became", ["nobody", "viewer"])
-async def test_removing_the_sender_stops_further_model_requests(strict: Office, became: str) -> None:
-    office = strict
+async def test_removing_the_sender_stops_further_model_requests(strict: RunFixture, became: str) -> None:
+    run_fixture = strict
     first = says("", ("ls", {"path": "/"}))
-    office.model.say(first)
-    run_id = await submitted(office)
-    advance = office.advance
+    run_fixture.model.say(first)
+    run_id = await submitted(run_fixture)
+    advance = run_fixture.advance
     execute = advance._execute
 
     async def removed_meanwhile(*args: Any) -> None:
         await execute(*args)
-        async with office.crib.database.as_system() as connection:
+        async with run_fixture.workspace.database.as_system() as connection:
             query = "update toolcrib.members set role = 'viewer' where user_id = %s"
             if became == "nobody":
                 query = "delete from toolcrib.members where user_id = %s"
-            await connection.execute(query, (office.crib.caller.user_id,))
+            await connection.execute(query, (run_fixture.workspace.caller.user_id,))
 
     advance._execute = removed_meanwhile  # type: ignore[method-assign, assignment]
-    await advance(await taken(office))
+    await advance(await taken(run_fixture))
 
-    async with office.crib.database.as_system() as connection:
+    async with run_fixture.workspace.database.as_system() as connection:
         cursor = await connection.execute("select end_reason, error from toolcrib.runs where id = %s", (run_id,))
         row = await cursor.fetchone()
     assert row is not None
     assert row[0] == "failed"
     assert "no longer a member" in row[1]["message"]
-    assert len(office.model.received) == 1
+    assert len(run_fixture.model.received) == 1
 
 
-async def test_tightened_rules_apply_to_a_run_in_progress(strict: Office) -> None:
-    office = strict
-    run_id = await submitted(office)
-    office.model.say(says("", ("ls", {"path": "/"})), says("", WRITE), says("I may not."))
-    advance = office.advance
+async def test_tightened_rules_apply_to_a_run_in_progress(strict: RunFixture) -> None:
+    run_fixture = strict
+    run_id = await submitted(run_fixture)
+    run_fixture.model.say(says("", ("ls", {"path": "/"})), says("", WRITE), says("I may not."))
+    advance = run_fixture.advance
     execute = advance._execute
 
     async def tightened(*args: Any) -> None:
         await execute(*args)
-        given = office.agent.rules.model_dump(mode="json")
+        given = run_fixture.agent.rules.model_dump(mode="json")
         rules = AgentRules.model_validate({**given, "tool_permissions": {"ls": {"allowed": True}}})
         definition = render_definition(rules)
-        await AgentStore(office.crib.database).update(office.tenant, office.agent.id, definition=definition)
+        await AgentStore(run_fixture.workspace.database).update(
+            run_fixture.tenant, run_fixture.agent.id, definition=definition
+        )
 
     advance._execute = tightened  # type: ignore[method-assign, assignment]
-    await advance(await taken(office))
+    await advance(await taken(run_fixture))
 
-    assert (await office.run(run_id)).end_reason is RunEnding.DONE
-    assert not (office.crib.project / "a.txt").exists()
-    assert {tool["function"]["name"] for tool in office.model.last.body["tools"]} == {"ls"}
+    assert (await run_fixture.run(run_id)).end_reason is RunEnding.DONE
+    assert not (run_fixture.workspace.project / "a.txt").exists()
+    assert {tool["function"]["name"] for tool in run_fixture.model.last.body["tools"]} == {"ls"}
 
 
 # Models that misbehave
 
 
-async def test_truncated_stream_fails_the_run_with_what_was_received(strict: Office) -> None:
+async def test_truncated_stream_fails_the_run_with_what_was_received(strict: RunFixture) -> None:
     whole = says("These words were shown. These were not.")
 
     run = await strict.send("Talk.", Answer(whole.pieces[:4], cut=True))
@@ -468,7 +476,7 @@ async def test_truncated_stream_fails_the_run_with_what_was_received(strict: Off
 
 
 @pytest.mark.parametrize("status", [400, 401, 500])
-async def test_provider_error_fails_the_run_and_the_next_message_is_answered(strict: Office, status: int) -> None:
+async def test_provider_error_fails_the_run_and_the_next_message_is_answered(strict: RunFixture, status: int) -> None:
     refusals = [plain(status, {"error": {"message": "no"}}, retry_after="0") for _ in range(10)]
     failed = await strict.send("Talk.", *refusals)
     strict.model._answers.clear()
@@ -479,10 +487,10 @@ async def test_provider_error_fails_the_run_and_the_next_message_is_answered(str
     assert failed.error is not None
 
 
-async def test_model_timeout_fails_the_run(strict: Office) -> None:
-    office = await opened_office(strict.crib, strict.model, strict.providers, turn_timeout=0.3)
+async def test_model_timeout_fails_the_run(strict: RunFixture) -> None:
+    run_fixture = await opened_office(strict.workspace, strict.model, strict.providers, turn_timeout=0.3)
 
-    run = await office.send("Talk.", Answer((), hang=True), Answer((), hang=True), Answer((), hang=True))
+    run = await run_fixture.send("Talk.", Answer((), hang=True), Answer((), hang=True), Answer((), hang=True))
 
     assert run.end_reason is RunEnding.FAILED
     assert run.error is not None
@@ -491,7 +499,7 @@ async def test_model_timeout_fails_the_run(strict: Office) -> None:
 @pytest.mark.parametrize("reason", list(FinishReason))
 @pytest.mark.parametrize("thinking", ["", "Hm."])
 async def test_empty_response_of_any_kind_ends_the_run_and_harms_no_later_one(
-    strict: Office, reason: FinishReason, thinking: str
+    strict: RunFixture, reason: FinishReason, thinking: str
 ) -> None:
     empty = Answer(tuple(wires.chat_completions(Scene(thinking=thinking, reason=reason), MODEL)))
     run = await strict.send("Talk.", empty)
@@ -501,7 +509,7 @@ async def test_empty_response_of_any_kind_ends_the_run_and_harms_no_later_one(
     assert (run.end_reason, again.end_reason) == (RunEnding.DONE, RunEnding.DONE)
 
 
-async def test_response_truncated_at_the_models_own_limit_is_marked(strict: Office) -> None:
+async def test_response_truncated_at_the_models_own_limit_is_marked(strict: RunFixture) -> None:
     scene = Scene(text="As long as I could", reason=FinishReason.LENGTH)
 
     await strict.send("Talk.", Answer(tuple(wires.chat_completions(scene, MODEL))))
@@ -510,7 +518,7 @@ async def test_response_truncated_at_the_models_own_limit_is_marked(strict: Offi
     assert end["finishReason"] == "length"
 
 
-async def test_repeated_call_ids_of_the_model_are_kept_separate(strict: Office) -> None:
+async def test_repeated_call_ids_of_the_model_are_kept_separate(strict: RunFixture) -> None:
     calls = tuple(SceneCall("call_0", "ls", '{"path": "/"}') for _ in range(3))
     scene = Scene(calls=calls, reason=FinishReason.TOOL_CALLS)
     answer = Answer(tuple(wires.chat_completions(scene, MODEL)))
@@ -520,16 +528,16 @@ async def test_repeated_call_ids_of_the_model_are_kept_separate(strict: Office) 
     assert run.end_reason is RunEnding.DONE
     assert len({call_id for one in await strict.messages() for call_id in one.call_ids}) == 6
     assert len([message for message in strict.told() if message["role"] == "tool"]) == 6
-    assert await strict.is_whole()
+    assert await strict.is_complete()
 
 
-async def test_hundred_calls_in_one_message_are_all_answered(strict: Office) -> None:
+async def test_hundred_calls_in_one_message_are_all_answered(strict: RunFixture) -> None:
     calls = [("write", {"path": f"/{number}.txt", "content": "x"}) for number in range(100)]
 
     run = await strict.send("Many.", says("", *calls), says("Done."))
 
     assert run.end_reason is RunEnding.DONE
-    assert len(list(strict.crib.project.glob("*.txt"))) == 100
+    assert len(list(strict.workspace.project.glob("*.txt"))) == 100
     assert len([message for message in strict.told() if message["role"] == "tool"]) == 100
 
 
@@ -547,26 +555,26 @@ NO_OBJECTS = [
 
 @pytest.mark.parametrize("arguments", NO_OBJECTS)
 async def test_arguments_that_are_not_an_object_get_an_error_and_the_loop_continues(
-    strict: Office, arguments: str
+    strict: RunFixture, arguments: str
 ) -> None:
     scene = Scene(calls=(SceneCall("call_x", "ls", arguments),), reason=FinishReason.TOOL_CALLS)
 
     run = await strict.send("Look.", Answer(tuple(wires.chat_completions(scene, MODEL))), says("I see."))
 
     assert run.end_reason is RunEnding.DONE
-    assert await strict.is_whole()
+    assert await strict.is_complete()
 
 
-async def test_text_that_postgresql_cannot_store_does_not_break_the_run(strict: Office) -> None:
+async def test_text_that_postgresql_cannot_store_does_not_break_the_run(strict: RunFixture) -> None:
     odd = "a\x00b\ud800c"
 
     run = await strict.send(odd.replace("\x00", "").replace("\ud800", ""), says(odd, ("ls", {"path": odd})), says(odd))
 
     assert run.end_reason in (RunEnding.DONE, RunEnding.VIOLATION)
-    assert await strict.is_whole()
+    assert await strict.is_complete()
 
 
-async def test_arguments_and_results_of_megabytes_work_and_the_model_gets_a_part(strict: Office) -> None:
+async def test_arguments_and_results_of_megabytes_work_and_the_model_gets_a_part(strict: RunFixture) -> None:
     large = "line of text\n" * 200_000
 
     run = await strict.send(
@@ -577,11 +585,11 @@ async def test_arguments_and_results_of_megabytes_work_and_the_model_gets_a_part
     )
 
     assert run.end_reason is RunEnding.DONE
-    assert (strict.crib.project / "large.txt").read_text() == large
+    assert (strict.workspace.project / "large.txt").read_text() == large
     assert all(len(message["content"]) < 100_000 for message in strict.told() if message["role"] == "tool")
 
 
-async def test_after_a_violation_no_other_call_of_the_message_starts(strict: Office) -> None:
+async def test_after_a_violation_no_other_call_of_the_message_starts(strict: RunFixture) -> None:
     """Calls that depend on each other keep their order; here all of them follow the one that reads everything."""
     escape = ("read", {"path": "/../../etc/passwd"})
     writes = [("write", {"path": "/a.txt", "content": str(number)}) for number in range(20)]
@@ -589,34 +597,34 @@ async def test_after_a_violation_no_other_call_of_the_message_starts(strict: Off
     run = await strict.send("Escape.", says("", escape, *writes))
 
     assert run.end_reason is RunEnding.VIOLATION
-    assert await strict.is_whole()
-    assert not (strict.crib.project / "a.txt").exists()
+    assert await strict.is_complete()
+    assert not (strict.workspace.project / "a.txt").exists()
 
 
 @pytest.mark.req("PO-6", part="counted over takeovers")
-async def test_violations_are_counted_across_the_processes_of_a_run(strict: Office) -> None:
-    office = await opened_office(strict.crib, strict.model, strict.providers, max_sandbox_violations=1)
-    run_id = await submitted(office)
-    office.model.say(says("", ("read", {"path": "/../x"})), Answer((), hang=True))
-    task = asyncio.create_task(office.advance(await taken(office)))
+async def test_violations_are_counted_across_the_processes_of_a_run(strict: RunFixture) -> None:
+    run_fixture = await opened_office(strict.workspace, strict.model, strict.providers, max_sandbox_violations=1)
+    run_id = await submitted(run_fixture)
+    run_fixture.model.say(says("", ("read", {"path": "/../x"})), Answer((), hang=True))
+    task = asyncio.create_task(run_fixture.advance(await taken(run_fixture)))
     async with asyncio.timeout(PATIENCE):
-        while len(office.model.received) < 2:
-            await office.run(run_id)
+        while len(run_fixture.model.received) < 2:
+            await run_fixture.run(run_id)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
-    office.model._answers.clear()
-    office.model.say(says("", ("read", {"path": "/../y"})))
-    await office.carry_on()
+    run_fixture.model._answers.clear()
+    run_fixture.model.say(says("", ("read", {"path": "/../y"})))
+    await run_fixture.carry_on()
 
-    assert (await office.run(run_id)).end_reason is RunEnding.VIOLATION
+    assert (await run_fixture.run(run_id)).end_reason is RunEnding.VIOLATION
 
 
 @pytest.mark.req("RN-2", part="deadline without waiting")
-async def test_time_spent_waiting_for_a_person_is_not_counted(strict: Office) -> None:
-    office = await guided(strict, run_timeout=5)
-    waiting = await office.send("Write.", says("", WRITE))
-    async with office.crib.database.as_system() as connection:
+async def test_time_spent_waiting_for_a_person_is_not_counted(strict: RunFixture) -> None:
+    run_fixture = await guided(strict, run_timeout=5)
+    waiting = await run_fixture.send("Write.", says("", WRITE))
+    async with run_fixture.workspace.database.as_system() as connection:
         # It has waited for an hour, after four seconds of work.
         await connection.execute(
             """
@@ -625,44 +633,44 @@ async def test_time_spent_waiting_for_a_person_is_not_counted(strict: Office) ->
             """,
             (waiting.id,),
         )
-    await office.decide(yes())
-    office.model.say(says("Written."))
-    await office.carry_on()
-    assert (await office.run(waiting.id)).end_reason is RunEnding.DONE
+    await run_fixture.decide(yes())
+    run_fixture.model.say(says("Written."))
+    await run_fixture.carry_on()
+    assert (await run_fixture.run(waiting.id)).end_reason is RunEnding.DONE
 
 
 @pytest.mark.req("RN-2", part="deadline")
-async def test_nothing_new_starts_after_the_deadline(strict: Office) -> None:
-    office = await opened_office(strict.crib, strict.model, strict.providers, run_timeout=5)
-    run_id = await submitted(office)
-    office.model.say(says("", WRITE))
-    run = await taken(office)
+async def test_nothing_new_starts_after_the_deadline(strict: RunFixture) -> None:
+    run_fixture = await opened_office(strict.workspace, strict.model, strict.providers, run_timeout=5)
+    run_id = await submitted(run_fixture)
+    run_fixture.model.say(says("", WRITE))
+    run = await taken(run_fixture)
 
-    await office.advance(replace(run, active_ms=5_001))
+    await run_fixture.advance(replace(run, active_ms=5_001))
 
-    done = await office.run(run_id)
+    done = await run_fixture.run(run_id)
     assert done.end_reason is RunEnding.DEADLINE
-    assert not (office.crib.project / "a.txt").exists()
-    assert await office.is_whole()
+    assert not (run_fixture.workspace.project / "a.txt").exists()
+    assert await run_fixture.is_complete()
 
 
 @pytest.mark.req("RN-1", part="queued in order")
-async def test_queued_messages_are_answered_in_order(strict: Office) -> None:
-    office = await guided(strict)
-    await office.send("Write.", says("", WRITE))
+async def test_queued_messages_are_answered_in_order(strict: RunFixture) -> None:
+    run_fixture = await guided(strict)
+    await run_fixture.send("Write.", says("", WRITE))
     for number in range(5):
-        await submitted(office, f"Message {number}.")
-    await office.decide(yes())
-    office.model.say(*(says(f"Answer {number}.") for number in range(6)))
+        await submitted(run_fixture, f"Message {number}.")
+    await run_fixture.decide(yes())
+    run_fixture.model.say(*(says(f"Answer {number}.") for number in range(6)))
 
-    await office.carry_on()
+    await run_fixture.carry_on()
 
-    said = [one.content for one in await office.messages() if not one.call_ids]
+    said = [one.content for one in await run_fixture.messages() if not one.call_ids]
     assert said == ["Write.", "Answer 0.", *(w for n in range(5) for w in (f"Message {n}.", f"Answer {n + 1}."))]
 
 
 @pytest.mark.req("RN-7", part="exactly the tools that are offered")
-async def test_prompt_names_only_the_offered_tools(strict: Office) -> None:
+async def test_prompt_names_only_the_offered_tools(strict: RunFixture) -> None:
     await strict.send("Hello.", says("Hello."))
 
     offered = {tool["function"]["name"] for tool in strict.model.last.body["tools"]}
@@ -672,15 +680,17 @@ async def test_prompt_names_only_the_offered_tools(strict: Office) -> None:
 
 
 @pytest.mark.req("PR-4", part="a model without tools")
-async def test_model_without_tools_is_used_for_plain_chat(strict: Office) -> None:
-    office = await opened_office(strict.crib, strict.model, strict.providers, model="toolless", context_window=None)
-    run_id = await submitted(office, "Say hello.")
+async def test_model_without_tools_is_used_for_plain_chat(strict: RunFixture) -> None:
+    run_fixture = await opened_office(
+        strict.workspace, strict.model, strict.providers, model="toolless", context_window=None
+    )
+    run_id = await submitted(run_fixture, "Say hello.")
 
-    await office.carry_on()
+    await run_fixture.carry_on()
 
-    assert (await office.run(run_id)).end_reason is RunEnding.DONE
-    assert "tools" not in office.model.last.body
-    assert "You have no tools" in office.told()[0]["content"]
+    assert (await run_fixture.run(run_id)).end_reason is RunEnding.DONE
+    assert "tools" not in run_fixture.model.last.body
+    assert "You have no tools" in run_fixture.told()[0]["content"]
 
 
 def in_one_piece(name: str, arguments: dict[str, Any]) -> Answer:

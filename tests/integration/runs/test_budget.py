@@ -3,59 +3,63 @@
 import pytest
 
 from tests.fakes.model_server import plain
-from tests.integration.runs.conftest import Office, opened_office, says
+from tests.integration.runs.conftest import RunFixture, opened_office, says
 from toolcrib.core.runs import RunEnding
 
 pytestmark = pytest.mark.req("RN-4", part="concludes or compacts")
 
 
-async def test_context_usage_is_reported_with_every_response(office: Office) -> None:
-    await office.send("Hello?", says("Hello.", input_tokens=70_000, output_tokens=5))
+async def test_context_usage_is_reported_with_every_response(run_fixture: RunFixture) -> None:
+    await run_fixture.send("Hello?", says("Hello.", input_tokens=70_000, output_tokens=5))
 
-    [usage] = [payload["usage"] for kind, payload in await office.events() if kind == "stream-end"]
+    [usage] = [payload["usage"] for kind, payload in await run_fixture.events() if kind == "stream-end"]
     assert usage == {"inputTokens": 70_000, "outputTokens": 5, "contextTokens": 70_005, "contextWindow": 100_000}
 
 
-async def test_full_context_is_summarised_by_the_model_and_the_run_continues(office: Office) -> None:
-    await office.send("First, a question.", says("An answer."))
-    await office.send("Second.", says("Another.", input_tokens=90_000))
+async def test_full_context_is_summarised_by_the_model_and_the_run_continues(run_fixture: RunFixture) -> None:
+    await run_fixture.send("First, a question.", says("An answer."))
+    await run_fixture.send("Second.", says("Another.", input_tokens=90_000))
 
-    run = await office.send("Third.", says("They spoke of two things."), says("The third answer."))
+    run = await run_fixture.send("Third.", says("They spoke of two things."), says("The third answer."))
 
     assert run.end_reason is RunEnding.DONE
-    summary = office.told()[1]
+    summary = run_fixture.told()[1]
     assert summary["role"] == "user"
     assert "They spoke of two things." in summary["content"]
-    assert [message["content"] for message in office.told()[2:]] == ["Third."]
-    stored = await office.messages()
+    assert [message["content"] for message in run_fixture.told()[2:]] == ["Third."]
+    stored = await run_fixture.messages()
     assert {"First, a question.", "An answer.", "Second."} <= {one.content for one in stored}, "nothing is lost"
 
 
-async def test_context_is_compacted_without_the_model_when_it_cannot_summarise(office: Office) -> None:
-    await office.send("Write the file a.txt.", says("", ("write", {"path": "/a.txt", "content": "a"})), says("Done."))
-    await office.send("More.", says("Yes.", input_tokens=90_000))
+async def test_context_is_compacted_without_the_model_when_it_cannot_summarise(run_fixture: RunFixture) -> None:
+    await run_fixture.send(
+        "Write the file a.txt.", says("", ("write", {"path": "/a.txt", "content": "a"})), says("Done.")
+    )
+    await run_fixture.send("More.", says("Yes.", input_tokens=90_000))
 
-    run = await office.send("And now?", plain(400, {"error": {"message": "no"}}), says("Now this."))
+    run = await run_fixture.send("And now?", plain(400, {"error": {"message": "no"}}), says("Now this."))
 
     assert run.end_reason is RunEnding.DONE
-    summary = office.told()[1]["content"]
+    summary = run_fixture.told()[1]["content"]
     assert "The person said: Write the file a.txt." in summary
     assert "You called write" in summary
 
 
-async def test_context_that_cannot_be_compacted_is_concluded(office: Office) -> None:
-    run = await office.send(
+async def test_context_that_cannot_be_compacted_is_concluded(run_fixture: RunFixture) -> None:
+    run = await run_fixture.send(
         "Look.", says("", ("ls", {"path": "/"}), input_tokens=95_000), says("I conclude.", input_tokens=96_000)
     )
 
     assert run.end_reason is RunEnding.BUDGET
-    assert office.model.last.body["tool_choice"] == "none"
+    assert run_fixture.model.last.body["tool_choice"] == "none"
 
 
-async def test_model_of_unknown_size_is_used_without_a_budget(office: Office) -> None:
-    office = await opened_office(office.crib, office.model, office.providers, context_window=None, model="gpt-4o")
+async def test_model_of_unknown_size_is_used_without_a_budget(run_fixture: RunFixture) -> None:
+    run_fixture = await opened_office(
+        run_fixture.workspace, run_fixture.model, run_fixture.providers, context_window=None, model="gpt-4o"
+    )
     # The provider's model list has no size for this one.
 
-    run = await office.send("Hello?", plain(200, {"object": "list", "data": [{"id": "gpt-4o"}]}), says("Hi."))
+    run = await run_fixture.send("Hello?", plain(200, {"object": "list", "data": [{"id": "gpt-4o"}]}), says("Hi."))
 
     assert run.end_reason is RunEnding.DONE

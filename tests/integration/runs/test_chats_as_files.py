@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.integration.conftest import new_caller
-from tests.integration.runs.conftest import Office, says
+from tests.integration.runs.conftest import RunFixture, says
 from toolcrib.core.callers import Caller
 from toolcrib.core.ids import CallId, new_id
 from toolcrib.core.tool_calls import Outcome, ToolCall
@@ -13,8 +13,8 @@ from toolcrib.core.tool_calls import Outcome, ToolCall
 pytestmark = pytest.mark.req("WS-10", part="read as text")
 
 
-def path_of(office: Office) -> str:
-    return f"/chats/{office.session_id}.chat"
+def path_of(run_fixture: RunFixture) -> str:
+    return f"/chats/{run_fixture.session_id}.chat"
 
 
 def said(content: str) -> list[str]:
@@ -22,82 +22,82 @@ def said(content: str) -> list[str]:
     return [line.partition(",")[0] if line.startswith("## ") else line for line in content.splitlines() if line]
 
 
-async def test_chat_grows_with_its_session(office: Office) -> None:
-    path = path_of(office)
-    assert (await office.crib.result("read", path=path))["content"] == ""
+async def test_chat_grows_with_its_session(run_fixture: RunFixture) -> None:
+    path = path_of(run_fixture)
+    assert (await run_fixture.workspace.result("read", path=path))["content"] == ""
 
-    await office.send(
+    await run_fixture.send(
         "Write it, please.\nBoth lines.", says("", ("write", {"path": "/a.md", "content": "x"})), says("Dôné.")
     )
 
-    content = (await office.crib.result("read", path=path))["content"]
+    content = (await run_fixture.workspace.result("read", path=path))["content"]
     assert said(content) == [
         "## User", "Write it, please.", "Both lines.", "## Assistant", "Called: write", "## Assistant", "Dôné.",
     ]  # fmt: skip
-    await office.send("Thanks.", says("Bye."))
-    longer = (await office.crib.result("read", path=path))["content"]
+    await run_fixture.send("Thanks.", says("Bye."))
+    longer = (await run_fixture.workspace.result("read", path=path))["content"]
     assert longer.startswith(content)
     assert said(longer)[-4:] == ["## User", "Thanks.", "## Assistant", "Bye."]
 
 
-async def test_listing_has_a_chats_size_without_reading_it(office: Office) -> None:
-    await office.send("Ünicode\nand lines", says("", ("ls", {})), says("Fine.\n"))
+async def test_listing_has_a_chats_size_without_reading_it(run_fixture: RunFixture) -> None:
+    await run_fixture.send("Ünicode\nand lines", says("", ("ls", {})), says("Fine.\n"))
 
-    content = (await office.crib.result("read", path=path_of(office)))["content"]
-    [match] = (await office.crib.result("glob", pattern="*.chat"))["matches"]
-    info = await office.crib.result("file_info", path=path_of(office))
+    content = (await run_fixture.workspace.result("read", path=path_of(run_fixture)))["content"]
+    [match] = (await run_fixture.workspace.result("glob", pattern="*.chat"))["matches"]
+    info = await run_fixture.workspace.result("file_info", path=path_of(run_fixture))
 
     assert match["size"] == info["size"] == len(content.encode())
     assert info["line_count"] == content.count("\n")
 
 
-async def test_compacted_session_keeps_its_complete_chat(office: Office) -> None:
-    await office.send("First.", says("An answer."))
-    await office.send("Second.", says("Another.", input_tokens=90_000))
-    await office.send("Third.", says("They spoke of two things."), says("The third answer."))
+async def test_compacted_session_keeps_its_complete_chat(run_fixture: RunFixture) -> None:
+    await run_fixture.send("First.", says("An answer."))
+    await run_fixture.send("Second.", says("Another.", input_tokens=90_000))
+    await run_fixture.send("Third.", says("They spoke of two things."), says("The third answer."))
 
-    content = (await office.crib.result("read", path=path_of(office)))["content"]
+    content = (await run_fixture.workspace.result("read", path=path_of(run_fixture)))["content"]
 
-    assert "They spoke of two things." in {one.content for one in await office.messages()}, "nothing was compacted"
+    assert "They spoke of two things." in {one.content for one in await run_fixture.messages()}, "nothing was compacted"
     assert [line for line in said(content) if not line.startswith("## ")] == [
         "First.", "An answer.", "Second.", "Another.", "Third.", "The third answer.",
     ]  # fmt: skip
-    assert (await office.crib.result("file_info", path=path_of(office)))["size"] == len(content.encode())
+    assert (await run_fixture.workspace.result("file_info", path=path_of(run_fixture)))["size"] == len(content.encode())
 
 
-async def test_chats_can_be_searched(office: Office) -> None:
-    await office.send("Where is the zebra?", says("The ZEBRA is striped.\r\nReally."))
+async def test_chats_can_be_searched(run_fixture: RunFixture) -> None:
+    await run_fixture.send("Where is the zebra?", says("The ZEBRA is striped.\r\nReally."))
 
-    matches = (await office.crib.result("grep", pattern=r"zebra\b", case_sensitive=True))["matches"]
-    assert [(match["path"], match["line_text"]) for match in matches] == [(path_of(office), "Where is the zebra?")]
-    [match] = (await office.crib.result("grep", pattern="striped.$"))["matches"]
+    matches = (await run_fixture.workspace.result("grep", pattern=r"zebra\b", case_sensitive=True))["matches"]
+    assert [(match["path"], match["line_text"]) for match in matches] == [(path_of(run_fixture), "Where is the zebra?")]
+    [match] = (await run_fixture.workspace.result("grep", pattern="striped.$"))["matches"]
     assert match["line_text"] == "The ZEBRA is striped."
 
 
-async def test_other_workspaces_do_not_see_a_chat(office: Office) -> None:
-    await office.send("A secret word.", says("Hush."))
-    stranger = await new_caller(office.crib.database, office.crib.settings)
+async def test_other_workspaces_do_not_see_a_chat(run_fixture: RunFixture) -> None:
+    await run_fixture.send("A secret word.", says("Hush."))
+    stranger = await new_caller(run_fixture.workspace.database, run_fixture.workspace.settings)
 
-    assert (await called(office, stranger, "read", path=path_of(office))).error is not None
-    assert (await called(office, stranger, "grep", pattern="secret")).result["matches"] == []
-    assert (await called(office, stranger, "ls", recursive=True)).result["entries"] == []
+    assert (await called(run_fixture, stranger, "read", path=path_of(run_fixture))).error is not None
+    assert (await called(run_fixture, stranger, "grep", pattern="secret")).result["matches"] == []
+    assert (await called(run_fixture, stranger, "ls", recursive=True)).result["entries"] == []
 
 
-async def test_agent_reads_only_the_chats_that_its_rules_allow(office: Office) -> None:
-    await office.send("A secret word.", says("Hush."))
-    path = path_of(office)
-    bound = await office.crib.agent(
+async def test_agent_reads_only_the_chats_that_its_rules_allow(run_fixture: RunFixture) -> None:
+    await run_fixture.send("A secret word.", says("Hush."))
+    path = path_of(run_fixture)
+    bound = await run_fixture.workspace.agent(
         trust="autonomous",
         tool_permissions={name: {"allowed": True, "paths": ["src/**"]} for name in ("read", "grep", "ls")},
     )
-    free = await office.crib.agent(trust="autonomous", tool_permissions={"read": {"allowed": True}})
+    free = await run_fixture.workspace.agent(trust="autonomous", tool_permissions={"read": {"allowed": True}})
 
-    assert (await called(office, bound, "read", path=path)).error is not None
-    outcome = await called(office, bound, "grep", pattern="secret")
+    assert (await called(run_fixture, bound, "read", path=path)).error is not None
+    outcome = await called(run_fixture, bound, "grep", pattern="secret")
     assert not outcome.succeeded or outcome.result["matches"] == []
-    assert (await called(office, free, "read", path=path)).succeeded
+    assert (await called(run_fixture, free, "read", path=path)).succeeded
 
 
-async def called(office: Office, caller: Caller, tool: str, **arguments: object) -> Outcome:
+async def called(run_fixture: RunFixture, caller: Caller, tool: str, **arguments: object) -> Outcome:
     caller = replace(caller, call_id=CallId(new_id()))
-    return await office.crib.engine.executor.execute(ToolCall(tool, arguments), caller)
+    return await run_fixture.workspace.engine.executor.execute(ToolCall(tool, arguments), caller)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes.model_server import Answer
 from tests.integration.gate.builders import with_tools
-from tests.integration.runs.conftest import Office, opened_office, says, yes
+from tests.integration.runs.conftest import RunFixture, opened_office, says, yes
 from tests.wait_until import PATIENCE, TRIES
 from toolcrib.core.ids import ProcessId, RunId, new_id
 from toolcrib.core.runs import TRANSITIONS, Run, RunEnding, RunState
@@ -32,11 +32,11 @@ class Died(BaseException):
 
 
 @pytest.mark.req("RN-5", part="goes on from the last step")
-async def test_new_process_resumes_from_what_was_committed(office: Office) -> None:
+async def test_new_process_resumes_from_what_was_committed(run_fixture: RunFixture) -> None:
     """The process dies at every step in turn; the run's effects and messages are the same each time."""
     expected = None
     for dies_after in range(1, 9):
-        fresh = await opened_office(office.crib, office.model, office.providers)
+        fresh = await opened_office(run_fixture.workspace, run_fixture.model, run_fixture.providers)
         path = f"/{dies_after}.txt"
         answers = [
             says("", ("write", {"path": path, "content": "x\n"}), ("read", {"path": "/missing"})),
@@ -56,13 +56,13 @@ async def test_new_process_resumes_from_what_was_committed(office: Office) -> No
         expected = expected or told
         assert told == expected
         assert (await fresh.run(run.id)).end_reason is RunEnding.DONE
-        assert (fresh.crib.project / path[1:]).read_text() == "y\n"
-        assert await fresh.is_whole()
+        assert (fresh.workspace.project / path[1:]).read_text() == "y\n"
+        assert await fresh.is_complete()
 
 
-async def _until_death(office: Office, steps: int) -> None:
+async def _until_death(run_fixture: RunFixture, steps: int) -> None:
     """Execute the run until it has made a given number of commits."""
-    advance = office.advance
+    advance = run_fixture.advance
     done = 0
 
     def dying(commit):  # type: ignore[no-untyped-def]
@@ -78,7 +78,7 @@ async def _until_death(office: Office, steps: int) -> None:
 
     advance._runs.save_turn = dying(advance._runs.save_turn)  # type: ignore[method-assign, no-untyped-call]
     advance._executor = _Mortal(advance._executor, dying)  # type: ignore[assignment]
-    [run] = await office.take(ProcessId(new_id()))
+    [run] = await run_fixture.take(ProcessId(new_id()))
     try:
         await advance(run)
     except Died:
@@ -95,30 +95,30 @@ class _Mortal:
 
 
 @pytest.mark.req("RN-5", part="fenced")
-async def test_superseded_process_commits_nothing_more(office: Office) -> None:
-    run = await office.runs.submit(office.tenant, office.session_id, "Go.", via="test")
-    [slow] = await office.take(ProcessId(new_id()))
-    office.model.say(says("", ("write", {"path": "/a.txt", "content": "first"})), says("First."))
+async def test_superseded_process_commits_nothing_more(run_fixture: RunFixture) -> None:
+    run = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "Go.", via="test")
+    [slow] = await run_fixture.take(ProcessId(new_id()))
+    run_fixture.model.say(says("", ("write", {"path": "/a.txt", "content": "first"})), says("First."))
 
-    [quick] = await office.take(ProcessId(new_id()))
-    await office.advance(quick)
-    office.model.say(says("", ("write", {"path": "/b.txt", "content": "second"})), says("Second."))
-    await office.advance(slow)
+    [quick] = await run_fixture.take(ProcessId(new_id()))
+    await run_fixture.advance(quick)
+    run_fixture.model.say(says("", ("write", {"path": "/b.txt", "content": "second"})), says("Second."))
+    await run_fixture.advance(slow)
 
-    assert (await office.run(run.id)).end_reason is RunEnding.DONE
-    assert [one.content for one in await office.messages()] == ["Go.", "", "First."]
-    assert not (office.crib.project / "b.txt").exists()
+    assert (await run_fixture.run(run.id)).end_reason is RunEnding.DONE
+    assert [one.content for one in await run_fixture.messages()] == ["Go.", "", "First."]
+    assert not (run_fixture.workspace.project / "b.txt").exists()
 
 
 @pytest.mark.req("RN-5", part="unknown")
-async def test_started_call_with_external_effects_is_unknown_and_not_repeated(office: Office) -> None:
+async def test_started_call_with_external_effects_is_unknown_and_not_repeated(run_fixture: RunFixture) -> None:
     rung: list[str] = []
 
     async def ring(arguments: ToolArguments, context: ToolContext) -> str:
         rung.append("rang")
         raise Died
 
-    bell = Tool(
+    wake_signal = Tool(
         name="ring",
         toolset="workspace",
         description="Rings.",
@@ -130,32 +130,39 @@ async def test_started_call_with_external_effects_is_unknown_and_not_repeated(of
         idempotent=False,
         checks_membership=False,
     )
-    crib = with_tools(office.crib, bell)
-    office = await opened_office(crib, office.model, office.providers, tool_permissions={"ring": {"allowed": True}})
-    run = await office.runs.submit(office.tenant, office.session_id, "Ring.", via="test")
-    office.model.say(says("", ("ring", {})))
-    [taken] = await office.take(ProcessId(new_id()))
+    workspace = with_tools(run_fixture.workspace, wake_signal)
+    run_fixture = await opened_office(
+        workspace, run_fixture.model, run_fixture.providers, tool_permissions={"ring": {"allowed": True}}
+    )
+    run = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "Ring.", via="test")
+    run_fixture.model.say(says("", ("ring", {})))
+    [taken] = await run_fixture.take(ProcessId(new_id()))
     with pytest.raises(Died):
-        await office.advance(taken)
+        await run_fixture.advance(taken)
 
-    office.model.say(says("I do not know whether it rang."))
-    await office.carry_on()
+    run_fixture.model.say(says("I do not know whether it rang."))
+    await run_fixture.carry_on()
 
     assert rung == ["rang"]
-    assert (await office.run(run.id)).end_reason is RunEnding.DONE
-    assert "it is unknown" in office.told()[-1]["content"]
-    [event] = [payload for kind, payload in await office.events() if kind == "tool-result"]
+    assert (await run_fixture.run(run.id)).end_reason is RunEnding.DONE
+    assert "it is unknown" in run_fixture.told()[-1]["content"]
+    [event] = [payload for kind, payload in await run_fixture.events() if kind == "tool-result"]
     assert event["status"] == "error"
 
 
 @asynccontextmanager
-async def at_work(office: Office, *, lease: float = 2.0) -> AsyncIterator[RunWorker]:
+async def at_work(run_fixture: RunFixture, *, lease: float = 2.0) -> AsyncIterator[RunWorker]:
     """Run a server's loop."""
-    settings = office.crib.settings
-    with ProcessHeartbeat.start(settings.system_url, node=settings.node_name, lease=lease) as presence:
-        processes = ServerProcessStore(office.crib.database)
+    settings = run_fixture.workspace.settings
+    with ProcessHeartbeat.start(settings.system_url, node=settings.node_name, lease=lease) as heartbeat:
+        processes = ServerProcessStore(run_fixture.workspace.database)
         runner = RunWorker(
-            office.runs, processes, office.advance, presence, node=settings.node_name, decided=asyncio.Event()
+            run_fixture.runs,
+            processes,
+            run_fixture.advance,
+            heartbeat,
+            node=settings.node_name,
+            decided=asyncio.Event(),
         )
         task = asyncio.create_task(runner.run())
         try:
@@ -165,33 +172,33 @@ async def at_work(office: Office, *, lease: float = 2.0) -> AsyncIterator[RunWor
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def ended(office: Office, run_id: RunId) -> Run:
+async def ended(run_fixture: RunFixture, run_id: RunId) -> Run:
     async with asyncio.timeout(PATIENCE):
-        while (run := await office.run(run_id)).state is not RunState.ENDED:
+        while (run := await run_fixture.run(run_id)).state is not RunState.ENDED:
             pass
     return run
 
 
 @pytest.mark.req("RN-6", part="the stream, within a second, and what was said stays")
-async def test_cancelling_stops_the_stream_within_a_second_and_keeps_its_text(office: Office) -> None:
+async def test_cancelling_stops_the_stream_within_a_second_and_keeps_its_text(run_fixture: RunFixture) -> None:
     whole = says("These words were shown. These were not.")
     took = []
-    async with at_work(office) as runner:
+    async with at_work(run_fixture) as runner:
         for _ in range(TRIES):
-            office.model.say(Answer(whole.pieces[:3], hang=True))
-            office.model.hung_up.clear()
-            asked = len(office.model.received)
-            run = await office.runs.submit(office.tenant, office.session_id, "Talk.", via="test")
+            run_fixture.model.say(Answer(whole.pieces[:3], hang=True))
+            run_fixture.model.hung_up.clear()
+            asked = len(run_fixture.model.received)
+            run = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "Talk.", via="test")
             runner.notify()
             async with asyncio.timeout(PATIENCE):
-                while len(office.model.received) == asked:
-                    await office.run(run.id)
+                while len(run_fixture.model.received) == asked:
+                    await run_fixture.run(run.id)
             began = time.monotonic()
-            await office.runs.cancel(office.tenant, run.id)
-            await asyncio.wait_for(office.model.hung_up.wait(), PATIENCE)
+            await run_fixture.runs.cancel(run_fixture.tenant, run.id)
+            await asyncio.wait_for(run_fixture.model.hung_up.wait(), PATIENCE)
             took.append(time.monotonic() - began)
-            assert (await ended(office, run.id)).end_reason is RunEnding.CANCELLED
-            assert await office.is_whole()
+            assert (await ended(run_fixture, run.id)).end_reason is RunEnding.CANCELLED
+            assert await run_fixture.is_complete()
             if took[-1] < 1:
                 break
 
@@ -199,40 +206,42 @@ async def test_cancelling_stops_the_stream_within_a_second_and_keeps_its_text(of
 
 
 @pytest.mark.req("RN-6", part="while it waits")
-async def test_cancelling_a_waiting_run_withdraws_its_question(office: Office) -> None:
-    office = await opened_office(office.crib, office.model, office.providers, trust="guided")
-    waiting = await office.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a"})))
+async def test_cancelling_a_waiting_run_withdraws_its_question(run_fixture: RunFixture) -> None:
+    run_fixture = await opened_office(run_fixture.workspace, run_fixture.model, run_fixture.providers, trust="guided")
+    waiting = await run_fixture.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a"})))
 
-    await office.runs.cancel(office.tenant, waiting.id)
-    await office.carry_on()
+    await run_fixture.runs.cancel(run_fixture.tenant, waiting.id)
+    await run_fixture.carry_on()
 
-    assert (await office.run(waiting.id)).end_reason is RunEnding.CANCELLED
-    assert await office.crib.engine.approvals.open(office.tenant, session_id=office.session_id) == []
-    assert await office.is_whole()
+    assert (await run_fixture.run(waiting.id)).end_reason is RunEnding.CANCELLED
+    assert (
+        await run_fixture.workspace.engine.approvals.open(run_fixture.tenant, session_id=run_fixture.session_id) == []
+    )
+    assert await run_fixture.is_complete()
 
 
 @pytest.mark.req("SC-1", part="another process goes on")
-async def test_runs_of_a_silent_process_are_taken_over(office: Office) -> None:
-    settings = office.crib.settings
-    run = await office.runs.submit(office.tenant, office.session_id, "Go.", via="test")
+async def test_runs_of_a_silent_process_are_taken_over(run_fixture: RunFixture) -> None:
+    settings = run_fixture.workspace.settings
+    run = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "Go.", via="test")
     with ProcessHeartbeat.start(settings.system_url, node=settings.node_name, lease=1.0) as alive:
-        [taken] = await office.runs.claim(alive.id, node=settings.node_name, lease=1.0, limit=1)
-        assert await office.runs.claim(ProcessId(new_id()), node=settings.node_name, lease=1.0, limit=1) == []
+        [taken] = await run_fixture.runs.claim(alive.id, node=settings.node_name, lease=1.0, limit=1)
+        assert await run_fixture.runs.claim(ProcessId(new_id()), node=settings.node_name, lease=1.0, limit=1) == []
     # It is silent now: its last heartbeat grows old.
-    office.model.say(says("Taken over."))
-    async with at_work(office, lease=1.0):
-        done = await ended(office, run.id)
+    run_fixture.model.say(says("Taken over."))
+    async with at_work(run_fixture, lease=1.0):
+        done = await ended(run_fixture, run.id)
 
     assert taken.id == run.id
     assert (done.end_reason, done.epoch) == (RunEnding.DONE, 2)
 
 
 @pytest.mark.req("SC-3", part="a run that waits")
-async def test_waiting_run_has_no_process_until_a_person_decides(office: Office) -> None:
-    office = await opened_office(office.crib, office.model, office.providers, trust="guided")
-    waiting = await office.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a"})))
+async def test_waiting_run_has_no_process_until_a_person_decides(run_fixture: RunFixture) -> None:
+    run_fixture = await opened_office(run_fixture.workspace, run_fixture.model, run_fixture.providers, trust="guided")
+    waiting = await run_fixture.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a"})))
 
-    assert await office.take(ProcessId(new_id())) == []
+    assert await run_fixture.take(ProcessId(new_id())) == []
     assert waiting.active_since is None
-    await office.decide(yes())
-    assert [run.id for run in await office.take(ProcessId(new_id()))] == [waiting.id]
+    await run_fixture.decide(yes())
+    assert [run.id for run in await run_fixture.take(ProcessId(new_id()))] == [waiting.id]

@@ -2,20 +2,20 @@
 
 import pytest
 
-from tests.integration.runs.conftest import Office, no, opened_office, says, yes
+from tests.integration.runs.conftest import RunFixture, no, opened_office, says, yes
 from toolcrib.core.runs import RunEnding, RunState
 
 
 @pytest.mark.req("RN-2", part="text")
-async def test_message_is_answered(office: Office) -> None:
-    run = await office.send("Say hello.", says("Hello!"))
+async def test_message_is_answered(run_fixture: RunFixture) -> None:
+    run = await run_fixture.send("Say hello.", says("Hello!"))
 
     assert (run.state, run.end_reason, run.turns) == (RunState.ENDED, RunEnding.DONE, 1)
-    assert [(one.role, one.content) for one in await office.messages()] == [
+    assert [(one.role, one.content) for one in await run_fixture.messages()] == [
         ("user", "Say hello."),
         ("assistant", "Hello!"),
     ]
-    assert [kind for kind, _ in await office.events()] == [
+    assert [kind for kind, _ in await run_fixture.events()] == [
         "message",
         "run-state",
         "stream-start",
@@ -25,31 +25,31 @@ async def test_message_is_answered(office: Office) -> None:
 
 
 @pytest.mark.req("RN-2", part="calls")
-async def test_calls_are_executed_and_the_model_gets_their_results(office: Office) -> None:
-    run = await office.send(
+async def test_calls_are_executed_and_the_model_gets_their_results(run_fixture: RunFixture) -> None:
+    run = await run_fixture.send(
         "Write it.",
         says("I shall.", ("write", {"path": "/a.txt", "content": "a\n"}), ("ls", {"path": "/"})),
         says("Done."),
     )
 
     assert (run.end_reason, run.turns) == (RunEnding.DONE, 2)
-    assert (office.crib.project / "a.txt").read_text() == "a\n"
-    *_, assistant, written, listed = office.told()
+    assert (run_fixture.workspace.project / "a.txt").read_text() == "a\n"
+    *_, assistant, written, listed = run_fixture.told()
     assert [call["function"]["name"] for call in assistant["tool_calls"]] == ["write", "ls"]
     assert [message["role"] for message in (written, listed)] == ["tool", "tool"]
     assert '"path":"/a.txt"' in written["content"].replace(" ", "")
-    assert await office.is_whole()
+    assert await run_fixture.is_complete()
 
 
-async def test_model_gets_failures_and_the_loop_continues(office: Office) -> None:
-    run = await office.send(
+async def test_model_gets_failures_and_the_loop_continues(run_fixture: RunFixture) -> None:
+    run = await run_fixture.send(
         "Try.",
         says("", ("read", {"path": "/nowhere"}), ("teleport", {}), ("read", {"pth": "/x"})),
         says("I could not."),
     )
 
     assert run.end_reason is RunEnding.DONE
-    missing, unknown, wrong = office.told()[-3:]
+    missing, unknown, wrong = run_fixture.told()[-3:]
     assert "/nowhere" in missing["content"]
     assert unknown["content"] == "Unknown tool: teleport"
     assert "path" in wrong["content"]
@@ -57,110 +57,116 @@ async def test_model_gets_failures_and_the_loop_continues(office: Office) -> Non
 
 @pytest.mark.req("HU-1", part="a run waits as a row")
 async def test_run_waits_for_a_person_and_continues_after_the_decision(
-    office: Office,
+    run_fixture: RunFixture,
 ) -> None:
-    office = await opened_office(office.crib, office.model, office.providers, trust="guided")
+    run_fixture = await opened_office(run_fixture.workspace, run_fixture.model, run_fixture.providers, trust="guided")
 
-    waiting = await office.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a\n"})))
+    waiting = await run_fixture.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a\n"})))
 
     assert waiting.state is RunState.WAITING
-    assert not (office.crib.project / "a.txt").exists()
-    await office.decide(yes())
-    office.model.say(says("Written."))
-    await office.carry_on()
-    assert (await office.run(waiting.id)).end_reason is RunEnding.DONE
-    assert (office.crib.project / "a.txt").read_text() == "a\n"
+    assert not (run_fixture.workspace.project / "a.txt").exists()
+    await run_fixture.decide(yes())
+    run_fixture.model.say(says("Written."))
+    await run_fixture.carry_on()
+    assert (await run_fixture.run(waiting.id)).end_reason is RunEnding.DONE
+    assert (run_fixture.workspace.project / "a.txt").read_text() == "a\n"
 
 
-async def test_model_gets_a_rejection_with_its_reason(office: Office) -> None:
-    office = await opened_office(office.crib, office.model, office.providers, trust="guided")
-    waiting = await office.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a\n"})))
+async def test_model_gets_a_rejection_with_its_reason(run_fixture: RunFixture) -> None:
+    run_fixture = await opened_office(run_fixture.workspace, run_fixture.model, run_fixture.providers, trust="guided")
+    waiting = await run_fixture.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a\n"})))
 
-    await office.decide(no("Use the other folder."))
-    office.model.say(says("As you wish."))
-    await office.carry_on()
+    await run_fixture.decide(no("Use the other folder."))
+    run_fixture.model.say(says("As you wish."))
+    await run_fixture.carry_on()
 
-    assert (await office.run(waiting.id)).end_reason is RunEnding.DONE
-    assert "Use the other folder." in office.told()[-1]["content"]
-    assert not (office.crib.project / "a.txt").exists()
+    assert (await run_fixture.run(waiting.id)).end_reason is RunEnding.DONE
+    assert "Use the other folder." in run_fixture.told()[-1]["content"]
+    assert not (run_fixture.workspace.project / "a.txt").exists()
 
 
 @pytest.mark.req("HU-2", part="a run waits without holding a process")
-async def test_question_is_answered_and_the_answer_is_the_calls_result(office: Office) -> None:
+async def test_question_is_answered_and_the_answer_is_the_calls_result(run_fixture: RunFixture) -> None:
     asked = {"questions": [{"name": "color", "question": "Which?", "schema": '{"type": "string"}'}]}
-    waiting = await office.send("Ask me.", says("", ("ask_user", asked)))
+    waiting = await run_fixture.send("Ask me.", says("", ("ask_user", asked)))
     assert waiting.state is RunState.WAITING
 
-    [question] = await office.crib.engine.questions.open(office.tenant, session_id=office.session_id)
-    await office.crib.engine.questions.answer(office.tenant, question.id, {"color": "red"}, via="test")
-    office.model.say(says("Red it is."))
-    await office.carry_on()
+    [question] = await run_fixture.workspace.engine.questions.open(
+        run_fixture.tenant, session_id=run_fixture.session_id
+    )
+    await run_fixture.workspace.engine.questions.answer(run_fixture.tenant, question.id, {"color": "red"}, via="test")
+    run_fixture.model.say(says("Red it is."))
+    await run_fixture.carry_on()
 
-    assert (await office.run(waiting.id)).end_reason is RunEnding.DONE
-    assert office.told()[-1]["content"] == '{"color":"red"}'
+    assert (await run_fixture.run(waiting.id)).end_reason is RunEnding.DONE
+    assert run_fixture.told()[-1]["content"] == '{"color":"red"}'
 
 
 @pytest.mark.req("RN-1", part="one unfinished run")
-async def test_later_message_waits_for_the_run_before_it(office: Office) -> None:
-    office = await opened_office(office.crib, office.model, office.providers, trust="guided")
-    first = await office.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a"})))
-    second = await office.send("And then?")
+async def test_later_message_waits_for_the_run_before_it(run_fixture: RunFixture) -> None:
+    run_fixture = await opened_office(run_fixture.workspace, run_fixture.model, run_fixture.providers, trust="guided")
+    first = await run_fixture.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a"})))
+    second = await run_fixture.send("And then?")
 
     assert (first.state, second.state) == (RunState.WAITING, RunState.QUEUED)
-    assert [one.content for one in await office.messages() if one.role == "user"] == ["Write it."]
-    await office.decide(yes())
-    office.model.say(says("First."), says("Second."))
-    await office.carry_on()
-    assert [(await office.run(run.id)).end_reason for run in (first, second)] == [RunEnding.DONE, RunEnding.DONE]
-    assert [one.content for one in await office.messages() if one.role == "user"] == ["Write it.", "And then?"]
+    assert [one.content for one in await run_fixture.messages() if one.role == "user"] == ["Write it."]
+    await run_fixture.decide(yes())
+    run_fixture.model.say(says("First."), says("Second."))
+    await run_fixture.carry_on()
+    assert [(await run_fixture.run(run.id)).end_reason for run in (first, second)] == [RunEnding.DONE, RunEnding.DONE]
+    assert [one.content for one in await run_fixture.messages() if one.role == "user"] == ["Write it.", "And then?"]
 
 
 @pytest.mark.req("RN-3", part="the tools are withdrawn and the model is asked")
-async def test_at_the_turn_limit_the_tools_are_withdrawn_and_the_model_concludes(office: Office) -> None:
-    office = await opened_office(office.crib, office.model, office.providers, max_turns=2)
+async def test_at_the_turn_limit_the_tools_are_withdrawn_and_the_model_concludes(run_fixture: RunFixture) -> None:
+    run_fixture = await opened_office(run_fixture.workspace, run_fixture.model, run_fixture.providers, max_turns=2)
 
-    run = await office.send(
+    run = await run_fixture.send(
         "Loop.", says("", ("ls", {"path": "/"})), says("", ("ls", {"path": "/"})), says("This is what I found.")
     )
 
     assert run.end_reason is RunEnding.TURN_LIMIT
-    assert office.model.last.body["tool_choice"] == "none"
-    assert (await office.messages())[-1].content == "This is what I found."
+    assert run_fixture.model.last.body["tool_choice"] == "none"
+    assert (await run_fixture.messages())[-1].content == "This is what I found."
 
 
 @pytest.mark.req("RN-3", part="a run that still cannot conclude says so")
-async def test_model_that_still_calls_tools_is_stopped_with_a_message(office: Office) -> None:
-    office = await opened_office(office.crib, office.model, office.providers, max_turns=1)
+async def test_model_that_still_calls_tools_is_stopped_with_a_message(run_fixture: RunFixture) -> None:
+    run_fixture = await opened_office(run_fixture.workspace, run_fixture.model, run_fixture.providers, max_turns=1)
 
-    run = await office.send("Loop.", says("", ("ls", {"path": "/"})), says("", ("ls", {"path": "/"})))
+    run = await run_fixture.send("Loop.", says("", ("ls", {"path": "/"})), says("", ("ls", {"path": "/"})))
 
     assert run.end_reason is RunEnding.TURN_LIMIT
-    assert (await office.messages())[-1].content == "Stopped after 1 iterations."
-    assert await office.is_whole()
+    assert (await run_fixture.messages())[-1].content == "Stopped after 1 iterations."
+    assert await run_fixture.is_complete()
 
 
 @pytest.mark.req("PO-6", part="the first one stops the run")
-async def test_violation_stops_the_run(office: Office) -> None:
-    run = await office.send("Escape.", says("", ("read", {"path": "/../../etc/passwd"}), ("ls", {"path": "/"})))
+async def test_violation_stops_the_run(run_fixture: RunFixture) -> None:
+    run = await run_fixture.send("Escape.", says("", ("read", {"path": "/../../etc/passwd"}), ("ls", {"path": "/"})))
 
     assert run.end_reason is RunEnding.VIOLATION
     assert run.error is not None
-    assert await office.is_whole()
+    assert await run_fixture.is_complete()
 
 
 @pytest.mark.req("PO-6", part="as many as the agent may")
-async def test_allowed_number_of_violations_does_not_stop_the_run(office: Office) -> None:
-    office = await opened_office(office.crib, office.model, office.providers, max_sandbox_violations=1)
+async def test_allowed_number_of_violations_does_not_stop_the_run(run_fixture: RunFixture) -> None:
+    run_fixture = await opened_office(
+        run_fixture.workspace, run_fixture.model, run_fixture.providers, max_sandbox_violations=1
+    )
 
-    run = await office.send("Escape.", says("", ("read", {"path": "/../x"})), says("Sorry."))
+    run = await run_fixture.send("Escape.", says("", ("read", {"path": "/../x"})), says("Sorry."))
 
     assert run.end_reason is RunEnding.DONE
 
 
-async def test_without_credentials_the_run_fails_with_advice(office: Office) -> None:
-    office = await opened_office(office.crib, office.model, office.providers, provider="anthropic", model="claude")
+async def test_without_credentials_the_run_fails_with_advice(run_fixture: RunFixture) -> None:
+    run_fixture = await opened_office(
+        run_fixture.workspace, run_fixture.model, run_fixture.providers, provider="anthropic", model="claude"
+    )
 
-    run = await office.send("Hello?")
+    run = await run_fixture.send("Hello?")
 
     assert run.end_reason is RunEnding.FAILED
     assert run.error is not None

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Crib
-from tests.integration.runs.conftest import Office, opened_office, says
+from tests.integration.conftest import WorkspaceFixture
+from tests.integration.runs.conftest import RunFixture, opened_office, says
 from toolcrib.core.callers import SessionMode
 from toolcrib.core.runs import RunEnding, RunState
 from toolcrib.storage.sessions import SessionStore
@@ -28,29 +28,31 @@ REVIEW: dict[str, Any] = {
 
 
 @pytest.fixture
-async def planning(crib: Crib, office: Office) -> Office:
-    return await opened_office(crib, office.model, office.providers, mode=SessionMode.PLAN)
+async def planning(workspace: WorkspaceFixture, run_fixture: RunFixture) -> RunFixture:
+    return await opened_office(workspace, run_fixture.model, run_fixture.providers, mode=SessionMode.PLAN)
 
 
-async def mode_of(office: Office) -> SessionMode:
-    return (await SessionStore(office.crib.database).get(office.tenant, office.session_id)).mode
+async def mode_of(run_fixture: RunFixture) -> SessionMode:
+    return (await SessionStore(run_fixture.workspace.database).get(run_fixture.tenant, run_fixture.session_id)).mode
 
 
-async def answer(office: Office, value: str, *, by_button: bool) -> None:
-    [question] = await office.crib.engine.questions.open(office.tenant, session_id=office.session_id)
-    await office.crib.engine.questions.answer(
-        office.tenant, question.id, {"approval": value}, by_button=["approval"] if by_button else [], via="test"
+async def answer(run_fixture: RunFixture, value: str, *, by_button: bool) -> None:
+    [question] = await run_fixture.workspace.engine.questions.open(
+        run_fixture.tenant, session_id=run_fixture.session_id
+    )
+    await run_fixture.workspace.engine.questions.answer(
+        run_fixture.tenant, question.id, {"approval": value}, by_button=["approval"] if by_button else [], via="test"
     )
 
 
-async def test_only_reading_and_planning_tools_are_offered(planning: Office) -> None:
+async def test_only_reading_and_planning_tools_are_offered(planning: RunFixture) -> None:
     await planning.send("Plan.", says("I shall."))
 
     offered = {tool["function"]["name"] for tool in planning.model.last.body["tools"]}
     assert offered == {"read", "ls", "fs_read", "plan_write", "ask_user", "exit_plan_mode", "write"}
 
 
-async def test_tool_that_is_not_offered_is_denied(planning: Office) -> None:
+async def test_tool_that_is_not_offered_is_denied(planning: RunFixture) -> None:
     run = await planning.send(
         "Build!",
         says("", ("write", {"path": "/a.txt", "content": "a"}), ("rm", {"path": "/a.txt"}), WRITE_PLAN),
@@ -62,10 +64,10 @@ async def test_tool_that_is_not_offered_is_denied(planning: Office) -> None:
     assert "plan mode" in wrote["content"]
     assert "plan mode" in removed["content"]
     assert "plan mode" not in planned["content"]
-    assert [path.name for path in planning.crib.project.rglob("*") if path.is_file()] == [PLAN.rpartition("/")[2]]
+    assert [path.name for path in planning.workspace.project.rglob("*") if path.is_file()] == [PLAN.rpartition("/")[2]]
 
 
-async def test_accepted_plan_opens_build_mode(planning: Office) -> None:
+async def test_accepted_plan_opens_build_mode(planning: RunFixture) -> None:
     waiting = await planning.send("Plan.", says("", WRITE_PLAN), says("", ("ask_user", REVIEW)))
     assert waiting.state is RunState.WAITING
     await answer(planning, "Accept", by_button=True)
@@ -80,7 +82,9 @@ async def test_accepted_plan_opens_build_mode(planning: Office) -> None:
 @pytest.mark.parametrize(
     ("value", "by_button"), [("Reject", True), ("Accept", False)], ids=["rejected", "not by button"]
 )
-async def test_without_an_accept_by_button_build_mode_is_denied(planning: Office, value: str, by_button: bool) -> None:
+async def test_without_an_accept_by_button_build_mode_is_denied(
+    planning: RunFixture, value: str, by_button: bool
+) -> None:
     await planning.send("Plan.", says("", WRITE_PLAN), says("", ("ask_user", REVIEW)))
     await answer(planning, value, by_button=by_button)
     planning.model.say(says("", EXIT), says("I may not."))
@@ -90,7 +94,7 @@ async def test_without_an_accept_by_button_build_mode_is_denied(planning: Office
     assert "accepted this plan by button" in planning.told()[-1]["content"]
 
 
-async def test_plan_changed_after_the_question_must_be_asked_about_again(planning: Office) -> None:
+async def test_plan_changed_after_the_question_must_be_asked_about_again(planning: RunFixture) -> None:
     await planning.send("Plan.", says("", WRITE_PLAN), says("", ("ask_user", REVIEW)))
     await answer(planning, "Accept", by_button=True)
     changed = ("write", {"path": PLAN, "content": "# Another\n", "file_type": "plan", "overwrite": True})
@@ -100,7 +104,7 @@ async def test_plan_changed_after_the_question_must_be_asked_about_again(plannin
     assert await mode_of(planning) is SessionMode.PLAN
 
 
-async def test_answer_about_one_plan_does_not_accept_another(planning: Office) -> None:
+async def test_answer_about_one_plan_does_not_accept_another(planning: RunFixture) -> None:
     other = ("write", {"path": "/plans/other-river-hill.plan", "content": "# Other\n", "file_type": "plan"})
     await planning.send("Plan.", says("", WRITE_PLAN), says("", other), says("", ("ask_user", REVIEW)))
     await answer(planning, "Accept", by_button=True)
@@ -110,8 +114,8 @@ async def test_answer_about_one_plan_does_not_accept_another(planning: Office) -
     assert await mode_of(planning) is SessionMode.PLAN
 
 
-async def test_invalid_plan_file_is_rejected(planning: Office) -> None:
-    await planning.crib.result("write", path="/a.plan", content="x")
+async def test_invalid_plan_file_is_rejected(planning: RunFixture) -> None:
+    await planning.workspace.result("write", path="/a.plan", content="x")
 
     await planning.send("Go.", says("", ("exit_plan_mode", {"plan_file_path": "/a.plan"})), says("No."))
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.model_server import Answer
-from tests.integration.runs.conftest import Office, opened_office, says
+from tests.integration.runs.conftest import RunFixture, opened_office, says
 from toolcrib.core.runs import RunEnding
 
 PROJECT: dict[str, Any] = {
@@ -15,22 +15,22 @@ PROJECT: dict[str, Any] = {
 
 
 @pytest.fixture
-async def reader(office: Office) -> Office:
+async def reader(run_fixture: RunFixture) -> RunFixture:
     """An agent with the two tools of that seed."""
-    return await opened_office(office.crib, office.model, office.providers, **PROJECT)
+    return await opened_office(run_fixture.workspace, run_fixture.model, run_fixture.providers, **PROJECT)
 
 
 @pytest.mark.req("RN-1", part="metadata")
 class TestMessages:
-    async def test_append_message_stores_and_retrieves_metadata(self, reader: Office) -> None:
+    async def test_append_message_stores_and_retrieves_metadata(self, reader: RunFixture) -> None:
         await reader.send("Read.", says("", ("read_file", {"path": "x"})), says("No."))
 
         [call] = (await reader.messages())[1].metadata["tool_calls"]  # type: ignore[index]
         assert call["type"] == "function"
         assert call["function"] == {"name": "read_file", "arguments": '{"path": "x"}'}
 
-    async def test_append_message_supports_tool_role_with_tool_call_id_metadata(self, reader: Office) -> None:
-        (reader.crib.project / "x").write_text("file contents\n")
+    async def test_append_message_supports_tool_role_with_tool_call_id_metadata(self, reader: RunFixture) -> None:
+        (reader.workspace.project / "x").write_text("file contents\n")
         await reader.send("Read.", says("", ("read_file", {"path": "x"})), says("Read."))
 
         called, told = reader.told()[-2:]
@@ -38,7 +38,7 @@ class TestMessages:
         assert (told["role"], told["tool_call_id"]) == ("tool", call["id"])
         assert "file contents" in told["content"]
 
-    async def test_append_message_returns_null_metadata_when_none_provided(self, reader: Office) -> None:
+    async def test_append_message_returns_null_metadata_when_none_provided(self, reader: RunFixture) -> None:
         await reader.send("hello", says("Hello."))
 
         assert [one.metadata for one in await reader.messages()] == [None, None]
@@ -46,13 +46,13 @@ class TestMessages:
 
 @pytest.mark.req("RN-2", part="the loop of the fourth seed")
 class TestRunAgentLoop:
-    async def test_returns_text_response_when_no_tool_calls(self, reader: Office) -> None:
+    async def test_returns_text_response_when_no_tool_calls(self, reader: RunFixture) -> None:
         await reader.send("hi", says("Hello world"))
 
         assert [(one.role, one.content) for one in await reader.messages()][1:] == [("assistant", "Hello world")]
 
-    async def test_executes_tool_calls_and_loops_back_to_provider(self, reader: Office) -> None:
-        (reader.crib.project / "x").write_text("echoed: hello\n")
+    async def test_executes_tool_calls_and_loops_back_to_provider(self, reader: RunFixture) -> None:
+        (reader.workspace.project / "x").write_text("echoed: hello\n")
         await reader.send("use it", says("", ("read_file", {"path": "x"})), says("Done"))
 
         assert "echoed: hello" in reader.told()[-1]["content"]
@@ -60,14 +60,16 @@ class TestRunAgentLoop:
         kinds = [kind for kind, _ in await reader.events()]
         assert (kinds.count("tool-start"), kinds.count("tool-result")) == (1, 1)
 
-    async def test_handles_unknown_tool_gracefully(self, reader: Office) -> None:
+    async def test_handles_unknown_tool_gracefully(self, reader: RunFixture) -> None:
         await reader.send("hi", says("", ("nonexistent", {})), says("I see the error"))
 
         assert "nonexistent" in reader.told()[-1]["content"]
         assert (await reader.messages())[-1].content == "I see the error"
 
-    async def test_respects_max_iterations_safety_valve(self, office: Office) -> None:
-        reader = await opened_office(office.crib, office.model, office.providers, **PROJECT, max_turns=3)
+    async def test_respects_max_iterations_safety_valve(self, run_fixture: RunFixture) -> None:
+        reader = await opened_office(
+            run_fixture.workspace, run_fixture.model, run_fixture.providers, **PROJECT, max_turns=3
+        )
         await reader.send("loop", *(says("", ("list_directory", {"path": "."})) for _ in range(4)))
 
         assert "iteration" in (await reader.messages())[-1].content
@@ -75,7 +77,7 @@ class TestRunAgentLoop:
 
 @pytest.mark.req("RN-2", part="the handler of the fourth seed")
 class TestHandler:
-    async def test_executes_tool_calls_and_persists_tool_messages(self, reader: Office) -> None:
+    async def test_executes_tool_calls_and_persists_tool_messages(self, reader: RunFixture) -> None:
         await reader.send("look", says("", ("list_directory", {"path": "."})), says("Nothing."))
 
         asked, called, answered = await reader.messages()
@@ -83,7 +85,7 @@ class TestHandler:
         calls = await reader.runs.calls((await reader.runs.page(reader.tenant, reader.session_id))[0], called.call_ids)
         assert [call.state for call in calls.values()] == ["ended"]
 
-    async def test_provider_that_fails_partially_is_reported_as_an_error(self, reader: Office) -> None:
+    async def test_provider_that_fails_partially_is_reported_as_an_error(self, reader: RunFixture) -> None:
         run = await reader.send("hi", Answer(says("Some words of many").pieces[:3], cut=True))
 
         assert run.end_reason is RunEnding.FAILED
@@ -93,21 +95,21 @@ class TestHandler:
 
 @pytest.mark.req("RN-7", part="the fourth seed's prompt")
 class TestSystemPrompt:
-    async def prompt(self, reader: Office) -> str:
+    async def prompt(self, reader: RunFixture) -> str:
         await reader.send("hi", says("Hello."))
         return str(reader.told()[0]["content"])
 
-    async def test_is_a_non_empty_string(self, reader: Office) -> None:
+    async def test_is_a_non_empty_string(self, reader: RunFixture) -> None:
         assert len(await self.prompt(reader)) > 50
 
-    async def test_identifies_as_the_agent(self, reader: Office) -> None:
+    async def test_identifies_as_the_agent(self, reader: RunFixture) -> None:
         assert reader.agent.name in await self.prompt(reader)
 
-    async def test_mentions_available_tools(self, reader: Office) -> None:
+    async def test_mentions_available_tools(self, reader: RunFixture) -> None:
         prompt = await self.prompt(reader)
         assert "read_file" in prompt
         assert "list_directory" in prompt
 
-    async def test_does_not_claim_inability_to_read_files(self, reader: Office) -> None:
+    async def test_does_not_claim_inability_to_read_files(self, reader: RunFixture) -> None:
         prompt = await self.prompt(reader)
         assert not any(claim in prompt for claim in ("cannot read", "cannot modify", "no access to the project"))

@@ -17,11 +17,11 @@ STUBBORN = "trap '' TERM HUP INT; (setsid sh -c 'trap \"\" TERM HUP; (sleep 600;
 
 async def main(folder: Path) -> None:
     sandbox = Sandbox()
-    zones = [ViewMount("project", folder / "tree", "/mnt/project", writable=True)]
+    mounts = [ViewMount("project", folder / "tree", "/mnt/project", writable=True)]
     background = BackgroundSandbox(sandbox, folder / "staging")
-    started = await background.start(SandboxCommand(STUBBORN), zones, owner="s")
+    started = await background.start(SandboxCommand(STUBBORN), mounts, owner="s")
     await background.wait_for_output(started.id, owner="s", offset=0)
-    async with sandbox.transaction(zones, folder / "staging") as view:
+    async with sandbox.transaction(mounts, folder / "staging") as view:
         await view.run(SandboxCommand(STUBBORN, seconds=600), lambda _: tell())
 
 

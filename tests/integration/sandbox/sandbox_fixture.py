@@ -40,11 +40,11 @@ class Stand:
         return self.folder / "staging"
 
     def begin(self, *, masked: Collection[str] = ()) -> AbstractAsyncContextManager[Transaction]:
-        zones = [
+        mounts = [
             ViewMount("project", self.tree, "/mnt/project", writable=True, masked=frozenset(masked)),
             ViewMount("pkg", self.shelf, "/mnt/pkg"),
         ]
-        return self.sandbox.transaction(zones, self.staging)
+        return self.sandbox.transaction(mounts, self.staging)
 
     async def run(
         self,
@@ -72,34 +72,34 @@ def snapshot(tree: Path) -> dict[str, tuple[str, int, bytes]]:
 
 def apply(effect: FilesystemEffect, tree: Path) -> None:
     """Apply an effect to a tree, in the given order."""
-    modes = {place: stat.S_IMODE(place.stat().st_mode) for place in _unlocked(tree)}
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in _unlocked(tree)}
     for entry in effect:
-        place = tree / entry.path
+        path = tree / entry.path
         if entry.change is EntryChange.DELETED:
-            place.rmdir() if entry.kind is EntryType.FOLDER else place.unlink()
-            modes.pop(place, None)
+            path.rmdir() if entry.kind is EntryType.FOLDER else path.unlink()
+            modes.pop(path, None)
             continue
-        _put(effect, entry, place)
+        _put(effect, entry, path)
         if entry.kind is not EntryType.LINK:
-            modes[place] = entry.mode
-    for place in sorted(modes, reverse=True):
-        place.chmod(modes[place])
+            modes[path] = entry.mode
+    for path in sorted(modes, reverse=True):
+        path.chmod(modes[path])
 
 
-def _put(effect: FilesystemEffect, entry: ChangedEntry, place: Path) -> None:
+def _put(effect: FilesystemEffect, entry: ChangedEntry, path: Path) -> None:
     if entry.kind is EntryType.FOLDER:
         if entry.change is EntryChange.CREATED:
-            place.mkdir()
+            path.mkdir()
     elif entry.kind is EntryType.LINK:
         assert entry.target is not None
         if entry.change is EntryChange.MODIFIED:
-            place.unlink()
-        place.symlink_to(entry.target)
+            path.unlink()
+        path.symlink_to(entry.target)
     elif entry.body:
         # Replaced, not rewritten: another hard link to the same file keeps its bytes.
-        place.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         with effect.open(entry) as body:
-            place.write_bytes(body.read())
+            path.write_bytes(body.read())
 
 
 def _unlocked(tree: Path) -> Iterator[Path]:
@@ -111,18 +111,18 @@ def _unlocked(tree: Path) -> Iterator[Path]:
             yield from _unlocked(Path(child.path))
 
 
-def _walk(place: Path, name: str) -> Iterator[tuple[str, tuple[str, int, bytes]]]:
-    found = place.lstat()
+def _walk(path: Path, name: str) -> Iterator[tuple[str, tuple[str, int, bytes]]]:
+    found = path.lstat()
     mode = stat.S_IMODE(found.st_mode)
     if stat.S_ISLNK(found.st_mode):
-        yield name, ("link", 0, os.fsencode(os.readlink(place)))
+        yield name, ("link", 0, os.fsencode(os.readlink(path)))
     elif stat.S_ISDIR(found.st_mode):
         yield name, ("folder", mode, b"")
-        place.chmod(mode | 0o700)
-        for child in sorted(os.listdir(place)):
-            yield from _walk(place / child, f"{name}/{child}")
+        path.chmod(mode | 0o700)
+        for child in sorted(os.listdir(path)):
+            yield from _walk(path / child, f"{name}/{child}")
     elif stat.S_ISREG(found.st_mode):
-        place.chmod(mode | 0o400)
-        yield name, ("file", mode, place.read_bytes())
+        path.chmod(mode | 0o400)
+        yield name, ("file", mode, path.read_bytes())
     else:
         yield name, ("special", mode, b"")

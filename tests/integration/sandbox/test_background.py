@@ -37,7 +37,7 @@ async def background(tmp_path: Path) -> AsyncIterator[BackgroundSandbox]:
     assert list(stand.staging.iterdir()) == []
 
 
-def zones(tmp_path: Path, *masked: str) -> list[ViewMount]:
+def mounts(tmp_path: Path, *masked: str) -> list[ViewMount]:
     return [ViewMount("project", tmp_path / "tree", "/mnt/project", writable=True, masked=masked)]
 
 
@@ -56,7 +56,7 @@ async def test_process_reads_input_and_its_output_is_read_by_offset(
     background: BackgroundSandbox, tmp_path: Path
 ) -> None:
     echo = SandboxCommand("while read line; do echo got $line; done; echo bye; exit 3")
-    process = await background.start(echo, zones(tmp_path), owner=SESSION)
+    process = await background.start(echo, mounts(tmp_path), owner=SESSION)
     assert background.write(process.id, b"one\ntwo\n", owner=SESSION) == 8
     assert await until(background, process, b"two\n") == b"got one\ngot two\n"
     assert background.output(process.id, owner=SESSION, offset=8).data == b"got two\n"
@@ -73,7 +73,7 @@ async def test_process_reads_input_and_its_output_is_read_by_offset(
 async def test_process_works_on_the_live_tree(background: BackgroundSandbox, tmp_path: Path) -> None:
     (tmp_path / "tree" / "in").write_text("before")
     process = await background.start(
-        SandboxCommand("cat in; echo made > out; echo done; sleep 600"), zones(tmp_path), owner=SESSION
+        SandboxCommand("cat in; echo made > out; echo done; sleep 600"), mounts(tmp_path), owner=SESSION
     )
     assert await until(background, process, b"done") == b"beforedone\n"
     assert (tmp_path / "tree" / "out").read_text() == "made\n"
@@ -82,7 +82,7 @@ async def test_process_works_on_the_live_tree(background: BackgroundSandbox, tmp
 
 async def test_stop_ends_it_and_all_its_children(background: BackgroundSandbox, tmp_path: Path) -> None:
     before = len(list(descendants(os.getpid())))
-    process = await background.start(SandboxCommand(outliver.STUBBORN), zones(tmp_path), owner=SESSION)
+    process = await background.start(SandboxCommand(outliver.STUBBORN), mounts(tmp_path), owner=SESSION)
     await until(background, process, b"up")
     state = await background.stop(process.id, owner=SESSION)
     assert (state.running, state.exit_code, state.stopped) == (False, None, "stopped on request")
@@ -90,7 +90,7 @@ async def test_stop_ends_it_and_all_its_children(background: BackgroundSandbox, 
 
 
 async def test_processes_of_another_session_are_unknown(background: BackgroundSandbox, tmp_path: Path) -> None:
-    mine = await background.start(SandboxCommand("sleep 600"), zones(tmp_path), owner=SESSION)
+    mine = await background.start(SandboxCommand("sleep 600"), mounts(tmp_path), owner=SESSION)
     assert background.list("other") == ()
     assert [process.id for process in background.list(SESSION)] == [mine.id]
     for attempt in (background.output, background.state, background.close_stdin):
@@ -103,7 +103,7 @@ async def test_processes_of_another_session_are_unknown(background: BackgroundSa
 async def test_when_a_session_ends_its_processes_end(background: BackgroundSandbox, tmp_path: Path) -> None:
     before = len(list(descendants(os.getpid())))
     for _ in range(3):
-        await background.start(SandboxCommand("sleep 600"), zones(tmp_path), owner=SESSION)
+        await background.start(SandboxCommand("sleep 600"), mounts(tmp_path), owner=SESSION)
     await background.stop_all(SESSION)
     assert background.list(SESSION) == ()
     assert len(list(descendants(os.getpid()))) == before
@@ -111,7 +111,7 @@ async def test_when_a_session_ends_its_processes_end(background: BackgroundSandb
 
 async def test_endless_output_is_truncated(background: BackgroundSandbox, tmp_path: Path) -> None:
     process = await background.start(
-        SandboxCommand("head -c 5000000 /dev/zero | tr '\\0' x; echo end"), zones(tmp_path), owner=SESSION
+        SandboxCommand("head -c 5000000 /dev/zero | tr '\\0' x; echo end"), mounts(tmp_path), owner=SESSION
     )
     await until(background, process, b"end")
     piece = background.output(process.id, owner=SESSION, offset=0, most=10)
@@ -128,7 +128,7 @@ async def test_masked_files_are_hidden_and_a_replaced_one_ends_the_process(
     (tmp_path / "tree" / ".ssh").mkdir()
     (tmp_path / "tree" / ".ssh" / "id_rsa").write_text("SECRET=2")
     command = SandboxCommand("cat .env; ls -A .ssh; mv .env x; rm -rf .ssh .env; cat x; echo up; sleep 600")
-    process = await background.start(command, zones(tmp_path, ".env", ".ssh", "sub/missing"), owner=SESSION)
+    process = await background.start(command, mounts(tmp_path, ".env", ".ssh", "sub/missing"), owner=SESSION)
     assert b"SECRET" not in await until(background, process, b"up")
     assert secret.read_text() == "SECRET=1"
     (tmp_path / "fresh").write_text("SECRET=3")
@@ -143,7 +143,7 @@ async def test_exceeding_a_limit_ends_it(background: BackgroundSandbox, tmp_path
     command = SandboxCommand(
         "while :; do head -c 4M /dev/zero > /tmp/$((n=n+1)); done", limits=ResourceLimits(disk_bytes=32 * MIB)
     )
-    process = await background.start(command, zones(tmp_path), owner=SESSION)
+    process = await background.start(command, mounts(tmp_path), owner=SESSION)
     async with asyncio.timeout(PATIENCE):
         await background.wait_for_output(process.id, owner=SESSION, offset=0)
     assert background.state(process.id, owner=SESSION).stopped == "more than 32 MiB written"
@@ -153,7 +153,7 @@ async def test_writing_too_much_to_the_live_tree_ends_it(background: BackgroundS
     limits = ResourceLimits(disk_bytes=32 * MIB)
     (tmp_path / "tree" / "before").write_bytes(b"x" * 40 * MIB)
     command = SandboxCommand("while :; do head -c 4M /dev/zero > $((n=n+1)); sleep 0.1; done", limits=limits)
-    process = await background.start(command, zones(tmp_path), owner=SESSION)
+    process = await background.start(command, mounts(tmp_path), owner=SESSION)
     async with asyncio.timeout(PATIENCE):
         state = await background.ended(process.id, owner=SESSION)
     assert state.stopped == "more than 32 MiB written"
@@ -161,7 +161,7 @@ async def test_writing_too_much_to_the_live_tree_ends_it(background: BackgroundS
 
 async def test_working_directory_outside_is_rejected(background: BackgroundSandbox, tmp_path: Path) -> None:
     with pytest.raises(ToolFailed, match="outside the mounts"):
-        await background.start(SandboxCommand("pwd", cwd="/etc"), zones(tmp_path), owner=SESSION)
+        await background.start(SandboxCommand("pwd", cwd="/etc"), mounts(tmp_path), owner=SESSION)
 
 
 @pytest.mark.req("SH-5", part="none outlives the server, killed without warning")

@@ -64,9 +64,9 @@ async def shown(seed: int, folder: Path, sandbox: Sandbox) -> None:
     stand = Stand(folder, sandbox)
     # A tree with folders that their owner has locked is rejected: see test_transaction.
     before = a_script(rng, 12, more=("chmod -R u+rwX .",))
-    for place in (stand.tree, folder / "plain", folder / "applied"):
-        place.mkdir(exist_ok=True)
-        subprocess.run([*POWERLESS, "sh", "-c", before], cwd=place, check=True)
+    for path in (stand.tree, folder / "plain", folder / "applied"):
+        path.mkdir(exist_ok=True)
+        subprocess.run([*POWERLESS, "sh", "-c", before], cwd=path, check=True)
     # Hard links that the command itself made: of older ones, an overlay changes one name only.
     link = f"echo one > ./h; ln ./h {shlex.quote(a_path(rng))}; echo two >> ./h"
     script = a_script(rng, 15, more=(link,))

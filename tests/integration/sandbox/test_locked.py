@@ -14,10 +14,10 @@ from toolcrib.sandbox.sandbox import Sandbox
 @pytest.mark.parametrize("sandbox", [SANDBOX, COPYING], ids=["overlay", "copy"])
 async def test_contents_of_a_locked_folder_are_either_seen_or_rejected(tmp_path: Path, sandbox: Sandbox) -> None:
     stand = Stand(tmp_path, sandbox)
-    place = stand.tree / "locked"
-    place.mkdir()
-    (place / ".env").write_text("SECRET=1")
-    place.chmod(0)
+    path = stand.tree / "locked"
+    path.mkdir()
+    (path / ".env").write_text("SECRET=1")
+    path.chmod(0)
     said = ""
 
     async def attempt() -> None:
@@ -34,5 +34,5 @@ async def test_contents_of_a_locked_folder_are_either_seen_or_rejected(tmp_path:
             with pytest.raises(ToolFailed, match="not accessible to its owner"):
                 await attempt()
     finally:
-        place.chmod(0o700)
+        path.chmod(0o700)
     assert "SECRET" not in said

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.conftest import Crib, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_caller
 from toolcrib.core.errors import TooLarge
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
@@ -11,33 +11,33 @@ from toolcrib.wiring import assemble
 pytestmark = pytest.mark.req("SY-5", part="files and bytes of a workspace")
 
 
-async def opened(database: Database, settings: Settings, **most: int) -> Crib:
+async def opened(database: Database, settings: Settings, **most: int) -> WorkspaceFixture:
     bounded = settings.model_copy(update=most)
-    return Crib(assemble(bounded, database), database, bounded, await new_caller(database, bounded))
+    return WorkspaceFixture(assemble(bounded, database), database, bounded, await new_caller(database, bounded))
 
 
 async def test_workspace_has_a_limit_of_files(database: Database, settings: Settings) -> None:
-    crib = await opened(database, settings, max_workspace_files=3)
+    workspace = await opened(database, settings, max_workspace_files=3)
     for name in ("a", "b", "c"):
-        await crib.result("write", path=f"/{name}", content=name)
+        await workspace.result("write", path=f"/{name}", content=name)
 
-    refused = await crib.call("write", path="/d", content="d")
-    changed = await crib.call("write", path="/a", content="other", overwrite=True)
-    moved = await crib.call("mv", source="/b", destination="/e")
-    removed = await crib.call("rm", path="/c")
+    refused = await workspace.call("write", path="/d", content="d")
+    changed = await workspace.call("write", path="/a", content="other", overwrite=True)
+    moved = await workspace.call("mv", source="/b", destination="/e")
+    removed = await workspace.call("rm", path="/c")
 
     assert isinstance(refused.error, TooLarge)
     assert "TOOLCRIB_MAX_WORKSPACE_FILES" in refused.error.message
-    assert not (crib.project / "d").exists()
+    assert not (workspace.project / "d").exists()
     assert all(outcome.succeeded for outcome in (changed, moved, removed))
 
 
 async def test_workspace_has_a_limit_of_bytes(database: Database, settings: Settings) -> None:
-    crib = await opened(database, settings, max_workspace_bytes=1_000)
-    await crib.result("write", path="/a", content="a" * 600)
+    workspace = await opened(database, settings, max_workspace_bytes=1_000)
+    await workspace.result("write", path="/a", content="a" * 600)
 
-    refused = await crib.call("write", path="/a", content="b" * 600, overwrite=True)
-    removed = await crib.call("rm", path="/a")
+    refused = await workspace.call("write", path="/a", content="b" * 600, overwrite=True)
+    removed = await workspace.call("rm", path="/a")
 
     assert isinstance(refused.error, TooLarge)
     assert "earlier versions included" in refused.error.message
@@ -45,12 +45,12 @@ async def test_workspace_has_a_limit_of_bytes(database: Database, settings: Sett
 
 
 async def test_existing_files_count_and_other_workspaces_are_unaffected(database: Database, settings: Settings) -> None:
-    crib = await opened(database, settings)
+    workspace = await opened(database, settings)
     for name in ("a", "b", "c"):
-        await crib.result("write", path=f"/{name}", content=name)
+        await workspace.result("write", path=f"/{name}", content=name)
     bounded = settings.model_copy(update={"max_workspace_files": 3})
-    heir = Crib(assemble(bounded, database), database, bounded, crib.caller)
-    other = Crib(heir.engine, database, bounded, await new_caller(database, bounded))
+    heir = WorkspaceFixture(assemble(bounded, database), database, bounded, workspace.caller)
+    other = WorkspaceFixture(heir.engine, database, bounded, await new_caller(database, bounded))
 
     assert isinstance((await heir.call("write", path="/d", content="d")).error, TooLarge)
     assert (await other.call("write", path="/d", content="d")).succeeded

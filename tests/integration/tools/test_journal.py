@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.integration.conftest import Crib, new_person
+from tests.integration.conftest import WorkspaceFixture, new_person
 from tests.integration.gate.test_approvals import in_session
 from tests.integration.tools.builders import journal_of, speaker, state_of, told
 from toolcrib.core.errors import Forbidden
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.req("AU-1", part="execution.jsonl")
 SECRET = "the words of a file"
 
 
-async def test_line_has_the_documented_format(crib: Crib) -> None:
-    agent = await speaker(crib)
+async def test_line_has_the_documented_format(workspace: WorkspaceFixture) -> None:
+    agent = await speaker(workspace)
 
-    outcome = await crib.call("fs.write", agent, path="@project/a.md", content=SECRET)
+    outcome = await workspace.call("fs.write", agent, path="@project/a.md", content=SECRET)
 
-    [line] = journal_of(crib, agent)
+    [line] = journal_of(workspace, agent)
     digest = sha256(SECRET.encode()).hexdigest()
     assert list(line) == ["ts", "kind", "toolCallId", "toolName", "agentId", "input", "output", "durationMs"]
     assert line | {"ts": "", "durationMs": 0} == {
@@ -42,10 +42,10 @@ async def test_line_has_the_documented_format(crib: Crib) -> None:
     assert isinstance(line["durationMs"], int)
 
 
-async def test_no_line_contains_file_contents(crib: Crib) -> None:
-    agent = await speaker(crib, toolsets=["mounts", "project", "studio", "workspace"], tool_permissions=None)
-    (crib.project / "a.md").write_text(f"{SECRET}\n")
-    (crib.project / "b.json").write_text('{"x": "y"}')
+async def test_no_line_contains_file_contents(workspace: WorkspaceFixture) -> None:
+    agent = await speaker(workspace, toolsets=["mounts", "project", "studio", "workspace"], tool_permissions=None)
+    (workspace.project / "a.md").write_text(f"{SECRET}\n")
+    (workspace.project / "b.json").write_text('{"x": "y"}')
     calls: list[tuple[str, dict[str, Any]]] = [
         ("fs.read", {"path": "@project/a.md"}),
         ("fs.search", {"path": "@project", "pattern": "words"}),
@@ -56,9 +56,9 @@ async def test_no_line_contains_file_contents(crib: Crib) -> None:
         ("read_multiple_files", {"paths": ["/a.md"]}),
     ]
     for tool, arguments in calls:
-        assert (await crib.call(tool, agent, **arguments)).succeeded
+        assert (await workspace.call(tool, agent, **arguments)).succeeded
 
-    lines = journal_of(crib, agent)
+    lines = journal_of(workspace, agent)
 
     assert [line["toolName"] for line in lines] == [tool for tool, _ in calls]
     assert SECRET not in json.dumps(lines)
@@ -70,8 +70,8 @@ async def test_no_line_contains_file_contents(crib: Crib) -> None:
     assert lines[1]["output"]["stats"] == {"filesScanned": 2, "matchesFound": 1}
 
 
-async def test_denied_or_failed_call_has_a_line_with_the_reason(crib: Crib) -> None:
-    agent = await speaker(crib, tool_permissions={"fs.read": {"allowed": True}, "file_read": {"allowed": True}})
+async def test_denied_or_failed_call_has_a_line_with_the_reason(workspace: WorkspaceFixture) -> None:
+    agent = await speaker(workspace, tool_permissions={"fs.read": {"allowed": True}, "file_read": {"allowed": True}})
     calls: list[tuple[str, dict[str, Any]]] = [
         ("fs.read", {"path": "@project/../x"}),
         ("fs.read", {"path": "@project/none"}),
@@ -81,9 +81,9 @@ async def test_denied_or_failed_call_has_a_line_with_the_reason(crib: Crib) -> N
         ("teleport", {}),
     ]
     for tool, arguments in calls:
-        await crib.call(tool, agent, **arguments)
+        await workspace.call(tool, agent, **arguments)
 
-    errors = [line["output"]["error"] for line in journal_of(crib, agent)]
+    errors = [line["output"]["error"] for line in journal_of(workspace, agent)]
 
     assert [error["code"] for error in errors] == [
         "E_SANDBOX_VIOLATION",
@@ -97,115 +97,117 @@ async def test_denied_or_failed_call_has_a_line_with_the_reason(crib: Crib) -> N
     assert errors[0]["details"] == {"violation": "outside_mount"}
 
 
-async def test_every_session_and_every_caller_outside_sessions_has_its_own_journal(crib: Crib) -> None:
-    agent = await speaker(crib)
-    session = await in_session(crib, agent)
-    for caller in (crib.caller, agent, session):
-        await told(crib, "fs.list", caller, path="@project")
+async def test_every_session_and_every_caller_outside_sessions_has_its_own_journal(workspace: WorkspaceFixture) -> None:
+    agent = await speaker(workspace)
+    session = await in_session(workspace, agent)
+    for caller in (workspace.caller, agent, session):
+        await told(workspace, "fs.list", caller, path="@project")
 
-    assert [line["agentId"] for line in journal_of(crib, crib.caller)] == [None]
-    assert len(journal_of(crib, agent)) == len(journal_of(crib, session)) == 1
-
-
-async def test_people_who_use_another_dialect_have_no_journal(crib: Crib) -> None:
-    await crib.result("write", path="/a", content="x")
-    await told(crib, "read_file", path="a")
-
-    assert list(state_of(crib, crib.caller).iterdir()) == []
+    assert [line["agentId"] for line in journal_of(workspace, workspace.caller)] == [None]
+    assert len(journal_of(workspace, agent)) == len(journal_of(workspace, session)) == 1
 
 
-async def test_journal_is_read_like_any_file_and_read_only(crib: Crib) -> None:
-    agent = await speaker(crib)
-    await told(crib, "fs.list", agent, path="@project")
+async def test_people_who_use_another_dialect_have_no_journal(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", path="/a", content="x")
+    await told(workspace, "read_file", path="a")
 
-    read = await told(crib, "fs.read", agent, path="@state/logs/execution.jsonl")
-    listed = await told(crib, "fs.list", agent, path="@state/logs")
-    forged = await told(crib, "fs.write", agent, path="@state/logs/execution.jsonl", content="{}\n")
+    assert list(state_of(workspace, workspace.caller).iterdir()) == []
+
+
+async def test_journal_is_read_like_any_file_and_read_only(workspace: WorkspaceFixture) -> None:
+    agent = await speaker(workspace)
+    await told(workspace, "fs.list", agent, path="@project")
+
+    read = await told(workspace, "fs.read", agent, path="@state/logs/execution.jsonl")
+    listed = await told(workspace, "fs.list", agent, path="@state/logs")
+    forged = await told(workspace, "fs.write", agent, path="@state/logs/execution.jsonl", content="{}\n")
 
     assert json.loads(read["content"])["toolName"] == "fs.list"
     assert listed["entries"] == ["execution.jsonl"]
     assert forged["error"]["code"] == "E_SANDBOX_VIOLATION"
-    assert [line["toolName"] for line in journal_of(crib, agent)] == ["fs.list", "fs.read", "fs.list", "fs.write"]
-    async with crib.database.as_system() as connection:
+    assert [line["toolName"] for line in journal_of(workspace, agent)] == ["fs.list", "fs.read", "fs.list", "fs.write"]
+    async with workspace.database.as_system() as connection:
         cursor = await connection.execute(
-            "select count(*) from toolcrib.files where workspace_id = %s", (crib.caller.workspace_id,)
+            "select count(*) from toolcrib.files where workspace_id = %s", (workspace.caller.workspace_id,)
         )
         assert await cursor.fetchone() == (0,)
 
 
-async def test_concurrent_calls_have_a_line_each(crib: Crib) -> None:
-    agent = await speaker(crib)
+async def test_concurrent_calls_have_a_line_each(workspace: WorkspaceFixture) -> None:
+    agent = await speaker(workspace)
 
-    await asyncio.gather(*(told(crib, "fs.read", agent, path=f"@project/{number}") for number in range(40)))
+    await asyncio.gather(*(told(workspace, "fs.read", agent, path=f"@project/{number}") for number in range(40)))
 
-    lines = journal_of(crib, agent)
+    lines = journal_of(workspace, agent)
     assert sorted(int(line["input"]["path"].rpartition("/")[2]) for line in lines) == list(range(40))
     assert len({line["toolCallId"] for line in lines}) == 40
 
 
 @pytest.mark.req("AP-5", part="a stranger leaves nothing")
-async def test_stranger_leaves_no_line(crib: Crib) -> None:
-    stranger = replace(crib.caller, user_id=await new_person(crib.database))
+async def test_stranger_leaves_no_line(workspace: WorkspaceFixture) -> None:
+    stranger = replace(workspace.caller, user_id=await new_person(workspace.database))
 
     with pytest.raises(Forbidden):
-        await crib.call("fs.read", stranger, path="@project/a")
-    await crib.call("fs.read", stranger, path="@project/../a")
+        await workspace.call("fs.read", stranger, path="@project/a")
+    await workspace.call("fs.read", stranger, path="@project/../a")
 
-    states = crib.settings.data_dir / "workspaces" / str(crib.caller.workspace_id) / "state"
+    states = workspace.settings.data_dir / "workspaces" / str(workspace.caller.workspace_id) / "state"
     assert not (states / str(stranger.user_id)).exists()
 
 
-async def test_long_journal_is_rotated_and_the_older_one_stays(crib: Crib) -> None:
-    journal = ExecutionLog(crib.engine.shelves.files, crib.engine.shelves.mounts, most_bytes=1_000)
+async def test_long_journal_is_rotated_and_the_older_one_stays(workspace: WorkspaceFixture) -> None:
+    journal = ExecutionLog(
+        workspace.engine.workspace_services.files, workspace.engine.workspace_services.mounts, most_bytes=1_000
+    )
     for number in range(12):
-        async with journal.line("fs.list", {"number": number}, crib.caller):
+        async with journal.line("fs.list", {"number": number}, workspace.caller):
             pass
 
-    newer, older = journal_of(crib, crib.caller), journal_of(crib, crib.caller, "execution.1.jsonl")
+    newer, older = journal_of(workspace, workspace.caller), journal_of(workspace, workspace.caller, "execution.1.jsonl")
     numbers = [line["input"]["number"] for line in [*older, *newer]]
 
     assert numbers == list(range(numbers[0], 12))
-    assert {path.name for path in (state_of(crib, crib.caller) / "logs").iterdir()} <= {
+    assert {path.name for path in (state_of(workspace, workspace.caller) / "logs").iterdir()} <= {
         "execution.jsonl",
         "execution.1.jsonl",
     }
     assert len(older) >= 4
 
 
-async def test_line_that_cannot_be_written_is_logged_and_fails_no_call(crib: Crib) -> None:
-    agent = await speaker(crib)
-    (state_of(crib, agent) / "logs").write_text("in the way")
+async def test_line_that_cannot_be_written_is_logged_and_fails_no_call(workspace: WorkspaceFixture) -> None:
+    agent = await speaker(workspace)
+    (state_of(workspace, agent) / "logs").write_text("in the way")
 
     with capture_logs() as logged:
-        assert (await told(crib, "fs.write", agent, path="@project/a", content="x"))["ok"]
+        assert (await told(workspace, "fs.write", agent, path="@project/a", content="x"))["ok"]
 
     assert [(entry["event"], entry["log_level"]) for entry in logged] == [("execution_log.write_failed", "warning")]
-    assert (crib.project / "a").read_text() == "x"
+    assert (workspace.project / "a").read_text() == "x"
 
 
-async def test_link_or_pipe_in_its_path_is_not_followed(crib: Crib) -> None:
-    agent = await speaker(crib)
-    logs = state_of(crib, agent) / "logs"
+async def test_link_or_pipe_in_its_path_is_not_followed(workspace: WorkspaceFixture) -> None:
+    agent = await speaker(workspace)
+    logs = state_of(workspace, agent) / "logs"
     logs.mkdir()
-    (crib.project / "target").write_text("as it was")
-    (logs / "execution.jsonl").symlink_to(crib.project / "target")
+    (workspace.project / "target").write_text("as it was")
+    (logs / "execution.jsonl").symlink_to(workspace.project / "target")
 
     with capture_logs() as logged:
-        await told(crib, "fs.list", agent, path="@project")
+        await told(workspace, "fs.list", agent, path="@project")
 
     assert [entry["event"] for entry in logged] == ["execution_log.write_failed"]
-    assert (crib.project / "target").read_text() == "as it was"
+    assert (workspace.project / "target").read_text() == "as it was"
 
 
-async def test_line_is_short_and_readable_whatever_the_call_contains(crib: Crib) -> None:
+async def test_line_is_short_and_readable_whatever_the_call_contains(workspace: WorkspaceFixture) -> None:
     hostile: list[Any] = ["\ud800\0", float("nan"), 10**5_000, [[["deep"] * 3] * 2_000], "x" * 100_000]
-    agent = await speaker(crib)
+    agent = await speaker(workspace)
 
     for value in hostile:
-        await crib.call("fs.read", agent, path=value, colour={"a": value})
-    await crib.call("teleport" * 1_000, agent)
+        await workspace.call("fs.read", agent, path=value, colour={"a": value})
+    await workspace.call("teleport" * 1_000, agent)
 
-    lines = journal_of(crib, agent)
+    lines = journal_of(workspace, agent)
     assert len(lines) == len(hostile) + 1
     assert max(len(json.dumps(line)) for line in lines) < 12_000
 
@@ -218,12 +220,12 @@ def test_result_is_recorded_without_its_contents() -> None:
     assert (told["path"], told["total"]) == ("/a", 3)
 
 
-async def test_call_with_an_internal_error_has_a_line(crib: Crib) -> None:
-    journal = ExecutionLog(crib.engine.shelves.files, crib.engine.shelves.mounts)
+async def test_call_with_an_internal_error_has_a_line(workspace: WorkspaceFixture) -> None:
+    journal = ExecutionLog(workspace.engine.workspace_services.files, workspace.engine.workspace_services.mounts)
 
     with pytest.raises(ZeroDivisionError):
-        async with journal.line("fs.list", {}, crib.caller):
+        async with journal.line("fs.list", {}, workspace.caller):
             raise ZeroDivisionError
 
-    [line] = journal_of(crib, crib.caller)
+    [line] = journal_of(workspace, workspace.caller)
     assert line["output"] == {"error": {"code": "INTERNAL_ERROR", "message": "Internal server error."}}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Crib
+from tests.integration.conftest import WorkspaceFixture
 from tests.integration.tools.builders import speaker, state_of, told
 from toolcrib.storage.audit import AuditStore
 from toolcrib.storage.database import Tenant
@@ -26,7 +26,7 @@ def code_of(result: dict[str, Any]) -> str:
     return str(result["error"]["code"])
 
 
-def place(root: Path, contents: dict[str, str]) -> None:
+def path(root: Path, contents: dict[str, str]) -> None:
     """Create files that are not tracked."""
     for name, content in contents.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -36,53 +36,53 @@ def place(root: Path, contents: dict[str, str]) -> None:
 # fs.list
 
 
-async def test_list_returns_names_folders_first_without_hidden_entries_and_links(crib: Crib) -> None:
-    place(crib.project, {"b.txt": "", "a.txt": "", "sub/c.txt": "", ".hidden": "", ".git/config": ""})
-    (crib.project / "link.txt").symlink_to("a.txt")
+async def test_list_returns_names_folders_first_without_hidden_entries_and_links(workspace: WorkspaceFixture) -> None:
+    path(workspace.project, {"b.txt": "", "a.txt": "", "sub/c.txt": "", ".hidden": "", ".git/config": ""})
+    (workspace.project / "link.txt").symlink_to("a.txt")
 
-    assert await told(crib, "fs.list", path="@project") == {
+    assert await told(workspace, "fs.list", path="@project") == {
         "ok": True,
         "path": "@project",
         "entries": ["sub/", "a.txt", "b.txt"],
         "truncated": False,
     }
-    assert (await told(crib, "fs.list", path="@project/sub"))["entries"] == ["c.txt"]
+    assert (await told(workspace, "fs.list", path="@project/sub"))["entries"] == ["c.txt"]
 
 
 @pytest.mark.req("WS-1", part="every mount has a root")
 @pytest.mark.parametrize("mount", ["project", "central", "pkg", "state"])
-async def test_every_mount_has_a_root_that_can_be_listed(crib: Crib, mount: str) -> None:
-    result = await told(crib, "fs.list", path=f"@{mount}")
+async def test_every_mount_has_a_root_that_can_be_listed(workspace: WorkspaceFixture, mount: str) -> None:
+    result = await told(workspace, "fs.list", path=f"@{mount}")
 
     logs = ["logs/"] if mount == "state" else []
     assert (result["ok"], result["path"], result["entries"] in ([], logs)) == (True, f"@{mount}", True)
 
 
-async def test_long_list_is_a_preview_with_a_hint(crib: Crib) -> None:
+async def test_long_list_is_a_preview_with_a_hint(workspace: WorkspaceFixture) -> None:
     for number in range(201):
-        (crib.project / f"{number:03}").touch()
+        (workspace.project / f"{number:03}").touch()
 
-    result = await told(crib, "fs.list", path="@project")
+    result = await told(workspace, "fs.list", path="@project")
 
     assert result["entriesPreview"] == [f"{number:03}" for number in range(200)]
     assert (result["truncated"], "entries" in result) == (True, False)
     assert "200 of 201" in result["hint"]
 
 
-async def test_non_folder_is_not_listed(crib: Crib) -> None:
-    place(crib.project, {"a.txt": ""})
+async def test_non_folder_is_not_listed(workspace: WorkspaceFixture) -> None:
+    path(workspace.project, {"a.txt": ""})
 
-    assert code_of(await told(crib, "fs.list", path="@project/none")) == "ENOENT"
-    assert code_of(await told(crib, "fs.list", path="@project/a.txt")) == "E_INTERNAL"
+    assert code_of(await told(workspace, "fs.list", path="@project/none")) == "ENOENT"
+    assert code_of(await told(workspace, "fs.list", path="@project/a.txt")) == "E_INTERNAL"
 
 
 # fs.read
 
 
-async def test_read_returns_the_complete_file_its_size_and_its_hash(crib: Crib) -> None:
-    await crib.result("write", path="/a.txt", content="one\ntwo €\n")
+async def test_read_returns_the_complete_file_its_size_and_its_hash(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", path="/a.txt", content="one\ntwo €\n")
 
-    assert await told(crib, "fs.read", path="@project/a.txt") == {
+    assert await told(workspace, "fs.read", path="@project/a.txt") == {
         "ok": True,
         "path": "@project/a.txt",
         "bytes": 12,
@@ -92,8 +92,8 @@ async def test_read_returns_the_complete_file_its_size_and_its_hash(crib: Crib) 
     }
 
 
-async def test_window_counts_from_one_and_includes_its_last_line(crib: Crib) -> None:
-    place(crib.project, {"a.txt": "one\ntwo\nthree\nfour"})
+async def test_window_counts_from_one_and_includes_its_last_line(workspace: WorkspaceFixture) -> None:
+    path(workspace.project, {"a.txt": "one\ntwo\nthree\nfour"})
     windows: list[tuple[dict[str, int], str]] = [
         ({"startLine": 2, "endLine": 3}, "two\nthree\n"),
         ({"startLine": 3}, "three\nfour"),
@@ -103,21 +103,21 @@ async def test_window_counts_from_one_and_includes_its_last_line(crib: Crib) -> 
     ]
 
     for window, content in windows:
-        result = await told(crib, "fs.read", path="@project/a.txt", **window)
+        result = await told(workspace, "fs.read", path="@project/a.txt", **window)
         assert (result["content"], result["bytes"], result["sha256"]) == (content, 18, hexed("one\ntwo\nthree\nfour"))
 
 
-async def test_window_that_ends_before_it_begins_is_rejected(crib: Crib) -> None:
-    place(crib.project, {"a.txt": "one\n"})
+async def test_window_that_ends_before_it_begins_is_rejected(workspace: WorkspaceFixture) -> None:
+    path(workspace.project, {"a.txt": "one\n"})
 
-    assert code_of(await told(crib, "fs.read", path="@project/a.txt", startLine=2, endLine=1)) == "E_INTERNAL"
+    assert code_of(await told(workspace, "fs.read", path="@project/a.txt", startLine=2, endLine=1)) == "E_INTERNAL"
 
 
-async def test_read_limits_a_large_file_returns_truncated_and_a_hint(crib: Crib) -> None:
+async def test_read_limits_a_large_file_returns_truncated_and_a_hint(workspace: WorkspaceFixture) -> None:
     text = "0123456789\n" * 10_000
-    place(crib.project, {"a.txt": text})
+    path(workspace.project, {"a.txt": text})
 
-    result = await told(crib, "fs.read", path="@project/a.txt")
+    result = await told(workspace, "fs.read", path="@project/a.txt")
 
     assert (result["truncated"], result["contentPreview"], result["bytes"]) == (True, text[:50_000], len(text))
     assert "startLine" in result["hint"]
@@ -126,75 +126,75 @@ async def test_read_limits_a_large_file_returns_truncated_and_a_hint(crib: Crib)
     assert result["sha256"] == hexed(text)
 
 
-async def test_too_large_window_is_truncated_and_one_that_fits_is_not(crib: Crib) -> None:
-    place(crib.project, {"a.txt": "0123456789\n" * 10_000})
+async def test_too_large_window_is_truncated_and_one_that_fits_is_not(workspace: WorkspaceFixture) -> None:
+    path(workspace.project, {"a.txt": "0123456789\n" * 10_000})
 
-    wide = await told(crib, "fs.read", path="@project/a.txt", startLine=2, endLine=9_000)
-    narrow = await told(crib, "fs.read", path="@project/a.txt", startLine=9_000, endLine=9_001)
+    wide = await told(workspace, "fs.read", path="@project/a.txt", startLine=2, endLine=9_000)
+    narrow = await told(workspace, "fs.read", path="@project/a.txt", startLine=9_000, endLine=9_001)
 
     assert (wide["truncated"], len(wide["contentPreview"])) == (True, 50_000)
     assert (narrow["truncated"], narrow["content"]) == (False, "0123456789\n" * 2)
 
 
 @pytest.mark.req("PO-1", part="max_read_bytes")
-async def test_agents_rules_limit_the_size_of_a_read(crib: Crib) -> None:
-    place(crib.project, {"a.txt": "€" * 10})
-    agent = await speaker(crib, max_read_bytes=10)
+async def test_agents_rules_limit_the_size_of_a_read(workspace: WorkspaceFixture) -> None:
+    path(workspace.project, {"a.txt": "€" * 10})
+    agent = await speaker(workspace, max_read_bytes=10)
 
-    result = await told(crib, "fs.read", agent, path="@project/a.txt")
+    result = await told(workspace, "fs.read", agent, path="@project/a.txt")
 
     assert (result["truncated"], result["contentPreview"], result["bytes"]) == (True, "€€€", 30)
-    assert (await told(crib, "fs.read", path="@project/a.txt"))["truncated"] is False
+    assert (await told(workspace, "fs.read", path="@project/a.txt"))["truncated"] is False
 
 
 @pytest.mark.req("TL-5", part="streaming sha256")
-async def test_file_larger_than_any_read_limit_is_hashed_shown_and_searched(crib: Crib) -> None:
+async def test_file_larger_than_any_read_limit_is_hashed_shown_and_searched(workspace: WorkspaceFixture) -> None:
     line = b"x" * 99 + b"\n"
     body = line * 120_000 + b"needle\n"
-    (crib.project / "big.log").write_bytes(body)
-    assert len(body) > crib.settings.max_file_bytes
+    (workspace.project / "big.log").write_bytes(body)
+    assert len(body) > workspace.settings.max_file_bytes
 
-    result = await told(crib, "fs.read", path="@project/big.log")
-    last = await told(crib, "fs.read", path="@project/big.log", startLine=120_001)
-    found = await told(crib, "fs.search", path="@project/big.log", pattern="needle", before=0, after=0)
+    result = await told(workspace, "fs.read", path="@project/big.log")
+    last = await told(workspace, "fs.read", path="@project/big.log", startLine=120_001)
+    found = await told(workspace, "fs.search", path="@project/big.log", pattern="needle", before=0, after=0)
 
     assert (result["bytes"], result["sha256"], result["truncated"]) == (len(body), sha256(body).hexdigest(), True)
     assert last["content"] == "needle\n"
     assert found["matches"] == [{"path": "@project/big.log", "line": 120_001, "text": "needle"}]
 
 
-async def test_binary_file_is_read_as_far_as_it_is_text(crib: Crib) -> None:
-    (crib.project / "a.bin").write_bytes(b"\x00\xff\x01")
+async def test_binary_file_is_read_as_far_as_it_is_text(workspace: WorkspaceFixture) -> None:
+    (workspace.project / "a.bin").write_bytes(b"\x00\xff\x01")
 
-    result = await told(crib, "fs.read", path="@project/a.bin")
+    result = await told(workspace, "fs.read", path="@project/a.bin")
 
     assert (result["content"], result["bytes"], result["sha256"]) == ("\0\ufffd\x01", 3, hexed(b"\x00\xff\x01"))
 
 
-async def test_missing_file_and_folder_cannot_be_read(crib: Crib) -> None:
-    (crib.project / "folder").mkdir()
+async def test_missing_file_and_folder_cannot_be_read(workspace: WorkspaceFixture) -> None:
+    (workspace.project / "folder").mkdir()
 
-    assert code_of(await told(crib, "fs.read", path="@project/none")) == "ENOENT"
-    assert code_of(await told(crib, "fs.read", path="@project/folder")) == "E_INTERNAL"
+    assert code_of(await told(workspace, "fs.read", path="@project/none")) == "ENOENT"
+    assert code_of(await told(workspace, "fs.read", path="@project/folder")) == "E_INTERNAL"
 
 
 @pytest.mark.req("WS-7", part="fs.read")
-async def test_file_written_by_another_program_is_read_and_tracked(crib: Crib) -> None:
-    written = await crib.result("write", path="/a.txt", content="old\n")
-    (crib.project / "a.txt").write_text("new\n")
+async def test_file_written_by_another_program_is_read_and_tracked(workspace: WorkspaceFixture) -> None:
+    written = await workspace.result("write", path="/a.txt", content="old\n")
+    (workspace.project / "a.txt").write_text("new\n")
 
-    assert (await told(crib, "fs.read", path="@project/a.txt"))["content"] == "new\n"
-    versions = await crib.result("file_versions", file_id=written["file_id"])
+    assert (await told(workspace, "fs.read", path="@project/a.txt"))["content"] == "new\n"
+    versions = await workspace.result("file_versions", file_id=written["file_id"])
     assert [version["author"]["kind"] for version in versions["versions"]] == ["external", "user"]
 
 
 # fs.search
 
 
-async def test_search_finds_lines_with_their_context(crib: Crib) -> None:
-    place(crib.project, {"a.txt": "zero\none\ntwo needle\nthree\nfour\n", "sub/b.txt": "needle\r\nafter\r\n"})
+async def test_search_finds_lines_with_their_context(workspace: WorkspaceFixture) -> None:
+    path(workspace.project, {"a.txt": "zero\none\ntwo needle\nthree\nfour\n", "sub/b.txt": "needle\r\nafter\r\n"})
 
-    result = await told(crib, "fs.search", path="@project", pattern="needle")
+    result = await told(workspace, "fs.search", path="@project", pattern="needle")
 
     assert result == {
         "ok": True,
@@ -208,11 +208,11 @@ async def test_search_finds_lines_with_their_context(crib: Crib) -> None:
     }
 
 
-async def test_context_has_the_requested_number_of_lines_of_the_same_file(crib: Crib) -> None:
-    place(crib.project, {"a.txt": "1\n2\n3\nx\n4\nx\n5\n6\n", "b.txt": "x\n"})
+async def test_context_has_the_requested_number_of_lines_of_the_same_file(workspace: WorkspaceFixture) -> None:
+    path(workspace.project, {"a.txt": "1\n2\n3\nx\n4\nx\n5\n6\n", "b.txt": "x\n"})
 
-    result = await told(crib, "fs.search", path="@project", pattern="x", before=2, after=3)
-    bare = await told(crib, "fs.search", path="@project", pattern="x", before=0, after=0)
+    result = await told(workspace, "fs.search", path="@project", pattern="x", before=2, after=3)
+    bare = await told(workspace, "fs.search", path="@project", pattern="x", before=0, after=0)
 
     assert [(m["line"], m["before"], m["after"]) for m in result["matches"]] == [
         (4, ["2", "3"], ["4", "x", "5"]),
@@ -222,23 +222,23 @@ async def test_context_has_the_requested_number_of_lines_of_the_same_file(crib: 
     assert all(set(match) == {"path", "line", "text"} for match in bare["matches"])
 
 
-async def test_search_skips_git_node_modules_hidden_entries_links_and_binary_files(crib: Crib) -> None:
+async def test_search_skips_git_node_modules_hidden_entries_links_and_binary_files(workspace: WorkspaceFixture) -> None:
     skipped = (".git/HEAD", "node_modules/m.js", "sub/node_modules/m.js", ".cache/c.txt", "sub/.hidden", ".env")
-    place(crib.project, {"a.txt": "x", **dict.fromkeys(skipped, "x")})
-    (crib.project / "link.txt").symlink_to("a.txt")
-    (crib.project / "b.bin").write_bytes(b"\0x")
+    path(workspace.project, {"a.txt": "x", **dict.fromkeys(skipped, "x")})
+    (workspace.project / "link.txt").symlink_to("a.txt")
+    (workspace.project / "b.bin").write_bytes(b"\0x")
 
-    result = await told(crib, "fs.search", path="@project", pattern="x")
+    result = await told(workspace, "fs.search", path="@project", pattern="x")
 
     assert [match["path"] for match in result["matches"]] == ["@project/a.txt"]
 
 
-async def test_search_stops_at_the_match_limit(crib: Crib) -> None:
-    place(crib.project, {"a.txt": "x\n" * 60})
+async def test_search_stops_at_the_match_limit(workspace: WorkspaceFixture) -> None:
+    path(workspace.project, {"a.txt": "x\n" * 60})
 
-    default = await told(crib, "fs.search", path="@project", pattern="x")
-    three = await told(crib, "fs.search", path="@project", pattern="x", maxMatches=3, after=2)
-    exact = await told(crib, "fs.search", path="@project", pattern="x", maxMatches=60)
+    default = await told(workspace, "fs.search", path="@project", pattern="x")
+    three = await told(workspace, "fs.search", path="@project", pattern="x", maxMatches=3, after=2)
+    exact = await told(workspace, "fs.search", path="@project", pattern="x", maxMatches=60)
 
     assert (len(default["matches"]), default["truncated"]) == (50, True)
     assert default["stats"]["matchesFound"] == 50
@@ -246,26 +246,26 @@ async def test_search_stops_at_the_match_limit(crib: Crib) -> None:
     assert (len(exact["matches"]), exact["truncated"], "hint" in exact) == (60, False, False)
 
 
-async def test_search_returns_no_more_than_the_read_limit(crib: Crib) -> None:
-    place(crib.project, {"a.txt": ("x" * 500 + "\n") * 40})
-    agent = await speaker(crib, max_read_bytes=2_000)
+async def test_search_returns_no_more_than_the_read_limit(workspace: WorkspaceFixture) -> None:
+    path(workspace.project, {"a.txt": ("x" * 500 + "\n") * 40})
+    agent = await speaker(workspace, max_read_bytes=2_000)
 
-    result = await told(crib, "fs.search", agent, path="@project", pattern="x", before=0, after=0)
+    result = await told(workspace, "fs.search", agent, path="@project", pattern="x", before=0, after=0)
 
     assert (len(result["matches"]), result["truncated"]) == (4, True)
 
 
-async def test_endless_line_is_truncated(crib: Crib) -> None:
-    place(crib.project, {"a.txt": "x" * 3_000_000 + "needle\nnext needle\n"})
+async def test_endless_line_is_truncated(workspace: WorkspaceFixture) -> None:
+    path(workspace.project, {"a.txt": "x" * 3_000_000 + "needle\nnext needle\n"})
 
-    result = await told(crib, "fs.search", path="@project", pattern="needle", before=0, after=0)
+    result = await told(workspace, "fs.search", path="@project", pattern="needle", before=0, after=0)
 
     assert [match["line"] for match in result["matches"]] == [1, 2]
     assert max(len(match["text"]) for match in result["matches"]) <= 1_001
 
 
-async def test_pattern_is_literal_unless_written_as_an_expression(crib: Crib) -> None:
-    place(crib.project, {"a.txt": "foo\nbar\nbarn\nfoooo\na/b\n\nn 123\r\n"})
+async def test_pattern_is_literal_unless_written_as_an_expression(workspace: WorkspaceFixture) -> None:
+    path(workspace.project, {"a.txt": "foo\nbar\nbarn\nfoooo\na/b\n\nn 123\r\n"})
     wanted = {
         "/fo+/": [1, 4],
         "/FO+/i": [1, 4],
@@ -280,16 +280,16 @@ async def test_pattern_is_literal_unless_written_as_an_expression(crib: Crib) ->
         "/none": [],
     }
 
-    found = {pattern: await told(crib, "fs.search", path="@project", pattern=pattern) for pattern in wanted}
+    found = {pattern: await told(workspace, "fs.search", path="@project", pattern=pattern) for pattern in wanted}
 
     assert {pattern: [match["line"] for match in result["matches"]] for pattern, result in found.items()} == wanted
 
 
-async def test_expression_works_across_many_files(crib: Crib) -> None:
+async def test_expression_works_across_many_files(workspace: WorkspaceFixture) -> None:
     for number in range(300):
-        (crib.project / f"{number:03}.txt").write_text(f"first\nnumber {number}\nlast\n")
+        (workspace.project / f"{number:03}.txt").write_text(f"first\nnumber {number}\nlast\n")
 
-    result = await told(crib, "fs.search", path="@project", pattern="/number 1?42$/", before=0, after=0)
+    result = await told(workspace, "fs.search", path="@project", pattern="/number 1?42$/", before=0, after=0)
 
     assert [(match["path"], match["line"]) for match in result["matches"]] == [
         ("@project/042.txt", 2),
@@ -298,58 +298,58 @@ async def test_expression_works_across_many_files(crib: Crib) -> None:
     assert result["stats"]["filesScanned"] == 300
 
 
-async def test_invalid_expression_is_reported(crib: Crib) -> None:
-    place(crib.project, {"a.txt": "a\n"})
+async def test_invalid_expression_is_reported(workspace: WorkspaceFixture) -> None:
+    path(workspace.project, {"a.txt": "a\n"})
 
     for pattern in ("/(/", "/[z-a]/", "/a{99999}/", "/((((a{1,200}){1,200}){1,200}){1,200})/", "/\ud800/"):
-        result = await told(crib, "fs.search", path="@project", pattern=pattern)
+        result = await told(workspace, "fs.search", path="@project", pattern=pattern)
         assert code_of(result) == "E_INTERNAL"
         assert set(result["error"]["details"]["fields"]) == {"pattern"}
 
 
 @pytest.mark.req("TL-6", part="a hostile pattern in fs.search costs at most its time limit")
-async def test_exponential_expression_is_ended(crib: Crib) -> None:
-    place(crib.project, {"a.txt": "a" * 20_011 + "\n"})
-    impatient = await speaker(crib, tool_permissions={"fs.search": {"allowed": True, "timeout": 0.5}})
+async def test_exponential_expression_is_ended(workspace: WorkspaceFixture) -> None:
+    path(workspace.project, {"a.txt": "a" * 20_011 + "\n"})
+    impatient = await speaker(workspace, tool_permissions={"fs.search": {"allowed": True, "timeout": 0.5}})
 
-    result = await told(crib, "fs.search", impatient, path="@project", pattern=r"/^(aa+)\1+$/")
+    result = await told(workspace, "fs.search", impatient, path="@project", pattern=r"/^(aa+)\1+$/")
 
     assert code_of(result) == "E_INTERNAL"
     assert "too long" in result["error"]["message"]
 
 
 @pytest.mark.req("WS-10", part="read as text")
-async def test_virtual_file_is_read_and_searched_by_its_own_path(crib: Crib) -> None:
-    session = await SessionStore(crib.database).create(Tenant.of(crib.caller), title="hello needle")
+async def test_virtual_file_is_read_and_searched_by_its_own_path(workspace: WorkspaceFixture) -> None:
+    session = await SessionStore(workspace.database).create(Tenant.of(workspace.caller), title="hello needle")
     chat = f"@project/chats/{session.id}.chat"
 
-    assert (await told(crib, "fs.read", path=chat))["content"] == "# hello needle\n\n"
-    result = await told(crib, "fs.search", path=chat, pattern="needle", before=0, after=0)
+    assert (await told(workspace, "fs.read", path=chat))["content"] == "# hello needle\n\n"
+    result = await told(workspace, "fs.search", path=chat, pattern="needle", before=0, after=0)
     assert result["matches"] == [{"path": chat, "line": 1, "text": "# hello needle"}]
-    assert (await told(crib, "fs.search", path="@project", pattern="needle"))["matches"] == []
-    assert (await told(crib, "fs.list", path="@project"))["entries"] == []
-    assert code_of(await told(crib, "fs.write", path=chat, content="x")) == "E_INTERNAL"
+    assert (await told(workspace, "fs.search", path="@project", pattern="needle"))["matches"] == []
+    assert (await told(workspace, "fs.list", path="@project"))["entries"] == []
+    assert code_of(await told(workspace, "fs.write", path=chat, content="x")) == "E_INTERNAL"
 
 
 @pytest.mark.req("WS-4", part="fs.search")
-async def test_search_finds_nothing_that_an_agent_may_not_read(crib: Crib) -> None:
-    place(crib.project, {"secrets/a.txt": "needle", "my.credentials.txt": "needle", "open.txt": "needle"})
-    os.link(crib.project / "open.txt", crib.project / "twin.txt")
-    place(crib.project, {"plain.txt": "needle"})
-    agent = await speaker(crib)
+async def test_search_finds_nothing_that_an_agent_may_not_read(workspace: WorkspaceFixture) -> None:
+    path(workspace.project, {"secrets/a.txt": "needle", "my.credentials.txt": "needle", "open.txt": "needle"})
+    os.link(workspace.project / "open.txt", workspace.project / "twin.txt")
+    path(workspace.project, {"plain.txt": "needle"})
+    agent = await speaker(workspace)
 
-    person = await told(crib, "fs.search", path="@project", pattern="needle")
-    found = await told(crib, "fs.search", agent, path="@project", pattern="needle")
+    person = await told(workspace, "fs.search", path="@project", pattern="needle")
+    found = await told(workspace, "fs.search", agent, path="@project", pattern="needle")
 
     assert len(person["matches"]) == 5
     assert [match["path"] for match in found["matches"]] == ["@project/plain.txt"]
 
 
-async def test_empty_search_is_rejected(crib: Crib) -> None:
-    assert code_of(await told(crib, "fs.search", path="@project", pattern="/(/")) == "E_INTERNAL"
-    assert code_of(await told(crib, "fs.search", path="@project/none", pattern="x")) == "ENOENT"
-    assert code_of(await told(crib, "fs.search", path="@project", pattern="")) == "E_INTERNAL"
-    assert (await told(crib, "fs.search", path="@central", pattern="x"))["matches"] == []
+async def test_empty_search_is_rejected(workspace: WorkspaceFixture) -> None:
+    assert code_of(await told(workspace, "fs.search", path="@project", pattern="/(/")) == "E_INTERNAL"
+    assert code_of(await told(workspace, "fs.search", path="@project/none", pattern="x")) == "ENOENT"
+    assert code_of(await told(workspace, "fs.search", path="@project", pattern="")) == "E_INTERNAL"
+    assert (await told(workspace, "fs.search", path="@central", pattern="x"))["matches"] == []
 
 
 # fs.write
@@ -357,8 +357,8 @@ async def test_empty_search_is_rejected(crib: Crib) -> None:
 
 @pytest.mark.req("WS-1", part="both zones are read and written")
 @pytest.mark.parametrize("mount", ["project", "central", "state"])
-async def test_write_creates_a_file_and_its_parent_folders(crib: Crib, mount: str) -> None:
-    result = await told(crib, "fs.write", path=f"@{mount}/a/b.txt", content="new €\n")
+async def test_write_creates_a_file_and_its_parent_folders(workspace: WorkspaceFixture, mount: str) -> None:
+    result = await told(workspace, "fs.write", path=f"@{mount}/a/b.txt", content="new €\n")
 
     assert result == {
         "ok": True,
@@ -366,67 +366,67 @@ async def test_write_creates_a_file_and_its_parent_folders(crib: Crib, mount: st
         "bytesWritten": 8,
         "sha256After": hexed("new €\n"),
     }
-    root = state_of(crib, crib.caller) if mount == "state" else crib.mount(mount)
+    root = state_of(workspace, workspace.caller) if mount == "state" else workspace.mount(mount)
     assert (root / "a" / "b.txt").read_text() == "new €\n"
 
 
-async def test_write_replaces_a_file_and_the_history_keeps_every_content(crib: Crib) -> None:
-    await told(crib, "fs.write", path="@project/a.txt", content="one")
-    (crib.project / "b.txt").write_text("disk only")
+async def test_write_replaces_a_file_and_the_history_keeps_every_content(workspace: WorkspaceFixture) -> None:
+    await told(workspace, "fs.write", path="@project/a.txt", content="one")
+    (workspace.project / "b.txt").write_text("disk only")
 
-    await told(crib, "fs.write", path="@project/a.txt", content="two")
-    await told(crib, "fs.write", path="@project/b.txt", content="two")
+    await told(workspace, "fs.write", path="@project/a.txt", content="two")
+    await told(workspace, "fs.write", path="@project/b.txt", content="two")
 
     for path, authors in (("/a.txt", ["user", "user"]), ("/b.txt", ["user", "external"])):
-        found = await crib.result("ls", path="/")
+        found = await workspace.result("ls", path="/")
         [file_id] = [entry["id"] for entry in found["entries"] if entry["path"] == path]
-        versions = (await crib.result("file_versions", file_id=file_id))["versions"]
+        versions = (await workspace.result("file_versions", file_id=file_id))["versions"]
         assert [version["author"]["kind"] for version in versions] == authors
 
 
 @pytest.mark.req("WS-5", part="fs.write")
-async def test_atomic_writes_leave_the_final_file_and_no_partial_ones(crib: Crib) -> None:
-    await told(crib, "fs.write", path="@project/a.txt", content="x" * 50_000)
+async def test_atomic_writes_leave_the_final_file_and_no_partial_ones(workspace: WorkspaceFixture) -> None:
+    await told(workspace, "fs.write", path="@project/a.txt", content="x" * 50_000)
 
-    assert [(path.name, path.stat().st_size) for path in crib.project.iterdir()] == [("a.txt", 50_000)]
+    assert [(path.name, path.stat().st_size) for path in workspace.project.iterdir()] == [("a.txt", 50_000)]
 
 
 @pytest.mark.req("PO-1", part="max_write_bytes")
-async def test_write_limits(crib: Crib) -> None:
-    agent = await speaker(crib, max_write_bytes=10)
-    (state_of(crib, agent) / "w.md").write_text("---\na: 1\n---\n")
+async def test_write_limits(workspace: WorkspaceFixture) -> None:
+    agent = await speaker(workspace, max_write_bytes=10)
+    (state_of(workspace, agent) / "w.md").write_text("---\na: 1\n---\n")
     patch = {"operation": "updateFrontmatter", "update": {"currentNodeId": {"set": "n"}}}
 
-    too_long = await told(crib, "fs.write", path="@project/a.txt", content="€" * 33_334)
-    agents = await told(crib, "fs.write", agent, path="@project/b.txt", content="x" * 11)
-    patched = await told(crib, "fs.apply_patch", agent, path="@state/w.md", patch=patch)
+    too_long = await told(workspace, "fs.write", path="@project/a.txt", content="€" * 33_334)
+    agents = await told(workspace, "fs.write", agent, path="@project/b.txt", content="x" * 11)
+    patched = await told(workspace, "fs.apply_patch", agent, path="@state/w.md", patch=patch)
 
     assert {code_of(result) for result in (too_long, agents, patched)} == {"E_WRITE_LIMIT"}
     assert "100,002 bytes; at most 100,000" in too_long["error"]["message"]
-    assert list(crib.project.iterdir()) == []
-    assert (await told(crib, "fs.write", agent, path="@project/b.txt", content="x" * 10))["ok"]
+    assert list(workspace.project.iterdir()) == []
+    assert (await told(workspace, "fs.write", agent, path="@project/b.txt", content="x" * 10))["ok"]
 
 
 @pytest.mark.req("WS-8", part="ifMatchSha256")
-async def test_write_with_a_stale_hash_is_rejected(crib: Crib) -> None:
-    await told(crib, "fs.write", path="@project/a.txt", content="one")
+async def test_write_with_a_stale_hash_is_rejected(workspace: WorkspaceFixture) -> None:
+    await told(workspace, "fs.write", path="@project/a.txt", content="one")
     arguments = {"path": "@project/a.txt", "content": "two"}
 
-    stale = await told(crib, "fs.write", **arguments, ifMatchSha256=hexed("other"))
-    gone = await told(crib, "fs.write", path="@project/b.txt", content="x", ifMatchSha256=hexed("one"))
-    fresh = await told(crib, "fs.write", **arguments, ifMatchSha256=hexed("one"))
+    stale = await told(workspace, "fs.write", **arguments, ifMatchSha256=hexed("other"))
+    gone = await told(workspace, "fs.write", path="@project/b.txt", content="x", ifMatchSha256=hexed("one"))
+    fresh = await told(workspace, "fs.write", **arguments, ifMatchSha256=hexed("one"))
 
     assert code_of(stale) == code_of(gone) == "E_PRECONDITION_FAILED"
     assert "by you" in stale["error"]["message"]
     assert fresh["sha256After"] == hexed("two")
-    assert not (crib.project / "b.txt").exists()
+    assert not (workspace.project / "b.txt").exists()
 
 
-async def test_folder_is_not_overwritten(crib: Crib) -> None:
-    (crib.project / "folder").mkdir()
+async def test_folder_is_not_overwritten(workspace: WorkspaceFixture) -> None:
+    (workspace.project / "folder").mkdir()
 
-    assert code_of(await told(crib, "fs.write", path="@project/folder", content="x")) == "E_INTERNAL"
-    assert code_of(await told(crib, "fs.write", path="@project/a", content="\ud800")) == "E_INTERNAL"
+    assert code_of(await told(workspace, "fs.write", path="@project/folder", content="x")) == "E_INTERNAL"
+    assert code_of(await told(workspace, "fs.write", path="@project/a", content="\ud800")) == "E_INTERNAL"
 
 
 # fs.apply_patch
@@ -434,8 +434,8 @@ async def test_folder_is_not_overwritten(crib: Crib) -> None:
 WORKFLOW = "---\n# kept\ntitle: 'W'\nstepsCompleted:\n  - plan\n---\n# Body\n---\nmore\n"
 
 
-async def test_apply_patch_updates_frontmatter_fields_and_preserves_the_body(crib: Crib) -> None:
-    await told(crib, "fs.write", path="@state/workflow.md", content=WORKFLOW)
+async def test_apply_patch_updates_frontmatter_fields_and_preserves_the_body(workspace: WorkspaceFixture) -> None:
+    await told(workspace, "fs.write", path="@state/workflow.md", content=WORKFLOW)
     update = {
         "stepsCompleted": {"append": ["plan", "build"]},
         "variables": {"set": {"team": "core"}},
@@ -446,7 +446,10 @@ async def test_apply_patch_updates_frontmatter_fields_and_preserves_the_body(cri
     }
 
     result = await told(
-        crib, "fs.apply_patch", path="@state/workflow.md", patch={"operation": "updateFrontmatter", "update": update}
+        workspace,
+        "fs.apply_patch",
+        path="@state/workflow.md",
+        patch={"operation": "updateFrontmatter", "update": update},
     )
 
     changed = (
@@ -454,7 +457,7 @@ async def test_apply_patch_updates_frontmatter_fields_and_preserves_the_body(cri
         "decisionLog:\n  - choice: a\nartifacts:\n  - out.md\ncurrentNodeId: build\nupdatedAt: today\n---\n"
         "# Body\n---\nmore\n"
     )
-    assert (state_of(crib, crib.caller) / "workflow.md").read_text() == changed
+    assert (state_of(workspace, workspace.caller) / "workflow.md").read_text() == changed
     assert result == {
         "ok": True,
         "path": "@state/workflow.md",
@@ -463,47 +466,50 @@ async def test_apply_patch_updates_frontmatter_fields_and_preserves_the_body(cri
     }
 
 
-async def test_patch_that_changes_nothing_creates_no_version(crib: Crib) -> None:
-    await told(crib, "fs.write", path="@state/workflow.md", content=WORKFLOW)
+async def test_patch_that_changes_nothing_creates_no_version(workspace: WorkspaceFixture) -> None:
+    await told(workspace, "fs.write", path="@state/workflow.md", content=WORKFLOW)
     patch = {"operation": "updateFrontmatter", "update": {"stepsCompleted": {"append": ["plan"]}}}
 
-    outcome = await crib.call("fs.apply_patch", path="@state/workflow.md", patch=patch)
+    outcome = await workspace.call("fs.apply_patch", path="@state/workflow.md", patch=patch)
 
     assert outcome.change_set_id is None
     assert outcome.result["sha256Before"] == outcome.result["sha256After"] == hexed(WORKFLOW)
 
 
-async def test_apply_patch_if_match_sha256_mismatch_fails(crib: Crib) -> None:
-    await told(crib, "fs.write", path="@state/workflow.md", content=WORKFLOW)
+async def test_apply_patch_if_match_sha256_mismatch_fails(workspace: WorkspaceFixture) -> None:
+    await told(workspace, "fs.write", path="@state/workflow.md", content=WORKFLOW)
     patch = {"operation": "updateFrontmatter", "update": {"currentNodeId": {"set": "x"}}}
 
     async def patched(**more: Any) -> dict[str, Any]:
-        return await told(crib, "fs.apply_patch", path="@state/workflow.md", patch={**patch, **more})
+        return await told(workspace, "fs.apply_patch", path="@state/workflow.md", patch={**patch, **more})
 
     assert code_of(await patched(ifMatchSha256=hexed("other"))) == "E_PRECONDITION_FAILED"
     assert (await patched(ifMatchSha256=hexed(WORKFLOW).upper()))["ok"]
 
 
-async def test_apply_patch_of_malformed_frontmatter_fails(crib: Crib) -> None:
-    await told(crib, "fs.write", path="@state/workflow.md", content="---\na: [\n---\n")
+async def test_apply_patch_of_malformed_frontmatter_fails(workspace: WorkspaceFixture) -> None:
+    await told(workspace, "fs.write", path="@state/workflow.md", content="---\na: [\n---\n")
     patch = {"operation": "updateFrontmatter", "update": {"currentNodeId": {"set": "x"}}}
 
-    result = await told(crib, "fs.apply_patch", path="@state/workflow.md", patch=patch)
+    result = await told(workspace, "fs.apply_patch", path="@state/workflow.md", patch=patch)
 
     assert code_of(result) == "E_INVALID_FRONTMATTER"
-    assert (state_of(crib, crib.caller) / "workflow.md").read_text() == "---\na: [\n---\n"
+    assert (state_of(workspace, workspace.caller) / "workflow.md").read_text() == "---\na: [\n---\n"
 
 
-async def test_apply_patch_supports_one_operation_and_one_mount(crib: Crib) -> None:
+async def test_apply_patch_supports_one_operation_and_one_mount(workspace: WorkspaceFixture) -> None:
     update = {"operation": "updateFrontmatter", "update": {}}
     for mount in ("project", "central", "pkg"):
-        crib.mount(mount).joinpath("w.md").write_text(WORKFLOW)
-        assert code_of(await told(crib, "fs.apply_patch", path=f"@{mount}/w.md", patch=update)) == "E_SANDBOX_VIOLATION"
+        workspace.mount(mount).joinpath("w.md").write_text(WORKFLOW)
+        assert (
+            code_of(await told(workspace, "fs.apply_patch", path=f"@{mount}/w.md", patch=update))
+            == "E_SANDBOX_VIOLATION"
+        )
 
-    other = await told(crib, "fs.apply_patch", path="@state/w.md", patch={"operation": "replace", "update": {}})
+    other = await told(workspace, "fs.apply_patch", path="@state/w.md", patch={"operation": "replace", "update": {}})
 
     assert code_of(other) == "E_INTERNAL"
-    assert code_of(await told(crib, "fs.apply_patch", path="@state/none.md", patch=update)) == "ENOENT"
+    assert code_of(await told(workspace, "fs.apply_patch", path="@state/none.md", patch=update)) == "ENOENT"
 
 
 # What they have in common
@@ -519,16 +525,16 @@ OUTSIDE = ["@foo/a", "/etc/passwd", "etc/passwd", "@project/../evil.txt", "@stat
 
 
 @pytest.mark.req("WS-2", part="@mount paths")
-async def test_path_that_names_no_mount_or_leaves_it_is_a_violation(crib: Crib) -> None:
+async def test_path_that_names_no_mount_or_leaves_it_is_a_violation(workspace: WorkspaceFixture) -> None:
     for tool, arguments in EVERY.items():
-        codes = {path: code_of(await told(crib, tool, path=path, **arguments)) for path in OUTSIDE}
+        codes = {path: code_of(await told(workspace, tool, path=path, **arguments)) for path in OUTSIDE}
         assert codes == dict.fromkeys(OUTSIDE, "E_SANDBOX_VIOLATION"), tool
 
 
 @pytest.mark.req("WS-3", part="links that lead out")
-async def test_link_that_leads_out_is_a_violation(crib: Crib, tmp_path: Path) -> None:
+async def test_link_that_leads_out_is_a_violation(workspace: WorkspaceFixture, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("secret x\n")
-    state = state_of(crib, crib.caller)
+    state = state_of(workspace, workspace.caller)
     (state / "out").symlink_to(tmp_path)
     (state / "file.md").symlink_to(tmp_path / "a.md")
     (state / "sub").mkdir()
@@ -536,46 +542,46 @@ async def test_link_that_leads_out_is_a_violation(crib: Crib, tmp_path: Path) ->
     links = ["@state/out", "@state/out/a.md", "@state/out/new.md", "@state/file.md", "@state/sub/up"]
 
     for tool, arguments in EVERY.items():
-        codes = {path: code_of(await told(crib, tool, path=path, **arguments)) for path in links}
+        codes = {path: code_of(await told(workspace, tool, path=path, **arguments)) for path in links}
         assert codes == dict.fromkeys(links, "E_SANDBOX_VIOLATION"), tool
     assert (tmp_path / "a.md").read_text() == "secret x\n"
     assert not (tmp_path / "new.md").exists()
 
 
-async def test_link_that_stays_inside_is_not_followed_and_reported(crib: Crib) -> None:
-    state = state_of(crib, crib.caller)
+async def test_link_that_stays_inside_is_not_followed_and_reported(workspace: WorkspaceFixture) -> None:
+    state = state_of(workspace, workspace.caller)
     (state / "a.md").write_text("x\n")
     (state / "link.md").symlink_to("a.md")
 
     for tool, arguments in EVERY.items():
-        result = await told(crib, tool, path="@state/link.md", **arguments)
+        result = await told(workspace, tool, path="@state/link.md", **arguments)
         assert code_of(result) == "E_INTERNAL"
         assert "symbolic link" in result["error"]["message"]
 
 
-async def test_invalid_argument_is_a_failure_of_the_dialect(crib: Crib) -> None:
+async def test_invalid_argument_is_a_failure_of_the_dialect(workspace: WorkspaceFixture) -> None:
     for tool, arguments in EVERY.items():
-        result = await told(crib, tool, path=5, colour="red", **arguments)
+        result = await told(workspace, tool, path=5, colour="red", **arguments)
         assert code_of(result) == "E_INTERNAL"
         assert set(result["error"]["details"]["fields"]) == {"path", "colour"}
 
 
-async def test_denied_permission_is_no_violation(crib: Crib) -> None:
-    agent = await speaker(crib, tool_permissions={"fs.write": {"allowed": True, "paths": ["src/**"]}})
+async def test_denied_permission_is_no_violation(workspace: WorkspaceFixture) -> None:
+    agent = await speaker(workspace, tool_permissions={"fs.write": {"allowed": True, "paths": ["src/**"]}})
 
-    elsewhere = await told(crib, "fs.write", agent, path="@project/a", content="x")
-    reading = await told(crib, "fs.read", agent, path="@project/a")
+    elsewhere = await told(workspace, "fs.write", agent, path="@project/a", content="x")
+    reading = await told(workspace, "fs.read", agent, path="@project/a")
 
     assert code_of(elsewhere) == code_of(reading) == "E_INTERNAL"
     assert "its paths are src/**" in elsewhere["error"]["message"]
 
 
 @pytest.mark.req("AU-1", part="failures that a dialect tells are written down as failures")
-async def test_audit_log_has_the_outcome_of_a_call(crib: Crib) -> None:
+async def test_audit_log_has_the_outcome_of_a_call(workspace: WorkspaceFixture) -> None:
     for path in ("@project/none", "@project/../x"):
-        await told(crib, "fs.read", path=path)
+        await told(workspace, "fs.read", path=path)
 
-    records = (await AuditStore(crib.database).page(Tenant.of(crib.caller), before=None, limit=10)).records
+    records = (await AuditStore(workspace.database).page(Tenant.of(workspace.caller), before=None, limit=10)).records
 
     assert [(record.outcome, record.error_code) for record in records[::-1]] == [
         ("failed", "NOT_FOUND"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import Crib
+from tests.integration.conftest import WorkspaceFixture
 from tests.integration.tools.builders import speaker, told
 from toolcrib.core.tool_calls import Danger, OutcomeState, ToolCategory
 from toolcrib.tools.dialects.project import list_directory, read_file
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.req("TL-3", part="project")
 
 
 @pytest.fixture
-def crib(crib: Crib) -> Crib:
+def workspace(workspace: WorkspaceFixture) -> WorkspaceFixture:
     """Create the files that the listed tests expect."""
     contents = {"hello.txt": "Hello, world!", "sub/nested.txt": "nested content", "file-a.txt": "a"}
     for name, content in contents.items():
-        (crib.project / name).parent.mkdir(exist_ok=True)
-        (crib.project / name).write_text(content)
-    return crib
+        (workspace.project / name).parent.mkdir(exist_ok=True)
+        (workspace.project / name).write_text(content)
+    return workspace
 
 
 # The registry
@@ -58,44 +58,44 @@ def test_read_file_definition_has_correct_name_and_parameters() -> None:
     assert definition.input_schema["required"] == ["path"]
 
 
-async def test_reads_a_file_at_project_root(crib: Crib) -> None:
-    assert await told(crib, "read_file", path="hello.txt") == {"output": "Hello, world!"}
+async def test_reads_a_file_at_project_root(workspace: WorkspaceFixture) -> None:
+    assert await told(workspace, "read_file", path="hello.txt") == {"output": "Hello, world!"}
 
 
-async def test_reads_a_nested_file(crib: Crib) -> None:
-    assert await told(crib, "read_file", path="sub/nested.txt") == {"output": "nested content"}
+async def test_reads_a_nested_file(workspace: WorkspaceFixture) -> None:
+    assert await told(workspace, "read_file", path="sub/nested.txt") == {"output": "nested content"}
 
 
-async def test_returns_error_for_nonexistent_file(crib: Crib) -> None:
-    assert await told(crib, "read_file", path="nope.txt") == {
+async def test_returns_error_for_nonexistent_file(workspace: WorkspaceFixture) -> None:
+    assert await told(workspace, "read_file", path="nope.txt") == {
         "output": "Error: file not found: nope.txt",
         "is_error": True,
     }
 
 
-async def test_read_file_returns_error_for_path_traversal_attempt(crib: Crib) -> None:
-    outcome = await crib.call("read_file", path="../../etc/passwd")
+async def test_read_file_returns_error_for_path_traversal_attempt(workspace: WorkspaceFixture) -> None:
+    outcome = await workspace.call("read_file", path="../../etc/passwd")
 
     assert outcome.result["is_error"] is True
     assert "outside" in outcome.result["output"]
     assert outcome.state is OutcomeState.DENIED
 
 
-async def test_returns_error_when_path_is_missing(crib: Crib) -> None:
-    assert await told(crib, "read_file") == {"output": "Error: 'path': This field is required.", "is_error": True}
-    assert (await told(crib, "read_file", path=""))["is_error"] is True
+async def test_returns_error_when_path_is_missing(workspace: WorkspaceFixture) -> None:
+    assert await told(workspace, "read_file") == {"output": "Error: 'path': This field is required.", "is_error": True}
+    assert (await told(workspace, "read_file", path=""))["is_error"] is True
 
 
-async def test_directory_is_not_read_and_the_error_names_the_tool_for_it(crib: Crib) -> None:
-    assert await told(crib, "read_file", path="sub") == {
+async def test_directory_is_not_read_and_the_error_names_the_tool_for_it(workspace: WorkspaceFixture) -> None:
+    assert await told(workspace, "read_file", path="sub") == {
         "output": "Error: 'sub' is a directory, not a file. Use list_directory instead.",
         "is_error": True,
     }
 
 
-async def test_absolute_path_is_outside(crib: Crib) -> None:
+async def test_absolute_path_is_outside(workspace: WorkspaceFixture) -> None:
     for tool in ("read_file", "list_directory"):
-        result = await told(crib, tool, path=str(crib.project / "sub"))
+        result = await told(workspace, tool, path=str(workspace.project / "sub"))
         assert (result["is_error"], "outside" in result["output"]) == (True, True)
 
 
@@ -109,54 +109,54 @@ def test_list_directory_definition_has_correct_name() -> None:
     assert "required" not in definition.input_schema
 
 
-async def test_lists_project_root_when_path_is_dot(crib: Crib) -> None:
-    assert await told(crib, "list_directory", path=".") == {"output": "sub/\nfile-a.txt\nhello.txt"}
+async def test_lists_project_root_when_path_is_dot(workspace: WorkspaceFixture) -> None:
+    assert await told(workspace, "list_directory", path=".") == {"output": "sub/\nfile-a.txt\nhello.txt"}
 
 
-async def test_lists_subdirectory_contents(crib: Crib) -> None:
-    assert await told(crib, "list_directory", path="sub") == {"output": "nested.txt"}
+async def test_lists_subdirectory_contents(workspace: WorkspaceFixture) -> None:
+    assert await told(workspace, "list_directory", path="sub") == {"output": "nested.txt"}
 
 
-async def test_returns_error_for_nonexistent_directory(crib: Crib) -> None:
-    assert await told(crib, "list_directory", path="nope") == {
+async def test_returns_error_for_nonexistent_directory(workspace: WorkspaceFixture) -> None:
+    assert await told(workspace, "list_directory", path="nope") == {
         "output": "Error: directory not found: nope",
         "is_error": True,
     }
 
 
-async def test_list_directory_returns_error_for_path_traversal(crib: Crib) -> None:
-    result = await told(crib, "list_directory", path="../../")
+async def test_list_directory_returns_error_for_path_traversal(workspace: WorkspaceFixture) -> None:
+    result = await told(workspace, "list_directory", path="../../")
 
     assert (result["is_error"], "outside" in result["output"]) == (True, True)
 
 
-async def test_returns_error_when_path_is_a_file_not_a_directory(crib: Crib) -> None:
-    assert await told(crib, "list_directory", path="file-a.txt") == {
+async def test_returns_error_when_path_is_a_file_not_a_directory(workspace: WorkspaceFixture) -> None:
+    assert await told(workspace, "list_directory", path="file-a.txt") == {
         "output": "Error: 'file-a.txt' is not a directory",
         "is_error": True,
     }
 
 
-async def test_defaults_to_project_root_when_path_is_omitted(crib: Crib) -> None:
-    assert await told(crib, "list_directory") == await told(crib, "list_directory", path=".")
-    assert await told(crib, "list_directory", path="") == await told(crib, "list_directory", path=".")
+async def test_defaults_to_project_root_when_path_is_omitted(workspace: WorkspaceFixture) -> None:
+    assert await told(workspace, "list_directory") == await told(workspace, "list_directory", path=".")
+    assert await told(workspace, "list_directory", path="") == await told(workspace, "list_directory", path=".")
 
 
 @pytest.mark.req("WS-3", part="links that lead out")
-async def test_link_that_leads_out_is_outside_for_both(crib: Crib, tmp_path: Path) -> None:
-    (crib.project / "out").symlink_to(tmp_path)
+async def test_link_that_leads_out_is_outside_for_both(workspace: WorkspaceFixture, tmp_path: Path) -> None:
+    (workspace.project / "out").symlink_to(tmp_path)
 
     for tool in ("read_file", "list_directory"):
         for path in ("out", "out/data"):
-            result = await told(crib, tool, path=path)
+            result = await told(workspace, tool, path=path)
             assert (result["is_error"], "outside" in result["output"]) == (True, True), (tool, path)
 
 
-async def test_denied_permission_is_an_error_and_not_outside(crib: Crib) -> None:
-    agent = await speaker(crib, tool_permissions={"read_file": {"allowed": True, "paths": ["sub/**"]}})
+async def test_denied_permission_is_an_error_and_not_outside(workspace: WorkspaceFixture) -> None:
+    agent = await speaker(workspace, tool_permissions={"read_file": {"allowed": True, "paths": ["sub/**"]}})
 
-    result = await told(crib, "read_file", agent, path="hello.txt")
+    result = await told(workspace, "read_file", agent, path="hello.txt")
 
     assert result["is_error"] is True
     assert "outside" not in result["output"]
-    assert (await told(crib, "read_file", agent, path="sub/nested.txt"))["output"] == "nested content"
+    assert (await told(workspace, "read_file", agent, path="sub/nested.txt"))["output"] == "nested content"

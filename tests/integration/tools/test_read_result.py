@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.integration.conftest import Crib
+from tests.integration.conftest import WorkspaceFixture
 from tests.integration.gate.builders import hired
 from tests.integration.gate.test_approvals import asked, in_session
 from toolcrib.core.callers import Caller
@@ -17,25 +17,25 @@ LARGE = "".join(f"line {number}\n" for number in range(20_000))
 
 
 @pytest.fixture
-async def crib(crib: Crib) -> Crib:
-    await crib.result("write", path="/large.txt", content=LARGE)
-    return crib
+async def workspace(workspace: WorkspaceFixture) -> WorkspaceFixture:
+    await workspace.result("write", path="/large.txt", content=LARGE)
+    return workspace
 
 
-async def cut_call(crib: Crib, caller: Caller) -> CallId:
-    outcome = await crib.call("read", caller, path="/large.txt", limit=20_000)
+async def cut_call(workspace: WorkspaceFixture, caller: Caller) -> CallId:
+    outcome = await workspace.call("read", caller, path="/large.txt", limit=20_000)
     assert outcome.metadata["truncated"]["total_bytes"] > 0
     return outcome.call_id
 
 
-async def test_agent_reads_on_only_in_the_session_of_the_call(crib: Crib) -> None:
-    agent = await hired(crib)
-    here, elsewhere = await in_session(crib, agent), await in_session(crib, agent)
-    call_id = await cut_call(crib, here)
+async def test_agent_reads_on_only_in_the_session_of_the_call(workspace: WorkspaceFixture) -> None:
+    agent = await hired(workspace)
+    here, elsewhere = await in_session(workspace, agent), await in_session(workspace, agent)
+    call_id = await cut_call(workspace, here)
 
-    found = await crib.call("read_result", here, call_id=str(call_id))
-    other = await crib.call("read_result", elsewhere, call_id=str(call_id))
-    outside = await crib.call("read_result", agent, call_id=str(call_id))
+    found = await workspace.call("read_result", here, call_id=str(call_id))
+    other = await workspace.call("read_result", elsewhere, call_id=str(call_id))
+    outside = await workspace.call("read_result", agent, call_id=str(call_id))
 
     assert "line 100" in found.result["output"]
     for refused in (other, outside):
@@ -43,24 +43,24 @@ async def test_agent_reads_on_only_in_the_session_of_the_call(crib: Crib) -> Non
         assert "line 100" not in repr(refused)
 
 
-async def test_unknown_call_and_call_without_a_result_are_reported(crib: Crib) -> None:
-    agent = await hired(crib, tool_permissions={"write": {"allowed": True}})
-    waiting = await asked(crib, agent)
+async def test_unknown_call_and_call_without_a_result_are_reported(workspace: WorkspaceFixture) -> None:
+    agent = await hired(workspace, tool_permissions={"write": {"allowed": True}})
+    waiting = await asked(workspace, agent)
 
-    unknown = await crib.call("read_result", agent, call_id=str(uuid4()))
-    unfinished = await crib.call("read_result", agent, call_id=str(waiting.call_id))
+    unknown = await workspace.call("read_result", agent, call_id=str(uuid4()))
+    unfinished = await workspace.call("read_result", agent, call_id=str(waiting.call_id))
 
     assert isinstance(unknown.error, NotFound)
     assert isinstance(unfinished.error, NotFound)
     assert "no result yet" in unfinished.error.message
 
 
-async def test_small_result_is_read_completely_and_nothing_follows_it(crib: Crib) -> None:
-    agent = await in_session(crib, await hired(crib))
-    outcome = await crib.call("file_info", agent, path="/large.txt")
+async def test_small_result_is_read_completely_and_nothing_follows_it(workspace: WorkspaceFixture) -> None:
+    agent = await in_session(workspace, await hired(workspace))
+    outcome = await workspace.call("file_info", agent, path="/large.txt")
 
-    whole = await crib.call("read_result", agent, call_id=str(outcome.call_id))
-    past = await crib.call("read_result", agent, call_id=str(outcome.call_id), offset=100_000)
+    whole = await workspace.call("read_result", agent, call_id=str(outcome.call_id))
+    past = await workspace.call("read_result", agent, call_id=str(outcome.call_id), offset=100_000)
 
     assert whole.result["metadata"]["next_offset"] is None
     assert isinstance(past.error, ToolFailed)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Crib
+from tests.integration.conftest import WorkspaceFixture
 from tests.integration.tools.builders import MOUNTS, PROJECT, STUDIO, speaker
 from toolcrib.core.errors import SandboxViolation
 from toolcrib.core.tool_calls import Outcome, OutcomeState
@@ -70,18 +70,18 @@ CASES: dict[str, tuple[str, list[dict[str, Any]], Callable[[Outcome], bool]]] = 
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_violation_has_the_form_of_its_toolset(crib: Crib, case: str, tmp_path: Path) -> None:
+async def test_violation_has_the_form_of_its_toolset(workspace: WorkspaceFixture, case: str, tmp_path: Path) -> None:
     tool, calls, has_its_form = CASES[case]
-    (crib.project / "out").symlink_to(tmp_path)
+    (workspace.project / "out").symlink_to(tmp_path)
     everything = (*MOUNTS, *PROJECT, *STUDIO, "read", "write")
     agent = await speaker(
-        crib,
+        workspace,
         toolsets=["workspace", "mounts", "project", "studio"],
         tool_permissions={name: {"allowed": True} for name in everything},
     )
 
     for arguments in calls:
-        outcome = await crib.call(tool, agent, **arguments)
+        outcome = await workspace.call(tool, agent, **arguments)
         assert isinstance(outcome.error, SandboxViolation), arguments
         assert outcome.state is OutcomeState.DENIED
         assert has_its_form(outcome), (arguments, outcome)

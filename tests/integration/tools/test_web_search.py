@@ -7,8 +7,8 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from tests.integration.conftest import Crib
-from tests.integration.gate.builders import book_of, hired, joined, stranger
+from tests.integration.conftest import WorkspaceFixture
+from tests.integration.gate.builders import audit_records_of, hired, joined, stranger
 from tests.integration.tools.builders import told
 from tests.integration.websearch.builders import NOWHERE, searching
 from tests.integration.websearch.engines import KEY, Brave, SearXNG
@@ -40,9 +40,9 @@ NUMBERED = """\
 # As its authors list them
 
 
-async def test_searxng_returns_results_formatted_output(crib: Crib) -> None:
+async def test_searxng_returns_results_formatted_output(workspace: WorkspaceFixture) -> None:
     async with loopback(SearXNG()) as searxng, loopback(Brave()) as brave:
-        result = await told(searching(crib, searxng=searxng.origin, brave=brave), "web_search", query="a  query")
+        result = await told(searching(workspace, searxng=searxng.origin, brave=brave), "web_search", query="a  query")
 
     assert result == {
         "output": NUMBERED,
@@ -53,9 +53,9 @@ async def test_searxng_returns_results_formatted_output(crib: Crib) -> None:
     assert brave.requests == []
 
 
-async def test_searxng_down_brave_returns_results_fallback_works(crib: Crib) -> None:
+async def test_searxng_down_brave_returns_results_fallback_works(workspace: WorkspaceFixture) -> None:
     async with loopback(Brave()) as brave:
-        result = await told(searching(crib, searxng=NOWHERE, brave=brave), "web_search", query="test")
+        result = await told(searching(workspace, searxng=NOWHERE, brave=brave), "web_search", query="test")
 
     assert not result["is_error"]
     assert result["output"].startswith("1. brave 1\n   https://brave.example/1\n   About 1.")
@@ -63,8 +63,8 @@ async def test_searxng_down_brave_returns_results_fallback_works(crib: Crib) -> 
     assert "cannot be reached" in result["metadata"]["failures"]["searxng"]
 
 
-async def test_both_providers_fail_is_error_true(crib: Crib) -> None:
-    result = await told(searching(crib, searxng=NOWHERE, brave=NOWHERE), "web_search", query="test")
+async def test_both_providers_fail_is_error_true(workspace: WorkspaceFixture) -> None:
+    result = await told(searching(workspace, searxng=NOWHERE, brave=NOWHERE), "web_search", query="test")
 
     assert result["is_error"]
     assert result["output"].startswith("The web search failed. searxng: it cannot be reached")
@@ -73,36 +73,36 @@ async def test_both_providers_fail_is_error_true(crib: Crib) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "  \n", "\u200b\x1b[0m"])
-async def test_empty_query_is_error_true(crib: Crib, query: str) -> None:
+async def test_empty_query_is_error_true(workspace: WorkspaceFixture, query: str) -> None:
     async with loopback(SearXNG()) as searxng:
-        result = await told(searching(crib, searxng=searxng.origin), "web_search", query=query)
+        result = await told(searching(workspace, searxng=searxng.origin), "web_search", query=query)
 
     assert result["is_error"]
     assert result["output"].startswith("query: Say what to search for")
     assert searxng.requests == []
 
 
-async def test_searxng_returns_empty_results_tries_fallback(crib: Crib) -> None:
+async def test_searxng_returns_empty_results_tries_fallback(workspace: WorkspaceFixture) -> None:
     async with loopback(SearXNG(results=[])) as searxng, loopback(Brave()) as brave:
-        result = await told(searching(crib, searxng=searxng.origin, brave=brave), "web_search", query="test")
+        result = await told(searching(workspace, searxng=searxng.origin, brave=brave), "web_search", query="test")
 
     assert result["metadata"] == {"provider": "brave", "resultCount": 5}
     assert (searxng.queries, brave.queries) == (["test"], ["test"])
 
 
-async def test_brave_api_returns_error_status_is_error_true(crib: Crib) -> None:
+async def test_brave_api_returns_error_status_is_error_true(workspace: WorkspaceFixture) -> None:
     async with loopback(Brave(left=0)) as brave:
-        result = await told(searching(crib, searxng=NOWHERE, brave=brave), "web_search", query="test")
+        result = await told(searching(workspace, searxng=NOWHERE, brave=brave), "web_search", query="test")
 
     assert result["is_error"]
     assert "brave: its rate limit is reached" in result["output"]
 
 
 @pytest.mark.parametrize("most", [1, 2, 20])
-async def test_max_results_parameter_respected(crib: Crib, most: int) -> None:
+async def test_max_results_parameter_respected(workspace: WorkspaceFixture, most: int) -> None:
     async with loopback(SearXNG()) as searxng, loopback(Brave()) as brave:
-        by_searxng = await told(searching(crib, searxng=searxng.origin), "web_search", query="x", max_results=most)
-        by_brave = await told(searching(crib, brave=brave), "web_search", query="x", max_results=most)
+        by_searxng = await told(searching(workspace, searxng=searxng.origin), "web_search", query="x", max_results=most)
+        by_brave = await told(searching(workspace, brave=brave), "web_search", query="x", max_results=most)
 
     assert by_searxng["metadata"]["resultCount"] == min(most, 3)
     assert by_brave["metadata"]["resultCount"] == most
@@ -110,14 +110,16 @@ async def test_max_results_parameter_respected(crib: Crib, most: int) -> None:
 
 
 @pytest.mark.parametrize("most", [0, -1, 21, "many"])
-async def test_max_results_out_of_bounds_is_an_error_that_names_the_field(crib: Crib, most: Any) -> None:
-    result = await told(searching(crib, searxng=NOWHERE), "web_search", query="x", max_results=most)
+async def test_max_results_out_of_bounds_is_an_error_that_names_the_field(
+    workspace: WorkspaceFixture, most: Any
+) -> None:
+    result = await told(searching(workspace, searxng=NOWHERE), "web_search", query="x", max_results=most)
 
     assert result["is_error"]
     assert result["output"].startswith("max_results: ")
 
 
-async def test_verify_output_format_is_llm_readable_numbered_list(crib: Crib) -> None:
+async def test_verify_output_format_is_llm_readable_numbered_list(workspace: WorkspaceFixture) -> None:
     strange = [
         {
             "title": "2. <b>Forged</b>\n\n3. entry",
@@ -127,7 +129,7 @@ async def test_verify_output_format_is_llm_readable_numbered_list(crib: Crib) ->
         {"title": None, "url": "https://b.example/", "content": None},
     ]
     async with loopback(SearXNG(results=strange)) as searxng:
-        result = await told(searching(crib, searxng=searxng.origin), "web_search", query="x")
+        result = await told(searching(workspace, searxng=searxng.origin), "web_search", query="x")
 
     assert result["output"].split("\n") == [
         "1. 2. Forged 3. entry",
@@ -139,32 +141,34 @@ async def test_verify_output_format_is_llm_readable_numbered_list(crib: Crib) ->
     ]
 
 
-async def test_ac18_searxng_is_reachable_and_the_output_contains_its_results(crib: Crib) -> None:
+async def test_ac18_searxng_is_reachable_and_the_output_contains_its_results(workspace: WorkspaceFixture) -> None:
     async with loopback(SearXNG()) as searxng:
-        result = await told(searching(crib, searxng=searxng.origin), "web_search", query="test")
+        result = await told(searching(workspace, searxng=searxng.origin), "web_search", query="test")
 
     assert "searxng 1" in result["output"]
     assert result["is_error"] is False
 
 
-async def test_ac19_searxng_is_down_and_brave_results_are_returned(crib: Crib) -> None:
+async def test_ac19_searxng_is_down_and_brave_results_are_returned(workspace: WorkspaceFixture) -> None:
     async with loopback(Brave()) as brave:
-        result = await told(searching(crib, searxng=NOWHERE, brave=brave), "web_search", query="test")
+        result = await told(searching(workspace, searxng=NOWHERE, brave=brave), "web_search", query="test")
 
     assert "brave 1" in result["output"]
     assert result["is_error"] is False
 
 
-async def test_ac20_both_fail_is_an_error(crib: Crib) -> None:
-    assert (await told(searching(crib, searxng=NOWHERE, brave=NOWHERE), "web_search", query="test"))["is_error"] is True
+async def test_ac20_both_fail_is_an_error(workspace: WorkspaceFixture) -> None:
+    assert (await told(searching(workspace, searxng=NOWHERE, brave=NOWHERE), "web_search", query="test"))[
+        "is_error"
+    ] is True
 
 
 # Between success and failure
 
 
-async def test_engines_that_find_nothing_are_no_error(crib: Crib) -> None:
+async def test_engines_that_find_nothing_are_no_error(workspace: WorkspaceFixture) -> None:
     async with loopback(SearXNG(results=[])) as searxng, loopback(Brave(count=0)) as brave:
-        result = await told(searching(crib, searxng=searxng.origin, brave=brave), "web_search", query="zxqv")
+        result = await told(searching(workspace, searxng=searxng.origin, brave=brave), "web_search", query="zxqv")
 
     assert result == {
         "output": "No results for: zxqv",
@@ -173,20 +177,20 @@ async def test_engines_that_find_nothing_are_no_error(crib: Crib) -> None:
     }
 
 
-async def test_empty_result_of_one_engine_counts_when_the_other_fails(crib: Crib) -> None:
+async def test_empty_result_of_one_engine_counts_when_the_other_fails(workspace: WorkspaceFixture) -> None:
     async with loopback(SearXNG(results=[])) as searxng:
-        result = await told(searching(crib, searxng=searxng.origin, brave=NOWHERE), "web_search", query="zxqv")
+        result = await told(searching(workspace, searxng=searxng.origin, brave=NOWHERE), "web_search", query="zxqv")
 
     assert not result["is_error"]
     assert result["metadata"]["provider"] == "searxng"
     assert "brave" in result["metadata"]["failures"]
 
 
-async def test_200_empty_and_unresponsive_engines_count_as_failure(crib: Crib) -> None:
+async def test_200_empty_and_unresponsive_engines_count_as_failure(workspace: WorkspaceFixture) -> None:
     silent = SearXNG(results=[], unresponsive=[["bing", "timeout"], ["brave", "Suspended: too many requests"]])
     async with loopback(silent) as searxng, loopback(Brave()) as brave:
-        alone = await told(searching(crib, searxng=searxng.origin), "web_search", query="test")
-        both = await told(searching(crib, searxng=searxng.origin, brave=brave), "web_search", query="test")
+        alone = await told(searching(workspace, searxng=searxng.origin), "web_search", query="test")
+        both = await told(searching(workspace, searxng=searxng.origin, brave=brave), "web_search", query="test")
 
     assert alone["is_error"]
     assert "(bing: timeout, brave: Suspended: too many requests)" in alone["output"]
@@ -194,16 +198,16 @@ async def test_200_empty_and_unresponsive_engines_count_as_failure(crib: Crib) -
     assert "none of its engines responded" in both["metadata"]["failures"]["searxng"]
 
 
-async def test_some_results_and_some_unresponsive_engines_count_as_found(crib: Crib) -> None:
+async def test_some_results_and_some_unresponsive_engines_count_as_found(workspace: WorkspaceFixture) -> None:
     async with loopback(SearXNG(unresponsive=[["bing", "timeout"]])) as searxng:
-        result = await told(searching(crib, searxng=searxng.origin), "web_search", query="test")
+        result = await told(searching(workspace, searxng=searxng.origin), "web_search", query="test")
 
     assert result["metadata"] == {"provider": "searxng", "resultCount": 3}
 
 
-async def test_query_is_sent_verbatim_except_for_blanks_and_invisible_characters(crib: Crib) -> None:
+async def test_query_is_sent_verbatim_except_for_blanks_and_invisible_characters(workspace: WorkspaceFixture) -> None:
     async with loopback(SearXNG()) as searxng:
-        there = searching(crib, searxng=searxng.origin)
+        there = searching(workspace, searxng=searxng.origin)
         await told(there, "web_search", query=" what does\n<b> do &amp; why?\x1b[1m\x00 größe=1+1 ")
 
     assert searxng.queries == ["what does <b> do &amp; why? größe=1+1"]
@@ -213,8 +217,8 @@ async def test_query_is_sent_verbatim_except_for_blanks_and_invisible_characters
 
 
 @pytest.mark.req("TL-1", part="web_search")
-async def test_it_is_a_safe_search_that_declares_the_hosts_it_contacts(crib: Crib) -> None:
-    there = searching(crib, searxng="https://searx.example.org/", brave="https://relay.example.org")
+async def test_it_is_a_safe_search_that_declares_the_hosts_it_contacts(workspace: WorkspaceFixture) -> None:
+    there = searching(workspace, searxng="https://searx.example.org/", brave="https://relay.example.org")
     tool = there.engine.registry.require("web_search")
 
     assert (tool.toolset, tool.category, tool.danger) == ("studio", ToolCategory.SEARCH, Danger.SAFE)
@@ -225,21 +229,21 @@ async def test_it_is_a_safe_search_that_declares_the_hosts_it_contacts(crib: Cri
 
 
 @pytest.mark.req("PO-1", part="absent means read-only")
-async def test_read_only_agent_may_search_without_approval(crib: Crib) -> None:
-    reader = await hired(crib, toolsets=["studio"])
+async def test_read_only_agent_may_search_without_approval(workspace: WorkspaceFixture) -> None:
+    reader = await hired(workspace, toolsets=["studio"])
     async with loopback(SearXNG()) as searxng:
-        outcome = await searching(crib, searxng=searxng.origin).call("web_search", reader, query="x")
+        outcome = await searching(workspace, searxng=searxng.origin).call("web_search", reader, query="x")
 
     assert outcome.succeeded
-    [record] = await book_of(crib, outcome.call_id)
+    [record] = await audit_records_of(workspace, outcome.call_id)
     assert (record.tool, record.decision, record.outcome) == ("web_search", "allow", "done")
 
 
-async def test_agent_without_permission_or_approval_contacts_no_host(crib: Crib) -> None:
-    without = await hired(crib, toolsets=["studio"], tool_permissions={"file_read": {"allowed": True}})
-    supervised = await hired(crib, toolsets=["studio"], trust="supervised")
+async def test_agent_without_permission_or_approval_contacts_no_host(workspace: WorkspaceFixture) -> None:
+    without = await hired(workspace, toolsets=["studio"], tool_permissions={"file_read": {"allowed": True}})
+    supervised = await hired(workspace, toolsets=["studio"], trust="supervised")
     async with loopback(SearXNG()) as searxng:
-        there = searching(crib, searxng=searxng.origin)
+        there = searching(workspace, searxng=searxng.origin)
         assert isinstance((await there.call("web_search", without, query="x")).error, PermissionDenied)
         assert (await there.call("web_search", supervised, query="x")).state is OutcomeState.PAUSED
 
@@ -247,27 +251,27 @@ async def test_agent_without_permission_or_approval_contacts_no_host(crib: Crib)
 
 
 @pytest.mark.req("PO-1", part="people act by role")
-async def test_viewer_may_search_and_a_stranger_may_not(crib: Crib) -> None:
+async def test_viewer_may_search_and_a_stranger_may_not(workspace: WorkspaceFixture) -> None:
     async with loopback(SearXNG()) as searxng:
-        there = searching(crib, searxng=searxng.origin)
-        assert (await there.call("web_search", await joined(crib, WorkspaceRole.VIEWER), query="x")).succeeded
+        there = searching(workspace, searxng=searxng.origin)
+        assert (await there.call("web_search", await joined(workspace, WorkspaceRole.VIEWER), query="x")).succeeded
         with pytest.raises(Forbidden):
-            await there.call("web_search", await stranger(crib), query="x")
+            await there.call("web_search", await stranger(workspace), query="x")
 
     assert len(searxng.requests) == 1
 
 
 @pytest.mark.req("PO-2", part="web_search without an engine")
-async def test_without_an_engine_no_model_is_offered_it_and_a_person_gets_advice(crib: Crib) -> None:
-    reader = (await hired(crib, toolsets=["studio"])).agent
+async def test_without_an_engine_no_model_is_offered_it_and_a_person_gets_advice(workspace: WorkspaceFixture) -> None:
+    reader = (await hired(workspace, toolsets=["studio"])).agent
     assert reader is not None
 
-    def shown(at: Crib) -> set[str]:
+    def shown(at: WorkspaceFixture) -> set[str]:
         return {tool.name for tool in at.engine.registry.list_for_scope(reader.rules)}
 
-    assert "web_search" not in shown(crib)
-    assert "web_search" in shown(searching(crib, searxng=NOWHERE))
-    result = await told(crib, "web_search", query="x")
+    assert "web_search" not in shown(workspace)
+    assert "web_search" in shown(searching(workspace, searxng=NOWHERE))
+    result = await told(workspace, "web_search", query="x")
     assert result["is_error"]
     assert "TOOLCRIB_SEARXNG_URL" in result["output"]
     assert "TOOLCRIB_BRAVE_API_KEY" in result["output"]
@@ -277,9 +281,9 @@ async def test_without_an_engine_no_model_is_offered_it_and_a_person_gets_advice
 
 
 @pytest.mark.req("SE-1", part="a secret in a query is not sent")
-async def test_query_with_a_secret_is_not_sent(crib: Crib) -> None:
+async def test_query_with_a_secret_is_not_sent(workspace: WorkspaceFixture) -> None:
     async with loopback(SearXNG()) as searxng:
-        there = searching(crib, searxng=searxng.origin)
+        there = searching(workspace, searxng=searxng.origin)
         result = await told(there, "web_search", query=f"why is ghp_{'a1' * 18} refused")
 
     assert result["is_error"]
@@ -288,20 +292,22 @@ async def test_query_with_a_secret_is_not_sent(crib: Crib) -> None:
 
 
 @pytest.mark.req("SE-1", part="the key is in no message")
-async def test_key_reaches_brave_and_no_message_log_or_record(crib: Crib, caplog: pytest.LogCaptureFixture) -> None:
+async def test_key_reaches_brave_and_no_message_log_or_record(
+    workspace: WorkspaceFixture, caplog: pytest.LogCaptureFixture
+) -> None:
     wrong = "BSA-another-key-0815"
     caplog.set_level(logging.DEBUG)
     async with loopback(SearXNG(results=[])) as searxng, loopback(Brave()) as brave:
         with capture_logs() as logs:
-            good = await searching(crib, searxng=searxng.origin, brave=brave).call("web_search", query="x")
-            there = searching(crib, brave=brave, brave_api_key=SecretStr(wrong))
+            good = await searching(workspace, searxng=searxng.origin, brave=brave).call("web_search", query="x")
+            there = searching(workspace, brave=brave, brave_api_key=SecretStr(wrong))
             bad = await there.call("web_search", query="x")
 
     assert [request.headers["x-subscription-token"] for request in brave.requests] == [KEY, wrong]
     assert "x-subscription-token" not in searxng.requests[0].headers
     assert good.succeeded
     assert "it rejected the key (HTTP 422); check TOOLCRIB_BRAVE_API_KEY" in bad.result["output"]
-    records = [*await book_of(crib, good.call_id), *await book_of(crib, bad.call_id)]
+    records = [*await audit_records_of(workspace, good.call_id), *await audit_records_of(workspace, bad.call_id)]
     said = repr((good, bad, bad.error, logs, caplog.records, caplog.text, records, there.settings))
     assert KEY not in said
     assert wrong not in said
@@ -320,10 +326,10 @@ async def test_key_reaches_brave_and_no_message_log_or_record(crib: Crib, caplog
     ],
 )
 async def test_configuration_that_cannot_work_or_would_expose_the_key_is_rejected_at_startup(
-    crib: Crib, given: dict[str, Any], says: str
+    workspace: WorkspaceFixture, given: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(Misconfigured, match=says) as refused:
-        assemble(crib.settings.model_copy(update=given), crib.database)
+        assemble(workspace.settings.model_copy(update=given), workspace.database)
     assert "lines-of-it" not in str(refused.value)
     assert "schlüssel" not in str(refused.value)
 
@@ -333,31 +339,31 @@ async def test_configuration_that_cannot_work_or_would_expose_the_key_is_rejecte
 OWN = "BSA-key-of-ada-0815"
 
 
-async def stored(crib: Crib, key: str = OWN) -> None:
-    access = ProviderCredentialStore(crib.database, credentials_lock(crib.settings))
-    await access.store(ActingUser(crib.caller.user_id), "brave", StoredProviderCredentials(key))
+async def stored(workspace: WorkspaceFixture, key: str = OWN) -> None:
+    access = ProviderCredentialStore(workspace.database, credentials_lock(workspace.settings))
+    await access.store(ActingUser(workspace.caller.user_id), "brave", StoredProviderCredentials(key))
 
 
 @pytest.mark.req("SE-1", part="a person's own key")
-async def test_persons_own_key_serves_only_their_and_their_agents_searches(crib: Crib) -> None:
-    await stored(crib)
-    agent = await hired(crib, toolsets=["studio"])
+async def test_persons_own_key_serves_only_their_and_their_agents_searches(workspace: WorkspaceFixture) -> None:
+    await stored(workspace)
+    agent = await hired(workspace, toolsets=["studio"])
     async with loopback(SearXNG()) as searxng, loopback(Brave(key=OWN)) as brave:
-        there = searching(crib, searxng=searxng.origin, brave=brave)
-        for caller in (crib.caller, agent):
+        there = searching(workspace, searxng=searxng.origin, brave=brave)
+        for caller in (workspace.caller, agent):
             result = (await there.call("web_search", caller, query="mine")).result
             assert result["metadata"]["provider"] == "brave"
-        other = (await there.call("web_search", await joined(crib, WorkspaceRole.MEMBER), query="theirs")).result
+        other = (await there.call("web_search", await joined(workspace, WorkspaceRole.MEMBER), query="theirs")).result
 
     assert [request.headers["x-subscription-token"] for request in brave.requests] == [OWN, OWN]
     assert other["metadata"]["provider"] == "searxng"
 
 
 @pytest.mark.req("SE-1", part="a person's own key")
-async def test_operators_key_does_not_replace_a_persons_failing_key(crib: Crib) -> None:
-    await stored(crib, "BSA-expired")
+async def test_operators_key_does_not_replace_a_persons_failing_key(workspace: WorkspaceFixture) -> None:
+    await stored(workspace, "BSA-expired")
     async with loopback(Brave()) as brave:
-        result = await told(searching(crib, brave=brave), "web_search", query="x")
+        result = await told(searching(workspace, brave=brave), "web_search", query="x")
 
     assert result["is_error"]
     assert "check the key that you stored" in result["output"]
@@ -366,15 +372,15 @@ async def test_operators_key_does_not_replace_a_persons_failing_key(crib: Crib) 
 
 
 @pytest.mark.req("SE-1", part="a person's own key")
-async def test_persons_own_key_offers_the_search_where_the_server_has_no_engine(crib: Crib) -> None:
-    reader = (await hired(crib, toolsets=["studio"])).agent
-    other = await joined(crib, WorkspaceRole.MEMBER)
+async def test_persons_own_key_offers_the_search_where_the_server_has_no_engine(workspace: WorkspaceFixture) -> None:
+    reader = (await hired(workspace, toolsets=["studio"])).agent
+    other = await joined(workspace, WorkspaceRole.MEMBER)
     assert reader is not None
-    await stored(crib)
+    await stored(workspace)
 
     async def shown(user_id: UserId) -> set[str]:
-        registry = await crib.engine.registry.for_person(crib.caller.workspace_id, user_id)
+        registry = await workspace.engine.registry.for_person(workspace.caller.workspace_id, user_id)
         return {tool.name for tool in registry.list_for_scope(reader.rules)}
 
-    assert "web_search" in await shown(crib.caller.user_id)
+    assert "web_search" in await shown(workspace.caller.user_id)
     assert "web_search" not in await shown(other.user_id)

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from tests.integration.conftest import Crib
+from tests.integration.conftest import WorkspaceFixture
 from tests.integration.websearch.engines import KEY
 from tests.integration.websearch.loopback import Loopback
 from toolcrib.wiring import assemble
@@ -14,11 +14,13 @@ from toolcrib.wiring import assemble
 NOWHERE = "http://127.0.0.1:1"
 
 
-def searching(crib: Crib, *, searxng: str | None = None, brave: Loopback | str | None = None, **more: Any) -> Crib:
+def searching(
+    workspace: WorkspaceFixture, *, searxng: str | None = None, brave: Loopback | str | None = None, **more: Any
+) -> WorkspaceFixture:
     """The same workspace behind a gate with these engines."""
     given: dict[str, Any] = {"searxng_url": searxng, **more}
     if brave is not None:
         origin = brave if isinstance(brave, str) else brave.origin
         given = {"brave_api_key": SecretStr(KEY), "brave_url": f"{origin}/res/v1/web/search", **given}
-    settings = crib.settings.model_copy(update=given)
-    return replace(crib, settings=settings, engine=assemble(settings, crib.database))
+    settings = workspace.settings.model_copy(update=given)
+    return replace(workspace, settings=settings, engine=assemble(settings, workspace.database))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.integration.conftest import Crib
+from tests.integration.conftest import WorkspaceFixture
 from tests.integration.tools.builders import told
 from tests.integration.websearch.builders import searching
 from tests.integration.websearch.engines import Brave, pages
@@ -47,10 +47,10 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sta
             yield Standing(url, source, served)
 
 
-async def test_its_results_are_returned_as_a_numbered_list(crib: Crib, running: Standing) -> None:
+async def test_its_results_are_returned_as_a_numbered_list(workspace: WorkspaceFixture, running: Standing) -> None:
     running.source.reply = results(*pages(3, by="real"))
 
-    result = await told(searching(crib, searxng=running.url), "web_search", query="größe & <order>", max_results=2)
+    result = await told(searching(workspace, searxng=running.url), "web_search", query="größe & <order>", max_results=2)
 
     assert result == {
         "output": "1. real 1\n   https://real.example/1\n   About 1.\n\n"
@@ -61,43 +61,45 @@ async def test_its_results_are_returned_as_a_numbered_list(crib: Crib, running: 
     assert running.served.queries[-1] == "größe & <order>"
 
 
-async def test_without_results_brave_is_queried(crib: Crib, running: Standing) -> None:
+async def test_without_results_brave_is_queried(workspace: WorkspaceFixture, running: Standing) -> None:
     running.source.reply = results()
     async with loopback(Brave()) as brave:
-        alone = await told(searching(crib, searxng=running.url), "web_search", query="nothing")
-        both = await told(searching(crib, searxng=running.url, brave=brave), "web_search", query="nothing")
+        alone = await told(searching(workspace, searxng=running.url), "web_search", query="nothing")
+        both = await told(searching(workspace, searxng=running.url, brave=brave), "web_search", query="nothing")
 
     assert alone["metadata"] == {"provider": "searxng", "resultCount": 0}
     assert both["metadata"] == {"provider": "brave", "resultCount": 5}
 
 
 @pytest.mark.parametrize("reply", [Reply(500, b"down"), Reply(body=b"{")], ids=["an error", "nonsense"])
-async def test_failure_of_its_only_engine_is_a_failure(crib: Crib, running: Standing, reply: Reply) -> None:
+async def test_failure_of_its_only_engine_is_a_failure(
+    workspace: WorkspaceFixture, running: Standing, reply: Reply
+) -> None:
     running.source.reply = reply
     async with loopback(Brave()) as brave:
-        alone = await told(searching(crib, searxng=running.url), "web_search", query="fails")
-        both = await told(searching(crib, searxng=running.url, brave=brave), "web_search", query="fails")
+        alone = await told(searching(workspace, searxng=running.url), "web_search", query="fails")
+        both = await told(searching(workspace, searxng=running.url, brave=brave), "web_search", query="fails")
 
     assert alone["is_error"]
     assert "none of its engines responded (ours: " in alone["output"]
     assert both["metadata"]["provider"] == "brave"
 
 
-async def test_bang_that_would_redirect_is_searched_for_instead(crib: Crib, running: Standing) -> None:
+async def test_bang_that_would_redirect_is_searched_for_instead(workspace: WorkspaceFixture, running: Standing) -> None:
     running.source.reply = results(*pages(1, by="real"))
 
-    result = await told(searching(crib, searxng=running.url), "web_search", query="!!g x")
+    result = await told(searching(workspace, searxng=running.url), "web_search", query="!!g x")
 
     assert result["metadata"] == {"provider": "searxng", "resultCount": 1}
     assert running.served.queries[-1] == "g x"
 
 
-async def test_malformed_result_does_not_hide_the_others(crib: Crib, running: Standing) -> None:
+async def test_malformed_result_does_not_hide_the_others(workspace: WorkspaceFixture, running: Standing) -> None:
     good = pages(1, by="real")[0]
     running.source.reply = results(
         {"title": "x", "url": "javascript:alert(1)", "text": "x"}, {**good, "text": "<b>a</b> &amp; b"}
     )
 
-    result = await told(searching(crib, searxng=running.url), "web_search", query="mixed")
+    result = await told(searching(workspace, searxng=running.url), "web_search", query="mixed")
 
     assert result["output"] == "1. real 1\n   https://real.example/1\n   a & b"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.integration.conftest import Crib
+from tests.integration.conftest import WorkspaceFixture
 
 
 def changed(path: Path) -> None:
@@ -76,13 +76,13 @@ OTHERWISE: dict[str, Callable[[Path], None]] = {
 }
 
 
-async def history(crib: Crib, file_id: str) -> list[dict[str, Any]]:
+async def history(workspace: WorkspaceFixture, file_id: str) -> list[dict[str, Any]]:
     """Return a file's versions, oldest first."""
-    return list((await crib.result("file_versions", file_id=file_id))["versions"])[::-1]
+    return list((await workspace.result("file_versions", file_id=file_id))["versions"])[::-1]
 
 
-async def authors(crib: Crib, file_id: str) -> list[str]:
-    return [version["author"]["kind"] for version in await history(crib, file_id)]
+async def authors(workspace: WorkspaceFixture, file_id: str) -> list[str]:
+    return [version["author"]["kind"] for version in await history(workspace, file_id)]
 
 
 def wipe(path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import DatabaseUrls
-from tests.integration.conftest import Crib
+from tests.integration.conftest import WorkspaceFixture
 from toolcrib.core.errors import BadArguments
 
 pytestmark = pytest.mark.req("TL-6", part="same matches")
@@ -92,19 +92,19 @@ def _often(times: int) -> settings:
 @example(bodies=["\ufeffa\n\ufeffa\n".encode()], pattern="^a", case_sensitive=True, limit=0)
 @example(bodies=[b"foo\r\n"], pattern="foo.$", case_sensitive=True, limit=0)
 async def test_matches_equal_those_of_postgresql(
-    crib: Crib,
+    workspace: WorkspaceFixture,
     postgresql: psycopg.Connection,
     bodies: Sequence[bytes],
     pattern: str,
     case_sensitive: bool,
     limit: int,
 ) -> None:
-    for old in crib.project.iterdir():
+    for old in workspace.project.iterdir():
         old.unlink()
     for number, body in enumerate(bodies):
-        (crib.project / f"{number}.txt").write_bytes(body)
+        (workspace.project / f"{number}.txt").write_bytes(body)
 
-    outcome = await crib.call("grep", pattern=pattern, case_sensitive=case_sensitive, limit=limit)
+    outcome = await workspace.call("grep", pattern=pattern, case_sensitive=case_sensitive, limit=limit)
 
     expected = matches_of_postgresql(postgresql, bodies, pattern, case_sensitive=case_sensitive)
     if expected is None:

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from typer.testing import CliRunner
 
-from tests.integration.conftest import Crib, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_caller
 from toolcrib.cli import db
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import NotFound, TooLarge
@@ -46,187 +46,191 @@ def holds(path: Path, head: bytes = HEAD, size: int = LARGE) -> bool:
         return file.read(len(head)) == head and path.stat().st_size == size
 
 
-def trash(crib: Crib) -> list[Path]:
-    folder = crib.project.parent / "trash"
+def trash(workspace: WorkspaceFixture) -> list[Path]:
+    folder = workspace.project.parent / "trash"
     return sorted(folder.iterdir()) if folder.exists() else []
 
 
-async def done(crib: Crib, tool: str, **arguments: object) -> str:
-    outcome = await crib.call(tool, **arguments)
+async def done(workspace: WorkspaceFixture, tool: str, **arguments: object) -> str:
+    outcome = await workspace.call(tool, **arguments)
     assert outcome.succeeded, outcome.error
     return str(outcome.call_id)
 
 
-def bin_of(crib: Crib) -> TrashCollector:
-    return TrashCollector(crib.engine.shelves.trash, crib.engine.shelves.mounts, node=crib.settings.node_name)
+def bin_of(workspace: WorkspaceFixture) -> TrashCollector:
+    return TrashCollector(
+        workspace.engine.workspace_services.trash,
+        workspace.engine.workspace_services.mounts,
+        node=workspace.settings.node_name,
+    )
 
 
-async def expire_all(crib: Crib) -> None:
-    await let_expire(crib)
-    await bin_of(crib).empty()
+async def expire_all(workspace: WorkspaceFixture) -> None:
+    await let_expire(workspace)
+    await bin_of(workspace).empty()
 
 
-async def let_expire(crib: Crib) -> None:
-    async with crib.database.as_system() as connection:
+async def let_expire(workspace: WorkspaceFixture) -> None:
+    async with workspace.database.as_system() as connection:
         await connection.execute(
-            "update toolcrib.trash set expires_at = now() where workspace_id = %s", (crib.caller.workspace_id,)
+            "update toolcrib.trash set expires_at = now() where workspace_id = %s", (workspace.caller.workspace_id,)
         )
 
 
-async def small_trash(database: Database, settings: Settings, most: int) -> Crib:
+async def small_trash(database: Database, settings: Settings, most: int) -> WorkspaceFixture:
     """A workspace on its own node, whose trash has a given size."""
     here = settings.model_copy(update={"trash_max_bytes": most})
-    return Crib(assemble(here, database), database, here, await new_caller(database, here))
+    return WorkspaceFixture(assemble(here, database), database, here, await new_caller(database, here))
 
 
-async def test_deleted_file_too_large_for_the_history_is_restored(crib: Crib) -> None:
-    large(crib.project / "big.bin")
-    (crib.project / "big.bin").chmod(0o640)
+async def test_deleted_file_too_large_for_the_history_is_restored(workspace: WorkspaceFixture) -> None:
+    large(workspace.project / "big.bin")
+    (workspace.project / "big.bin").chmod(0o640)
 
-    call = await done(crib, "rm", path="/big.bin")
-    assert not (crib.project / "big.bin").exists()
-    assert len(trash(crib)) == 1
-    shown = await crib.result("undo", calls=[call], dry_run=True)
-    result = await crib.result("undo", calls=[call])
+    call = await done(workspace, "rm", path="/big.bin")
+    assert not (workspace.project / "big.bin").exists()
+    assert len(trash(workspace)) == 1
+    shown = await workspace.result("undo", calls=[call], dry_run=True)
+    result = await workspace.result("undo", calls=[call])
 
-    assert holds(crib.project / "big.bin")
-    assert (crib.project / "big.bin").stat().st_mode & 0o777 == 0o640
-    assert trash(crib) == []
+    assert holds(workspace.project / "big.bin")
+    assert (workspace.project / "big.bin").stat().st_mode & 0o777 == 0o640
+    assert trash(workspace) == []
     assert shown["changes"] == result["changes"]
     assert [(change["path"], change["change"]) for change in result["changes"]] == [("/big.bin", "created")]
 
 
-async def test_overwritten_file_is_restored_and_displaced_again_by_redo(crib: Crib) -> None:
-    large(crib.project / "big.bin")
+async def test_overwritten_file_is_restored_and_displaced_again_by_redo(workspace: WorkspaceFixture) -> None:
+    large(workspace.project / "big.bin")
 
-    call = await done(crib, "write", path="/big.bin", content="small\n", overwrite=True)
-    assert (crib.project / "big.bin").read_text() == "small\n"
-    undone = await crib.result("undo", calls=[call])
-    assert holds(crib.project / "big.bin")
-    redone = await crib.result("undo", calls=[undone["call_id"]])
-    assert (crib.project / "big.bin").read_text() == "small\n"
-    await crib.result("undo", calls=[redone["call_id"]])
+    call = await done(workspace, "write", path="/big.bin", content="small\n", overwrite=True)
+    assert (workspace.project / "big.bin").read_text() == "small\n"
+    undone = await workspace.result("undo", calls=[call])
+    assert holds(workspace.project / "big.bin")
+    redone = await workspace.result("undo", calls=[undone["call_id"]])
+    assert (workspace.project / "big.bin").read_text() == "small\n"
+    await workspace.result("undo", calls=[redone["call_id"]])
 
-    assert holds(crib.project / "big.bin")
-    assert trash(crib) == []
+    assert holds(workspace.project / "big.bin")
+    assert trash(workspace) == []
 
 
-async def test_moving_touching_and_deleting_it_is_undone_at_once(crib: Crib) -> None:
-    large(crib.project / "d" / "big.bin")
+async def test_moving_touching_and_deleting_it_is_undone_at_once(workspace: WorkspaceFixture) -> None:
+    large(workspace.project / "d" / "big.bin")
     calls = [
-        await done(crib, "mkdir", path="/e"),
-        await done(crib, "mv", source="/d/big.bin", destination="/e/moved.bin"),
-        await done(crib, "touch", path="/e/moved.bin"),
-        await done(crib, "mv", source="/e", destination="/f"),
-        await done(crib, "rm", path="/f/moved.bin"),
-        await done(crib, "write", path="/d/big.bin", content="in its place"),
+        await done(workspace, "mkdir", path="/e"),
+        await done(workspace, "mv", source="/d/big.bin", destination="/e/moved.bin"),
+        await done(workspace, "touch", path="/e/moved.bin"),
+        await done(workspace, "mv", source="/e", destination="/f"),
+        await done(workspace, "rm", path="/f/moved.bin"),
+        await done(workspace, "write", path="/d/big.bin", content="in its place"),
     ]
 
-    result = await crib.result("undo", calls=calls)
+    result = await workspace.result("undo", calls=calls)
 
     assert result["conflicts"] == []
-    assert holds(crib.project / "d" / "big.bin")
-    assert sorted(path.name for path in crib.project.rglob("*")) == ["big.bin", "d"]
+    assert holds(workspace.project / "d" / "big.bin")
+    assert sorted(path.name for path in workspace.project.rglob("*")) == ["big.bin", "d"]
 
 
-async def test_two_swapped_files_are_swapped_back(crib: Crib) -> None:
-    large(crib.project / "a", b"A")
-    large(crib.project / "b", b"B")
+async def test_two_swapped_files_are_swapped_back(workspace: WorkspaceFixture) -> None:
+    large(workspace.project / "a", b"A")
+    large(workspace.project / "b", b"B")
     calls = [
-        await done(crib, "mv", source="/a", destination="/t"),
-        await done(crib, "mv", source="/b", destination="/a"),
-        await done(crib, "mv", source="/t", destination="/b"),
+        await done(workspace, "mv", source="/a", destination="/t"),
+        await done(workspace, "mv", source="/b", destination="/a"),
+        await done(workspace, "mv", source="/t", destination="/b"),
     ]
-    assert holds(crib.project / "a", b"B")
+    assert holds(workspace.project / "a", b"B")
 
-    await crib.result("undo", calls=calls)
+    await workspace.result("undo", calls=calls)
 
-    assert holds(crib.project / "a", b"A")
-    assert holds(crib.project / "b", b"B")
-    assert trash(crib) == []
+    assert holds(workspace.project / "a", b"A")
+    assert holds(workspace.project / "b", b"B")
+    assert trash(workspace) == []
 
 
-async def test_folder_that_replaces_another_keeps_its_contents(crib: Crib) -> None:
-    large(crib.project / "b" / "b", b"B")
-    large(crib.project / "c" / "b" / "a", b"A")
+async def test_folder_that_replaces_another_keeps_its_contents(workspace: WorkspaceFixture) -> None:
+    large(workspace.project / "b" / "b", b"B")
+    large(workspace.project / "c" / "b" / "a", b"A")
     for path in ("/b/b", "/c/b/a"):
-        await done(crib, "touch", path=path)
+        await done(workspace, "touch", path=path)
     calls = [
-        await done(crib, "mv", source="/c/b", destination="/a"),
-        await done(crib, "mv", source="/b", destination="/c/b"),
+        await done(workspace, "mv", source="/c/b", destination="/a"),
+        await done(workspace, "mv", source="/b", destination="/c/b"),
     ]
 
     for _ in range(2):
-        undone = await done(crib, "undo", calls=calls)
-        assert holds(crib.project / "b" / "b", b"B")
-        assert holds(crib.project / "c" / "b" / "a", b"A")
+        undone = await done(workspace, "undo", calls=calls)
+        assert holds(workspace.project / "b" / "b", b"B")
+        assert holds(workspace.project / "c" / "b" / "a", b"A")
 
-        calls = [await done(crib, "undo", calls=[undone])]
-        assert holds(crib.project / "c" / "b" / "b", b"B")
-        assert holds(crib.project / "a" / "a", b"A")
+        calls = [await done(workspace, "undo", calls=[undone])]
+        assert holds(workspace.project / "c" / "b" / "b", b"B")
+        assert holds(workspace.project / "a" / "a", b"A")
 
 
-async def test_tracked_file_that_grew_too_large_is_still_found_and_deleted(crib: Crib) -> None:
-    await done(crib, "write", path="/log", content="first\n")
-    large(crib.project / "log")
+async def test_tracked_file_that_grew_too_large_is_still_found_and_deleted(workspace: WorkspaceFixture) -> None:
+    await done(workspace, "write", path="/log", content="first\n")
+    large(workspace.project / "log")
 
-    info = await crib.result("file_info", path="/log")
-    call = await done(crib, "rm", path="/log")
-    await crib.result("undo", calls=[call])
+    info = await workspace.result("file_info", path="/log")
+    call = await done(workspace, "rm", path="/log")
+    await workspace.result("undo", calls=[call])
 
     assert info["size"] == LARGE
-    assert holds(crib.project / "log")
+    assert holds(workspace.project / "log")
 
 
-async def test_later_change_by_others_is_a_conflict(crib: Crib) -> None:
-    large(crib.project / "big.bin")
-    call = await done(crib, "mv", source="/big.bin", destination="/moved.bin")
-    large(crib.project / "moved.bin", b"another")
+async def test_later_change_by_others_is_a_conflict(workspace: WorkspaceFixture) -> None:
+    large(workspace.project / "big.bin")
+    call = await done(workspace, "mv", source="/big.bin", destination="/moved.bin")
+    large(workspace.project / "moved.bin", b"another")
 
-    result = await crib.result("undo", calls=[call])
+    result = await workspace.result("undo", calls=[call])
 
     assert [conflict["reason"] for conflict in result["conflicts"]] == ["Changed by someone else."]
-    assert holds(crib.project / "moved.bin", b"another")
+    assert holds(workspace.project / "moved.bin", b"another")
 
 
-async def test_deleted_file_is_listed_and_restored_by_its_id(crib: Crib) -> None:
-    large(crib.project / "big.bin")
-    await done(crib, "rm", path="/big.bin")
+async def test_deleted_file_is_listed_and_restored_by_its_id(workspace: WorkspaceFixture) -> None:
+    large(workspace.project / "big.bin")
+    await done(workspace, "rm", path="/big.bin")
 
-    [deleted] = (await crib.result("deleted_files"))["files"]
-    await crib.result("file_restore", file_id=deleted["file_id"])
+    [deleted] = (await workspace.result("deleted_files"))["files"]
+    await workspace.result("file_restore", file_id=deleted["file_id"])
 
-    assert holds(crib.project / "big.bin")
+    assert holds(workspace.project / "big.bin")
 
 
 @pytest.mark.req("WS-12", part="undo says when the trash has expired")
-async def test_undo_reports_an_expired_trash_entry(crib: Crib) -> None:
-    large(crib.project / "big.bin")
-    call = await done(crib, "rm", path="/big.bin")
-    other = await done(crib, "write", path="/a", content="x")
-    await expire_all(crib)
-    assert trash(crib) == []
+async def test_undo_reports_an_expired_trash_entry(workspace: WorkspaceFixture) -> None:
+    large(workspace.project / "big.bin")
+    call = await done(workspace, "rm", path="/big.bin")
+    other = await done(workspace, "write", path="/a", content="x")
+    await expire_all(workspace)
+    assert trash(workspace) == []
 
-    shown = await crib.result("undo", calls=[call, other], dry_run=True)
-    result = await crib.result("undo", calls=[call, other], force=True)
+    shown = await workspace.result("undo", calls=[call, other], dry_run=True)
+    result = await workspace.result("undo", calls=[call, other], force=True)
 
     assert shown["conflicts"] == result["conflicts"]
     [conflict] = result["conflicts"]
     assert conflict["path"] == "/big.bin"
     assert "has expired" in conflict["reason"]
     assert [change["path"] for change in result["changes"]] == ["/a"]
-    [deleted] = [f for f in (await crib.result("deleted_files"))["files"] if f["path"] == "/big.bin"]
-    outcome = await crib.call("file_restore", file_id=deleted["file_id"])
+    [deleted] = [f for f in (await workspace.result("deleted_files"))["files"] if f["path"] == "/big.bin"]
+    outcome = await workspace.call("file_restore", file_id=deleted["file_id"])
     assert isinstance(outcome.error, NotFound)
     assert "has expired" in outcome.error.message
 
 
-async def test_undo_reports_a_manually_emptied_trash(crib: Crib) -> None:
-    large(crib.project / "big.bin")
-    call = await done(crib, "rm", path="/big.bin")
-    trash(crib)[0].unlink()
+async def test_undo_reports_a_manually_emptied_trash(workspace: WorkspaceFixture) -> None:
+    large(workspace.project / "big.bin")
+    call = await done(workspace, "rm", path="/big.bin")
+    trash(workspace)[0].unlink()
 
-    result = await crib.result("undo", calls=[call])
+    result = await workspace.result("undo", calls=[call])
 
     assert [conflict["reason"] for conflict in result["conflicts"]] == [
         "Its content is neither in the history nor in the trash."
@@ -234,47 +238,49 @@ async def test_undo_reports_a_manually_emptied_trash(crib: Crib) -> None:
 
 
 async def test_oldest_entries_are_deleted_when_the_trash_is_full(database: Database, settings: Settings) -> None:
-    crib = await small_trash(database, settings, 2 * LARGE)
+    workspace = await small_trash(database, settings, 2 * LARGE)
     calls = []
     for name in ("1", "2", "3"):
-        large(crib.project / name, name.encode())
-        calls.append(await done(crib, "rm", path=f"/{name}"))
+        large(workspace.project / name, name.encode())
+        calls.append(await done(workspace, "rm", path=f"/{name}"))
 
-    await bin_of(crib).empty()
-    result = await crib.result("undo", calls=calls)
+    await bin_of(workspace).empty()
+    result = await workspace.result("undo", calls=calls)
 
     assert [conflict["path"] for conflict in result["conflicts"]] == ["/1"]
-    assert holds(crib.project / "2", b"2")
-    assert holds(crib.project / "3", b"3")
+    assert holds(workspace.project / "2", b"2")
+    assert holds(workspace.project / "3", b"3")
 
 
 @pytest.mark.parametrize("tool", ["rm", "write"])
 async def test_file_larger_than_the_trash_stays_at_its_path(database: Database, settings: Settings, tool: str) -> None:
-    crib = await small_trash(database, settings, LARGE - 1)
-    large(crib.project / "big.bin")
+    workspace = await small_trash(database, settings, LARGE - 1)
+    large(workspace.project / "big.bin")
 
-    outcome = await crib.call(tool, path="/big.bin", **({} if tool == "rm" else {"content": "x", "overwrite": True}))
+    outcome = await workspace.call(
+        tool, path="/big.bin", **({} if tool == "rm" else {"content": "x", "overwrite": True})
+    )
 
     assert isinstance(outcome.error, TooLarge)
     assert "could not be restored" in outcome.error.message
-    assert holds(crib.project / "big.bin")
-    await done(crib, "mv", source="/big.bin", destination="/elsewhere.bin")
-    assert holds(crib.project / "elsewhere.bin")
+    assert holds(workspace.project / "big.bin")
+    await done(workspace, "mv", source="/big.bin", destination="/elsewhere.bin")
+    assert holds(workspace.project / "elsewhere.bin")
 
 
 async def test_entries_with_a_shorter_retention_do_not_evict_others(database: Database, settings: Settings) -> None:
     """Only kept entries count: an expired entry, or one that was never kept, takes no space from others."""
-    crib = await small_trash(database, settings, LARGE)
-    large(crib.project / "big.bin")
-    call = await done(crib, "rm", path="/big.bin")
-    huge = crib.project / "ignored" / "huge"
+    workspace = await small_trash(database, settings, LARGE)
+    large(workspace.project / "big.bin")
+    call = await done(workspace, "rm", path="/big.bin")
+    huge = workspace.project / "ignored" / "huge"
     large(huge, size=2 * LARGE)
-    other = await displace(crib, "/ignored")
+    other = await displace(workspace, "/ignored")
 
-    await bin_of(crib).empty()
-    result = await crib.result("undo", calls=[call, other])
+    await bin_of(workspace).empty()
+    result = await workspace.result("undo", calls=[call, other])
 
-    assert holds(crib.project / "big.bin")
+    assert holds(workspace.project / "big.bin")
     [conflict] = result["conflicts"]
     assert conflict["path"] == "/ignored"
     assert "too large for the trash, so it was not stored" in conflict["reason"]
@@ -283,100 +289,102 @@ async def test_entries_with_a_shorter_retention_do_not_evict_others(database: Da
 # Ignored files
 
 
-async def displace(crib: Crib, *paths: str) -> str:
+async def displace(workspace: WorkspaceFixture, *paths: str) -> str:
     """Do what the shell does with ignored files that a command deleted: no tool does it by itself."""
-    caller = replace(crib.caller, call_id=CallId(new_id()))
-    tree = WorkspaceTree(crib.engine.shelves, caller, PathGuard(caller, "bash"))
+    caller = replace(workspace.caller, call_id=CallId(new_id()))
+    tree = WorkspaceTree(workspace.engine.workspace_services, caller, PathGuard(caller, "bash"))
     draft = Draft(tree)
     for path in paths:
         await draft.move_to_trash(await tree.lookup(WorkspacePath(Mount.PROJECT, path)))
-    await committer(crib).commit(Tenant.of(caller), draft.change_set(caller))
+    await committer(workspace).commit(Tenant.of(caller), draft.change_set(caller))
     return str(caller.call_id)
 
 
-def committer(crib: Crib) -> Committer:
-    shelves, settings = crib.engine.shelves, crib.settings
-    return Committer(shelves.changes, shelves.mounts, node=settings.node_name, trash=trash_limits(settings))
+def committer(workspace: WorkspaceFixture) -> Committer:
+    workspace_services, settings = workspace.engine.workspace_services, workspace.settings
+    return Committer(
+        workspace_services.changes, workspace_services.mounts, node=settings.node_name, trash=trash_limits(settings)
+    )
 
 
-async def test_ignored_folder_is_displaced_and_restored_completely(crib: Crib) -> None:
-    modules = crib.project / "node_modules"
+async def test_ignored_folder_is_displaced_and_restored_completely(workspace: WorkspaceFixture) -> None:
+    modules = workspace.project / "node_modules"
     for name in ("a/index.js", "a/b/c.js", "d.js"):
         (modules / name).parent.mkdir(parents=True, exist_ok=True)
         (modules / name).write_text(name)
     (modules / "bin").symlink_to("a/index.js")
     modules.chmod(0o750)
-    await done(crib, "read", path="/node_modules/d.js")
-    await done(crib, "write", path="/node_modules/a/known.js", content="known")
+    await done(workspace, "read", path="/node_modules/d.js")
+    await done(workspace, "write", path="/node_modules/a/known.js", content="known")
 
-    call = await displace(crib, "/node_modules")
+    call = await displace(workspace, "/node_modules")
     assert not modules.exists()
-    result = await crib.result("undo", calls=[call])
+    result = await workspace.result("undo", calls=[call])
 
     assert result["conflicts"] == []
     assert (modules / "a/b/c.js").read_text() == "a/b/c.js"
     assert (modules / "a/known.js").read_text() == "known"
     assert (modules / "bin").is_symlink()
     assert modules.stat().st_mode & 0o777 == 0o750
-    redone = await crib.result("undo", calls=[result["call_id"]])
+    redone = await workspace.result("undo", calls=[result["call_id"]])
     assert not modules.exists()
-    await crib.result("undo", calls=[redone["call_id"]])
+    await workspace.result("undo", calls=[redone["call_id"]])
     assert (modules / "a/b/c.js").read_text() == "a/b/c.js"
-    assert trash(crib) == []
+    assert trash(workspace) == []
 
 
-async def test_ignored_file_is_displaced_unread_and_can_be_edited_after_restore(crib: Crib) -> None:
-    (crib.project / ".cache").write_text("one\n")
-    call = await displace(crib, "/.cache")
-    assert await stored(crib) == 0
+async def test_ignored_file_is_displaced_unread_and_can_be_edited_after_restore(workspace: WorkspaceFixture) -> None:
+    (workspace.project / ".cache").write_text("one\n")
+    call = await displace(workspace, "/.cache")
+    assert await stored(workspace) == 0
 
-    await crib.result("undo", calls=[call])
-    assert (await crib.result("read", path="/.cache"))["content"] == "one\n"
-    edited = await done(crib, "edit", path="/.cache", old_string="one", new_string="two")
-    assert (crib.project / ".cache").read_text() == "two\n"
-    await crib.result("undo", calls=[edited])
+    await workspace.result("undo", calls=[call])
+    assert (await workspace.result("read", path="/.cache"))["content"] == "one\n"
+    edited = await done(workspace, "edit", path="/.cache", old_string="one", new_string="two")
+    assert (workspace.project / ".cache").read_text() == "two\n"
+    await workspace.result("undo", calls=[edited])
 
-    assert (crib.project / ".cache").read_text() == "one\n"
-
-
-async def stored(crib: Crib) -> int:
-    sizes = await RetentionStore(crib.database).sizes()
-    return next(size.blobs for size in sizes if size.workspace_id == crib.caller.workspace_id)
+    assert (workspace.project / ".cache").read_text() == "one\n"
 
 
-async def test_expired_folder_is_deleted_although_it_is_not_accessible(crib: Crib) -> None:
-    closed = crib.project / "closed"
+async def stored(workspace: WorkspaceFixture) -> int:
+    sizes = await RetentionStore(workspace.database).sizes()
+    return next(size.blobs for size in sizes if size.workspace_id == workspace.caller.workspace_id)
+
+
+async def test_expired_folder_is_deleted_although_it_is_not_accessible(workspace: WorkspaceFixture) -> None:
+    closed = workspace.project / "closed"
     (closed / "in").mkdir(parents=True)
     (closed / "in" / "file").write_text("x")
     (closed / "out").symlink_to("/etc")
     (closed / "in").chmod(0o000)
-    await displace(crib, "/closed")
+    await displace(workspace, "/closed")
 
-    await expire_all(crib)
+    await expire_all(workspace)
 
-    assert trash(crib) == []
+    assert trash(workspace) == []
 
 
 # Garbage collection
 
 
-async def test_versions_of_files_in_the_trash_are_kept(crib: Crib) -> None:
-    large(crib.project / "big.bin")
-    call = await done(crib, "rm", path="/big.bin")
+async def test_versions_of_files_in_the_trash_are_kept(workspace: WorkspaceFixture) -> None:
+    large(workspace.project / "big.bin")
+    call = await done(workspace, "rm", path="/big.bin")
 
-    await RetentionWorker(RetentionStore(crib.database), keep=timedelta(0), bin=bin_of(crib)).collect(
+    await RetentionWorker(RetentionStore(workspace.database), keep=timedelta(0), bin=bin_of(workspace)).collect(
         grace=timedelta(0)
     )
-    await crib.result("undo", calls=[call])
+    await workspace.result("undo", calls=[call])
 
-    assert holds(crib.project / "big.bin")
+    assert holds(workspace.project / "big.bin")
 
 
-async def test_operator_empties_the_trash_by_hand(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
-    large(crib.project / "big.bin")
-    await done(crib, "rm", path="/big.bin")
-    await let_expire(crib)
-    settings = crib.settings
+async def test_operator_empties_the_trash_by_hand(workspace: WorkspaceFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    large(workspace.project / "big.bin")
+    await done(workspace, "rm", path="/big.bin")
+    await let_expire(workspace)
+    settings = workspace.settings
     for name, value in {
         "DATABASE_URL": settings.database_url,
         "SYSTEM_DATABASE_URL": settings.system_url,
@@ -390,62 +398,64 @@ async def test_operator_empties_the_trash_by_hand(crib: Crib, monkeypatch: pytes
     said = await asyncio.to_thread(CliRunner().invoke, db.app, ["gc"], catch_exceptions=False)
 
     assert "and 1 expired trash entries" in said.output
-    assert trash(crib) == []
+    assert trash(workspace) == []
 
 
-async def test_undo_to_a_deleted_version_is_rejected_and_deletes_nothing(crib: Crib) -> None:
-    await done(crib, "write", path="/a", content="one")
-    call = await done(crib, "write", path="/a", content="two", overwrite=True)
-    await RetentionWorker(RetentionStore(crib.database), keep=timedelta(0)).collect(grace=timedelta(0))
+async def test_undo_to_a_deleted_version_is_rejected_and_deletes_nothing(workspace: WorkspaceFixture) -> None:
+    await done(workspace, "write", path="/a", content="one")
+    call = await done(workspace, "write", path="/a", content="two", overwrite=True)
+    await RetentionWorker(RetentionStore(workspace.database), keep=timedelta(0)).collect(grace=timedelta(0))
 
-    result = await crib.result("undo", calls=[call])
+    result = await workspace.result("undo", calls=[call])
 
     assert [conflict["reason"] for conflict in result["conflicts"]] == ["The previous version has expired."]
-    assert (crib.project / "a").read_text() == "two"
+    assert (workspace.project / "a").read_text() == "two"
 
 
-async def test_crash_of_the_collector_leaves_nothing_behind(crib: Crib) -> None:
-    large(crib.project / "big.bin")
-    await done(crib, "rm", path="/big.bin")
-    async with crib.database.as_system() as connection:
+async def test_crash_of_the_collector_leaves_nothing_behind(workspace: WorkspaceFixture) -> None:
+    large(workspace.project / "big.bin")
+    await done(workspace, "rm", path="/big.bin")
+    async with workspace.database.as_system() as connection:
         await connection.execute(
-            "update toolcrib.trash set expired_at = now() where workspace_id = %s", (crib.caller.workspace_id,)
+            "update toolcrib.trash set expired_at = now() where workspace_id = %s", (workspace.caller.workspace_id,)
         )
 
-    await bin_of(crib).empty()
+    await bin_of(workspace).empty()
 
-    assert trash(crib) == []
-    assert await bin_of(crib).empty() == 0
+    assert trash(workspace) == []
+    assert await bin_of(workspace).empty() == 0
 
 
-async def test_collecting_beside_writers_loses_nothing_in_the_trash(crib: Crib) -> None:
+async def test_collecting_beside_writers_loses_nothing_in_the_trash(workspace: WorkspaceFixture) -> None:
     """Each writer displaces and restores its own large file again and again, while the collector deletes all it may."""
     until = time.monotonic() + 4
 
     async def work(number: int) -> None:
-        path, head = crib.project / f"{number}", f"file {number}".encode()
+        path, head = workspace.project / f"{number}", f"file {number}".encode()
         large(path, head)
         while time.monotonic() < until:
-            call = await done(crib, "rm", path=f"/{number}")
-            await crib.result("undo", calls=[call])
+            call = await done(workspace, "rm", path=f"/{number}")
+            await workspace.result("undo", calls=[call])
             assert holds(path, head)
 
     async def collect() -> None:
-        collector = RetentionWorker(RetentionStore(crib.database), keep=timedelta(0), bin=bin_of(crib))
+        collector = RetentionWorker(RetentionStore(workspace.database), keep=timedelta(0), bin=bin_of(workspace))
         while time.monotonic() < until:
             await collector.collect(grace=timedelta(0))
 
     await asyncio.gather(*(work(number) for number in range(3)), collect())
-    assert trash(crib) == []
+    assert trash(workspace) == []
 
 
-async def test_other_workspaces_do_not_see_the_trash(crib: Crib) -> None:
-    large(crib.project / "big.bin")
-    call = await done(crib, "rm", path="/big.bin")
-    stranger: Caller = await new_caller(crib.database, crib.settings)
+async def test_other_workspaces_do_not_see_the_trash(workspace: WorkspaceFixture) -> None:
+    large(workspace.project / "big.bin")
+    call = await done(workspace, "rm", path="/big.bin")
+    stranger: Caller = await new_caller(workspace.database, workspace.settings)
 
-    outcome = await crib.call("undo", stranger, calls=[call])
-    found = await crib.engine.shelves.trash.find(Tenant.of(stranger), [UUID(path.name) for path in trash(crib)])
+    outcome = await workspace.call("undo", stranger, calls=[call])
+    found = await workspace.engine.workspace_services.trash.find(
+        Tenant.of(stranger), [UUID(path.name) for path in trash(workspace)]
+    )
 
     assert isinstance(outcome.error, NotFound)
     assert found == {}

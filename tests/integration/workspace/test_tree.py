@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.integration.conftest import Crib
-from tests.integration.gate.builders import book, rows
+from tests.integration.conftest import WorkspaceFixture
+from tests.integration.gate.builders import audit_records, rows
 from tests.integration.workspace.drift_builders import authors, history
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.events import Event
@@ -16,103 +16,105 @@ from toolcrib.storage.sessions import SessionStore
 
 
 @pytest.mark.req("WS-7", part="folder moves with synced and unsynced children")
-async def test_folder_moves_with_its_tracked_and_untracked_files(crib: Crib) -> None:
-    known = await crib.result("write", path="/d/e/known.txt", content="known\n")
-    (crib.project / "d" / "e" / "unknown.txt").write_text("unknown\n")
-    (crib.project / "d" / "loose").mkdir()
-    (crib.project / "d" / "loose" / "x.bin").write_bytes(b"\0\1")
-    inode = (crib.project / "d" / "e" / "known.txt").stat().st_ino
+async def test_folder_moves_with_its_tracked_and_untracked_files(workspace: WorkspaceFixture) -> None:
+    known = await workspace.result("write", path="/d/e/known.txt", content="known\n")
+    (workspace.project / "d" / "e" / "unknown.txt").write_text("unknown\n")
+    (workspace.project / "d" / "loose").mkdir()
+    (workspace.project / "d" / "loose" / "x.bin").write_bytes(b"\0\1")
+    inode = (workspace.project / "d" / "e" / "known.txt").stat().st_ino
 
-    await crib.result("mv", source="/d", destination="/moved")
+    await workspace.result("mv", source="/d", destination="/moved")
 
-    assert [path.name for path in crib.project.iterdir()] == ["moved"]
-    moved = crib.project / "moved"
+    assert [path.name for path in workspace.project.iterdir()] == ["moved"]
+    moved = workspace.project / "moved"
     assert (moved / "e" / "known.txt").stat().st_ino == inode
     assert (moved / "e" / "unknown.txt").read_text() == "unknown\n"
     assert (moved / "loose" / "x.bin").read_bytes() == b"\0\1"
-    read = await crib.result("read", path="/moved/e/known.txt")
+    read = await workspace.result("read", path="/moved/e/known.txt")
     assert (read["content"], read["synced"]) == ("known\n", True)
-    assert [version["path"] for version in await history(crib, known["file_id"])] == [
+    assert [version["path"] for version in await history(workspace, known["file_id"])] == [
         "/d/e/known.txt",
         "/moved/e/known.txt",
     ]
-    assert await authors(crib, known["file_id"]) == ["user", "user"]
-    assert (await crib.call("ls", path="/d")).error is not None
+    assert await authors(workspace, known["file_id"]) == ["user", "user"]
+    assert (await workspace.call("ls", path="/d")).error is not None
 
 
 @pytest.mark.req("WS-7", part="a folder on disk only")
-async def test_untracked_folder_moves_with_its_contents(crib: Crib) -> None:
-    (crib.project / "d" / "e").mkdir(parents=True)
-    (crib.project / "d" / "e" / "a.txt").write_text("a\n")
+async def test_untracked_folder_moves_with_its_contents(workspace: WorkspaceFixture) -> None:
+    (workspace.project / "d" / "e").mkdir(parents=True)
+    (workspace.project / "d" / "e" / "a.txt").write_text("a\n")
 
-    await crib.result("mv", source="/d", destination="/f")
+    await workspace.result("mv", source="/d", destination="/f")
 
-    assert (crib.project / "f" / "e" / "a.txt").read_text() == "a\n"
-    listed = (await crib.result("ls", recursive=True))["entries"]
+    assert (workspace.project / "f" / "e" / "a.txt").read_text() == "a\n"
+    listed = (await workspace.result("ls", recursive=True))["entries"]
     assert [entry["path"] for entry in listed] == ["/f", "/f/e", "/f/e/a.txt"]
 
 
 @pytest.mark.req("WS-7", part="a child that was changed on disk")
-async def test_child_changed_on_disk_is_tracked_before_its_folder_moves(crib: Crib) -> None:
-    child = await crib.result("write", path="/d/a.txt", content="mine\n")
-    (crib.project / "d" / "a.txt").write_text("theirs\n")
+async def test_child_changed_on_disk_is_tracked_before_its_folder_moves(workspace: WorkspaceFixture) -> None:
+    child = await workspace.result("write", path="/d/a.txt", content="mine\n")
+    (workspace.project / "d" / "a.txt").write_text("theirs\n")
 
-    await crib.result("mv", source="/d", destination="/e")
+    await workspace.result("mv", source="/d", destination="/e")
 
-    assert await authors(crib, child["file_id"]) == ["user", "external", "user"]
-    assert (await crib.result("read", path="/e/a.txt"))["content"] == "theirs\n"
+    assert await authors(workspace, child["file_id"]) == ["user", "external", "user"]
+    assert (await workspace.result("read", path="/e/a.txt"))["content"] == "theirs\n"
 
 
 @pytest.mark.req("TL-4", part="mv")
-async def test_folder_is_not_moved_into_itself_or_onto_another(crib: Crib) -> None:
-    await crib.result("write", path="/d/a.txt", content="a")
-    await crib.result("mkdir", path="/e/d")
+async def test_folder_is_not_moved_into_itself_or_onto_another(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", path="/d/a.txt", content="a")
+    await workspace.result("mkdir", path="/e/d")
 
     for destination in ("/d/x", "/d/", "/e/"):
-        outcome = await crib.call("mv", source="/d", destination=destination)
+        outcome = await workspace.call("mv", source="/d", destination=destination)
         assert outcome.error is not None, destination
-    assert (crib.project / "d" / "a.txt").read_text() == "a"
+    assert (workspace.project / "d" / "a.txt").read_text() == "a"
 
 
 @pytest.mark.req("TL-4", part="touch")
-async def test_touch_updates_a_files_time_and_creates_a_version_of_the_same_content(crib: Crib) -> None:
-    made = await crib.result("write", path="/a.txt", content="a\n")
-    path = crib.project / "a.txt"
+async def test_touch_updates_a_files_time_and_creates_a_version_of_the_same_content(
+    workspace: WorkspaceFixture,
+) -> None:
+    made = await workspace.result("write", path="/a.txt", content="a\n")
+    path = workspace.project / "a.txt"
     os.utime(path, (0, 0))
 
-    touched = await crib.result("touch", path="/a.txt")
+    touched = await workspace.result("touch", path="/a.txt")
 
     assert touched["file_id"] == made["file_id"]
     assert path.stat().st_mtime == pytest.approx(datetime.now(UTC).timestamp(), abs=60)
     assert path.read_text() == "a\n"
-    assert {version["hash"] for version in await history(crib, made["file_id"])} == {made["hash"]}
-    *_, record = [record for record in await book(crib) if record.tool == "touch"]
+    assert {version["hash"] for version in await history(workspace, made["file_id"])} == {made["hash"]}
+    *_, record = [record for record in await audit_records(workspace) if record.tool == "touch"]
     assert [file["change"] for file in record.files] == ["touched"]
 
 
 @pytest.mark.req("TL-4", part="touch")
-async def test_touch_creates_an_empty_file_and_updates_a_folders_time(crib: Crib) -> None:
-    await crib.result("touch", path="/d/e/new.txt")
-    os.utime(crib.project / "d", (0, 0))
-    await crib.result("touch", path="/d")
+async def test_touch_creates_an_empty_file_and_updates_a_folders_time(workspace: WorkspaceFixture) -> None:
+    await workspace.result("touch", path="/d/e/new.txt")
+    os.utime(workspace.project / "d", (0, 0))
+    await workspace.result("touch", path="/d")
 
-    assert (crib.project / "d" / "e" / "new.txt").read_bytes() == b""
-    assert (crib.project / "d").stat().st_mtime > 0
-    assert (await crib.call("touch", path="/")).error is not None
+    assert (workspace.project / "d" / "e" / "new.txt").read_bytes() == b""
+    assert (workspace.project / "d").stat().st_mtime > 0
+    assert (await workspace.call("touch", path="/")).error is not None
 
 
 @pytest.mark.req("SC-4", part="listing a large folder")
-async def test_folder_of_five_thousand_entries_is_listed_up_to_the_limit(crib: Crib) -> None:
-    many = crib.project / "many"
+async def test_folder_of_five_thousand_entries_is_listed_up_to_the_limit(workspace: WorkspaceFixture) -> None:
+    many = workspace.project / "many"
     many.mkdir()
     for number in range(5_000):
         (many / f"{number:04}.txt").touch()
-    await crib.result("write", path="/many/0001.txt", content="known", overwrite=True)
-    await crib.result("mkdir", path="/many/zz")
+    await workspace.result("write", path="/many/0001.txt", content="known", overwrite=True)
+    await workspace.result("mkdir", path="/many/zz")
 
-    short = (await crib.result("ls", path="/many"))["entries"]
-    some = (await crib.result("ls", path="/many", limit=200))["entries"]
-    whole = (await crib.result("ls", path="/many", limit=0))["entries"]
+    short = (await workspace.result("ls", path="/many"))["entries"]
+    some = (await workspace.result("ls", path="/many", limit=200))["entries"]
+    whole = (await workspace.result("ls", path="/many", limit=0))["entries"]
 
     assert [entry["name"] for entry in short] == ["zz", *(f"{number:04}.txt" for number in range(49))]
     assert [entry["synced"] for entry in short[:4]] == [True, False, True, False]
@@ -134,74 +136,74 @@ UNSAYABLE = [
 
 @pytest.mark.req("WS-7", part="names on disk that cannot be said")
 @pytest.mark.parametrize("recursive", [False, True])
-async def test_unstorable_names_do_not_break_a_listing(crib: Crib, recursive: bool) -> None:
-    root = os.fsencode(crib.project)
+async def test_unstorable_names_do_not_break_a_listing(workspace: WorkspaceFixture, recursive: bool) -> None:
+    root = os.fsencode(workspace.project)
     for name in UNSAYABLE:
         os.mkdir(os.path.join(root, name))
         with open(os.path.join(root, name, b"inside"), "wb"):
             pass
     os.mkfifo(os.path.join(root, b"fifo"))
     os.symlink(b"target \xff", os.path.join(root, b"link"))
-    (crib.project / "plain.txt").write_text("plain\n")
+    (workspace.project / "plain.txt").write_text("plain\n")
 
-    listed = (await crib.result("ls", recursive=recursive))["entries"]
+    listed = (await workspace.result("ls", recursive=recursive))["entries"]
 
     assert {"/plain.txt", "/link"} <= {entry["path"] for entry in listed}
     assert all(entry["path"].isprintable() for entry in listed)
     assert not [entry for entry in listed if entry["name"] == "inside"]
-    assert (await crib.result("read", path="/plain.txt"))["content"] == "plain\n"
+    assert (await workspace.result("read", path="/plain.txt"))["content"] == "plain\n"
 
 
 @pytest.mark.req("WS-7", part="names on disk that cannot be said")
-async def test_folder_with_an_unstorable_name_is_moved_completely_and_not_deleted(crib: Crib) -> None:
-    await crib.result("mkdir", path="/d")
-    with open(os.path.join(os.fsencode(crib.project), b"d", b"\xff"), "wb") as file:
+async def test_folder_with_an_unstorable_name_is_moved_completely_and_not_deleted(workspace: WorkspaceFixture) -> None:
+    await workspace.result("mkdir", path="/d")
+    with open(os.path.join(os.fsencode(workspace.project), b"d", b"\xff"), "wb") as file:
         file.write(b"theirs")
 
-    removed = await crib.call("rm", path="/d")
-    await crib.result("mv", source="/d", destination="/e")
+    removed = await workspace.call("rm", path="/d")
+    await workspace.result("mv", source="/d", destination="/e")
 
     assert removed.error is not None
     assert removed.error.code == "CONFLICT"
-    assert os.listdir(os.fsencode(crib.project / "e")) == [b"\xff"]
+    assert os.listdir(os.fsencode(workspace.project / "e")) == [b"\xff"]
 
 
 @pytest.mark.req("SC-5", part="usage counters")
-async def test_usage_counters_equal_what_is_stored(crib: Crib) -> None:
-    made = await crib.result("write", path="/d/a.txt", content="twelve bytes")
-    await crib.result("write", path="/b.txt", content="twelve bytes")
-    await crib.result("write", path="/b.txt", content="twelve bytes", overwrite=True)
-    await crib.result("write", path="/c.txt", content="other")
-    (crib.project / "disk.txt").write_text("from the disk")
-    await crib.result("touch", path="/disk.txt")
-    await crib.result("rm", path="/d/a.txt")
-    await crib.result("rm", path="/c.txt")
-    await crib.result("file_restore", file_id=made["file_id"])
-    await crib.result("mv", source="/d", destination="/e")
-    (crib.project / "b.txt").unlink()
-    await crib.call("read", path="/b.txt")
+async def test_usage_counters_equal_what_is_stored(workspace: WorkspaceFixture) -> None:
+    made = await workspace.result("write", path="/d/a.txt", content="twelve bytes")
+    await workspace.result("write", path="/b.txt", content="twelve bytes")
+    await workspace.result("write", path="/b.txt", content="twelve bytes", overwrite=True)
+    await workspace.result("write", path="/c.txt", content="other")
+    (workspace.project / "disk.txt").write_text("from the disk")
+    await workspace.result("touch", path="/disk.txt")
+    await workspace.result("rm", path="/d/a.txt")
+    await workspace.result("rm", path="/c.txt")
+    await workspace.result("file_restore", file_id=made["file_id"])
+    await workspace.result("mv", source="/d", destination="/e")
+    (workspace.project / "b.txt").unlink()
+    await workspace.call("read", path="/b.txt")
 
     [counted] = await rows(
-        crib,
+        workspace,
         "select sum(files)::bigint, sum(versions)::bigint, sum(bytes)::bigint from toolcrib.usage_counters "
         "where workspace_id = %s",
     )
-    [(files,)] = await rows(crib, "select count(*) from toolcrib.files where not deleted and workspace_id = %s")
-    [(versions,)] = await rows(crib, "select count(*) from toolcrib.versions where workspace_id = %s")
-    [(stored,)] = await rows(crib, "select sum(size)::bigint from toolcrib.blobs where workspace_id = %s")
+    [(files,)] = await rows(workspace, "select count(*) from toolcrib.files where not deleted and workspace_id = %s")
+    [(versions,)] = await rows(workspace, "select count(*) from toolcrib.versions where workspace_id = %s")
+    [(stored,)] = await rows(workspace, "select sum(size)::bigint from toolcrib.blobs where workspace_id = %s")
     assert (counted[0], counted[1]) == (files, versions)
     assert counted[2] == stored
 
 
 @pytest.mark.req("EV-1", part="events are numbered without gaps")
-async def test_concurrent_events_are_numbered_without_gaps(crib: Crib) -> None:
-    tenant, sessions = Tenant.of(crib.caller), SessionStore(crib.database)
+async def test_concurrent_events_are_numbered_without_gaps(workspace: WorkspaceFixture) -> None:
+    tenant, sessions = Tenant.of(workspace.caller), SessionStore(workspace.database)
     session = (await sessions.create(tenant, title="talk")).id
 
     async def write(number: int) -> int | None:
         event = Event(session, "text", {"number": number})
         try:
-            async with crib.database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
+            async with workspace.database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
                 seq = await sessions.append(connection, tenant, event)
                 if number % 5 == 0:
                     # Its fact was rolled back, so the event and its number were too.

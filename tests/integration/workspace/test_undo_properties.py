@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.integration.conftest import Crib, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_caller
 from tests.integration.workspace.undo_builders import LARGE, Snapshot, Work, snapshot
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
@@ -18,66 +18,69 @@ STEPS = 12
 
 async def check(database: Database, settings: Settings, seed: int, *, large: int = 0) -> None:
     """Check three properties on one random sequence. ``large``: the number of files too large for the history."""
-    crib = Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
-    work = Work(crib, random.Random(seed))
+    workspace = WorkspaceFixture(assemble(settings, database), database, settings, await new_caller(database, settings))
+    work = Work(workspace, random.Random(seed))
     await work.put_large(large, known=True)
-    snapshots: list[tuple[int, Snapshot]] = [(0, snapshot(crib.project))]
+    snapshots: list[tuple[int, Snapshot]] = [(0, snapshot(workspace.project))]
     for _ in range(STEPS):
         await work.step(work.random.choice("AB"))
-        snapshots.append((len(work.done), snapshot(crib.project)))
+        snapshots.append((len(work.done), snapshot(workspace.project)))
     after = snapshots[-1][1]
 
-    await _one_author_loses_nothing_of_the_other(crib, work, after)
+    await _one_author_loses_nothing_of_the_other(workspace, work, after)
     count, before = work.random.choice(snapshots)
-    await _the_last_calls_are_as_if_they_had_never_been(crib, work.calls()[count:], before)
+    await _the_last_calls_are_as_if_they_had_never_been(workspace, work.calls()[count:], before)
     if not large:
-        await _nothing_was_booked_as_someone_elses(crib)
+        await _nothing_was_booked_as_someone_elses(workspace)
 
 
-async def _one_author_loses_nothing_of_the_other(crib: Crib, work: Work, after: Snapshot) -> None:
+async def _one_author_loses_nothing_of_the_other(workspace: WorkspaceFixture, work: Work, after: Snapshot) -> None:
     calls = work.calls("A")
     if not calls:
         return
-    outcome = await crib.call("undo", calls=calls)
+    outcome = await workspace.call("undo", calls=calls)
     assert outcome.succeeded, outcome.error
-    undone = snapshot(crib.project)
+    undone = snapshot(workspace.project)
     for path, (kind, _, body) in after.items():
         if kind == "file" and body.startswith(b"B") and b"A" not in body:
             assert body in {held for _, _, held in undone.values()}, f"{path}: {body!r} was lost"
     if outcome.change_set_id is None:
         assert undone == after
         return
-    redone = await crib.call("undo", calls=[str(outcome.call_id)])
+    redone = await workspace.call("undo", calls=[str(outcome.call_id)])
     assert redone.succeeded, redone.error
     assert redone.result["conflicts"] == []
-    assert snapshot(crib.project) == after, "undo and redo are not the identity"
+    assert snapshot(workspace.project) == after, "undo and redo are not the identity"
 
 
-async def _the_last_calls_are_as_if_they_had_never_been(crib: Crib, calls: list[str], before: Snapshot) -> None:
+async def _the_last_calls_are_as_if_they_had_never_been(
+    workspace: WorkspaceFixture, calls: list[str], before: Snapshot
+) -> None:
     if not calls:
         return
     # The undo and redo above are in the history of these files: they count as part of the work. Where they undid
     # more than these calls, the undo must name them.
-    undoings = [str(record) for record in await _undo_calls(crib)]
-    outcome = await crib.call("undo", calls=[*calls, *undoings])
+    undoings = [str(record) for record in await _undo_calls(workspace)]
+    outcome = await workspace.call("undo", calls=[*calls, *undoings])
     assert outcome.succeeded, outcome.error
     assert outcome.result["conflicts"] == []
-    assert snapshot(crib.project) == before
+    assert snapshot(workspace.project) == before
 
 
-async def _undo_calls(crib: Crib) -> list[object]:
-    async with crib.database.as_system() as connection:
+async def _undo_calls(workspace: WorkspaceFixture) -> list[object]:
+    async with workspace.database.as_system() as connection:
         cursor = await connection.execute(
-            "select id from toolcrib.tool_calls where workspace_id = %s and tool = 'undo'", (crib.caller.workspace_id,)
+            "select id from toolcrib.tool_calls where workspace_id = %s and tool = 'undo'",
+            (workspace.caller.workspace_id,),
         )
         return [id_ for (id_,) in await cursor.fetchall()]
 
 
-async def _nothing_was_booked_as_someone_elses(crib: Crib) -> None:
-    async with crib.database.as_system() as connection:
+async def _nothing_was_booked_as_someone_elses(workspace: WorkspaceFixture) -> None:
+    async with workspace.database.as_system() as connection:
         cursor = await connection.execute(
             "select count(*) from toolcrib.change_sets where workspace_id = %s and author_kind = 'external'",
-            (crib.caller.workspace_id,),
+            (workspace.caller.workspace_id,),
         )
         assert await cursor.fetchone() == (0,)
 
@@ -121,23 +124,28 @@ async def test_random_work_around_untracked_files_loses_none(
 
 
 async def check_that_none_is_lost(database: Database, settings: Settings, seed: int) -> None:
-    crib = Crib(assemble(settings, database), database, settings, await new_caller(database, settings))
-    work = Work(crib, random.Random(seed))
+    workspace = WorkspaceFixture(assemble(settings, database), database, settings, await new_caller(database, settings))
+    work = Work(workspace, random.Random(seed))
     await work.put_large(3, known=False)
-    large = large_in(crib)
+    large = large_in(workspace)
     for _ in range(STEPS):
         await work.step(work.random.choice("AB"))
-        assert large_in(crib) == large, f"seed {seed}: lost in {work.done[-1]}"
-    for calls in (work.calls("A"), work.calls("B"), work.calls(), [*work.calls(), *map(str, await _undo_calls(crib))]):
+        assert large_in(workspace) == large, f"seed {seed}: lost in {work.done[-1]}"
+    for calls in (
+        work.calls("A"),
+        work.calls("B"),
+        work.calls(),
+        [*work.calls(), *map(str, await _undo_calls(workspace))],
+    ):
         if calls:
-            await crib.call("undo", calls=calls)
-            assert large_in(crib) == large, f"seed {seed}: lost in undo of {calls}"
+            await workspace.call("undo", calls=calls)
+            assert large_in(workspace) == large, f"seed {seed}: lost in undo of {calls}"
 
 
-def large_in(crib: Crib) -> list[bytes]:
+def large_in(workspace: WorkspaceFixture) -> list[bytes]:
     """Return the large contents that are in the tree or in the trash."""
-    trash = crib.project.parent / "trash"
-    found = [*snapshot(crib.project).values(), *(snapshot(trash).values() if trash.exists() else ())]
+    trash = workspace.project.parent / "trash"
+    found = [*snapshot(workspace.project).values(), *(snapshot(trash).values() if trash.exists() else ())]
     return sorted(body for _, _, body in found if body.startswith(b"large"))
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.integration.conftest import Crib, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_caller
 from tests.integration.gate.builders import joined, rows, trusted
 from tests.integration.workspace.drift_builders import history, wipe
 from toolcrib.core.callers import WorkspaceRole
@@ -16,12 +16,12 @@ from toolcrib.core.ids import RunId, new_id
 
 
 @pytest.mark.req("WS-6", part="what it was, when and by whom")
-async def test_every_change_creates_a_version_with_its_kind_and_author(crib: Crib) -> None:
-    agent = replace(await trusted(crib), run_id=RunId(new_id()))
-    made = await crib.result("write", path="/a.txt", content="one\n")
-    edited = await crib.call("edit", agent, path="/a.txt", old_string="one", new_string="one\ntwo")
+async def test_every_change_creates_a_version_with_its_kind_and_author(workspace: WorkspaceFixture) -> None:
+    agent = replace(await trusted(workspace), run_id=RunId(new_id()))
+    made = await workspace.result("write", path="/a.txt", content="one\n")
+    edited = await workspace.call("edit", agent, path="/a.txt", old_string="one", new_string="one\ntwo")
 
-    first, second = await history(crib, made["file_id"])
+    first, second = await history(workspace, made["file_id"])
 
     assert (first["version_id"], second["version_id"]) == (made["version_id"], edited.result["version_id"])
     assert all(UUID(version["version_id"]).version == 7 for version in (first, second))
@@ -30,10 +30,10 @@ async def test_every_change_creates_a_version_with_its_kind_and_author(crib: Cri
     assert (second["number"], second["size"], second["line_count"]) == (2, 8, 2)
     assert second["hash"] == sha256(b"one\ntwo\n").hexdigest() == edited.result["hash"]
     assert first["author"]["kind"] == "user"
-    assert first["author"]["user_id"] == str(crib.caller.user_id)
+    assert first["author"]["user_id"] == str(workspace.caller.user_id)
     assert second["author"] == {
         "kind": "agent",
-        "user_id": str(crib.caller.user_id),
+        "user_id": str(workspace.caller.user_id),
         "agent_id": str(agent.agent_id),
         "run_id": str(agent.run_id),
         "call_id": str(edited.call_id),
@@ -42,68 +42,68 @@ async def test_every_change_creates_a_version_with_its_kind_and_author(crib: Cri
 
 
 @pytest.mark.req("WS-6", part="content is stored once per hash and workspace")
-async def test_content_is_stored_once_for_each_hash_and_workspace(crib: Crib) -> None:
-    other = replace(crib, caller=await new_caller(crib.database, crib.settings))
-    for one in (crib, other):
+async def test_content_is_stored_once_for_each_hash_and_workspace(workspace: WorkspaceFixture) -> None:
+    other = replace(workspace, caller=await new_caller(workspace.database, workspace.settings))
+    for one in (workspace, other):
         for path in ("/a.txt", "/b.txt"):
             await one.result("write", path=path, content="same\n")
         await one.result("write", path="/a.txt", content="same\n", overwrite=True)
 
-    for one in (crib, other):
+    for one in (workspace, other):
         stored = await rows(one, "select sha256, size, encoding, body from toolcrib.blobs where workspace_id = %s")
         assert stored == [(sha256(b"same\n").digest(), 5, "raw", b"same\n")]
 
 
 @pytest.mark.req("WS-6", part="content is compressed where it pays")
-async def test_long_content_is_stored_compressed_and_read_back_completely(crib: Crib) -> None:
+async def test_long_content_is_stored_compressed_and_read_back_completely(workspace: WorkspaceFixture) -> None:
     text = "all work and no play\n" * 10_000
-    made = await crib.result("write", path="/a.txt", content=text)
+    made = await workspace.result("write", path="/a.txt", content=text)
 
     [(size, encoding, stored)] = await rows(
-        crib, "select size, encoding, length(body) from toolcrib.blobs where workspace_id = %s"
+        workspace, "select size, encoding, length(body) from toolcrib.blobs where workspace_id = %s"
     )
     assert (size, encoding) == (210_000, "zlib")
     assert stored < 21_000
-    assert (await crib.result("file_version", version_id=made["version_id"]))["content"] == text
+    assert (await workspace.result("file_version", version_id=made["version_id"]))["content"] == text
 
 
 @pytest.mark.req("WS-6", part="a value that is no string is stored as JSON and returned as a value")
 @pytest.mark.parametrize(
     "value", [{"a": [1, 2.5, None, True], "é": "ü"}, [], {}, 0, False, None, 10**30, [[["deep"]]]], ids=repr
 )
-async def test_json_value_is_stored_as_text_and_returned_as_a_value(crib: Crib, value: Any) -> None:
-    made = await crib.result("write", path="/a.json", content=value)
+async def test_json_value_is_stored_as_text_and_returned_as_a_value(workspace: WorkspaceFixture, value: Any) -> None:
+    made = await workspace.result("write", path="/a.json", content=value)
 
-    on_disk = (crib.project / "a.json").read_bytes()
+    on_disk = (workspace.project / "a.json").read_bytes()
     assert json.loads(on_disk) == value
     assert made["hash"] == sha256(on_disk).hexdigest()
-    read = await crib.result("read", path="/a.json")
+    read = await workspace.result("read", path="/a.json")
     assert read["content"] == value
     assert type(read["content"]) is type(value)
-    info = await crib.result("file_info", path="/a.json")
+    info = await workspace.result("file_info", path="/a.json")
     assert (info["size"], info["line_count"]) == (len(on_disk), on_disk.count(b"\n"))
-    assert (await crib.result("file_version", version_id=made["version_id"]))["content"] == value
+    assert (await workspace.result("file_version", version_id=made["version_id"]))["content"] == value
 
 
 @pytest.mark.req("WS-8", part="who changed it since")
-async def test_conflict_names_who_changed_the_file_and_when(crib: Crib) -> None:
-    member = await joined(crib, WorkspaceRole.MEMBER)
-    agent = await trusted(crib)
+async def test_conflict_names_who_changed_the_file_and_when(workspace: WorkspaceFixture) -> None:
+    member = await joined(workspace, WorkspaceRole.MEMBER)
+    agent = await trusted(workspace)
     running = replace(agent, run_id=RunId(new_id()))
-    path = crib.project / "a.txt"
+    path = workspace.project / "a.txt"
 
     async def conflict_after(change: Any, reader: Any = None) -> str:
-        read = await crib.result("write", path="/a.txt", content=f"{new_id()}\n", overwrite=True)
+        read = await workspace.result("write", path="/a.txt", content=f"{new_id()}\n", overwrite=True)
         outcome = await change()
         assert outcome is None or outcome.succeeded
         edit = {"path": "/a.txt", "insert_line": 0, "insert_content": "x", "last_read_hash": read["hash"]}
-        refused = await crib.call("edit", reader, **edit)
+        refused = await workspace.call("edit", reader, **edit)
         assert refused.error is not None
         assert refused.error.code == "CONFLICT"
         return refused.error.message
 
     def write_as(caller: Any) -> Any:
-        return lambda: crib.call("write", caller, path="/a.txt", content=f"{new_id()}", overwrite=True)
+        return lambda: workspace.call("write", caller, path="/a.txt", content=f"{new_id()}", overwrite=True)
 
     async def by_hand() -> None:
         path.write_text("by hand\n")
@@ -111,8 +111,8 @@ async def test_conflict_names_who_changed_the_file_and_when(crib: Crib) -> None:
     assert f"(by user {member.user_id}, 0 s ago)" in await conflict_after(write_as(member))
     assert f"(by agent {agent.agent_id}, 0 s ago)" in await conflict_after(write_as(agent))
     assert f"(by run {running.run_id}, 0 s ago)" in await conflict_after(write_as(running))
-    assert "(by you, 0 s ago)" in await conflict_after(write_as(crib.caller))
-    assert f"(by user {crib.caller.user_id}, " in await conflict_after(write_as(crib.caller), agent)
+    assert "(by you, 0 s ago)" in await conflict_after(write_as(workspace.caller))
+    assert f"(by user {workspace.caller.user_id}, " in await conflict_after(write_as(workspace.caller), agent)
     assert "(by a program outside Toolcrib, 0 s ago)" in await conflict_after(by_hand)
     message = await conflict_after(by_hand)
     assert message.startswith("/a.txt changed since you read it")
@@ -120,90 +120,90 @@ async def test_conflict_names_who_changed_the_file_and_when(crib: Crib) -> None:
 
 
 @pytest.mark.req("WS-8", part="a hash that still holds")
-async def test_edit_with_the_current_hash_succeeds(crib: Crib) -> None:
-    await crib.result("write", path="/a.txt", content="a\n")
-    read = await crib.result("read", path="/a.txt")
+async def test_edit_with_the_current_hash_succeeds(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", path="/a.txt", content="a\n")
+    read = await workspace.result("read", path="/a.txt")
     edit = {"path": "/a.txt", "old_string": "a", "new_string": "b"}
 
-    assert (await crib.call("edit", **edit, last_read_hash=read["hash"].upper())).succeeded
-    assert (await crib.call("edit", path="/a.txt", old_string="b", new_string="c")).succeeded
+    assert (await workspace.call("edit", **edit, last_read_hash=read["hash"].upper())).succeeded
+    assert (await workspace.call("edit", path="/a.txt", old_string="b", new_string="c")).succeeded
 
 
 @pytest.mark.req("WS-8", part="a file that only the disk knows")
-async def test_conflict_over_an_untracked_file_names_an_external_author(crib: Crib) -> None:
-    (crib.project / "a.txt").write_text("now\n")
+async def test_conflict_over_an_untracked_file_names_an_external_author(workspace: WorkspaceFixture) -> None:
+    (workspace.project / "a.txt").write_text("now\n")
 
     edit = {"path": "/a.txt", "old_string": "now", "new_string": "then", "last_read_hash": "0" * 64}
-    refused = await crib.call("edit", **edit)
+    refused = await workspace.call("edit", **edit)
 
     assert refused.error is not None
     assert "someone outside Toolcrib" in refused.error.message
 
 
 @pytest.mark.req("WS-9", part="restore")
-async def test_earlier_version_is_restored_as_a_new_one(crib: Crib) -> None:
-    made = await crib.result("write", path="/a.txt", content="one\n")
-    await crib.result("write", path="/a.txt", content="two\n", overwrite=True)
+async def test_earlier_version_is_restored_as_a_new_one(workspace: WorkspaceFixture) -> None:
+    made = await workspace.result("write", path="/a.txt", content="one\n")
+    await workspace.result("write", path="/a.txt", content="two\n", overwrite=True)
 
-    await crib.result("file_restore", file_id=made["file_id"], version_id=made["version_id"])
+    await workspace.result("file_restore", file_id=made["file_id"], version_id=made["version_id"])
 
-    assert (crib.project / "a.txt").read_text() == "one\n"
-    assert [version["hash"] for version in await history(crib, made["file_id"])] == [
+    assert (workspace.project / "a.txt").read_text() == "one\n"
+    assert [version["hash"] for version in await history(workspace, made["file_id"])] == [
         sha256(text).hexdigest() for text in (b"one\n", b"two\n", b"one\n")
     ]
 
 
 @pytest.mark.req("WS-9", part="restore of a deleted file")
-async def test_deleted_file_in_a_deleted_folder_is_restored_with_its_folder(crib: Crib) -> None:
-    (crib.project / "d").mkdir()
-    made = await crib.result("write", path="/d/e/a.txt", content="kept\n")
-    (crib.project / "d" / "e" / "a.txt").chmod(0o600)
-    await crib.result("read", path="/d/e/a.txt")
+async def test_deleted_file_in_a_deleted_folder_is_restored_with_its_folder(workspace: WorkspaceFixture) -> None:
+    (workspace.project / "d").mkdir()
+    made = await workspace.result("write", path="/d/e/a.txt", content="kept\n")
+    (workspace.project / "d" / "e" / "a.txt").chmod(0o600)
+    await workspace.result("read", path="/d/e/a.txt")
     for path in ("/d/e/a.txt", "/d/e", "/d"):
-        await crib.result("rm", path=path)
-    assert list(crib.project.iterdir()) == []
+        await workspace.result("rm", path=path)
+    assert list(workspace.project.iterdir()) == []
 
-    restored = await crib.result("file_restore", file_id=made["file_id"])
+    restored = await workspace.result("file_restore", file_id=made["file_id"])
 
     assert restored["path"] == "/d/e/a.txt"
-    assert (crib.project / "d" / "e" / "a.txt").read_text() == "kept\n"
-    assert (crib.project / "d" / "e" / "a.txt").stat().st_mode & 0o777 == 0o600
-    read = await crib.result("read", path="/d/e/a.txt")
+    assert (workspace.project / "d" / "e" / "a.txt").read_text() == "kept\n"
+    assert (workspace.project / "d" / "e" / "a.txt").stat().st_mode & 0o777 == 0o600
+    read = await workspace.result("read", path="/d/e/a.txt")
     assert (read["content"], read["synced"]) == ("kept\n", True)
-    assert [version["deleted"] for version in await history(crib, made["file_id"])][-2:] == [True, False]
+    assert [version["deleted"] for version in await history(workspace, made["file_id"])][-2:] == [True, False]
 
 
 @pytest.mark.req("WS-9", part="restore")
-async def test_file_whose_folder_was_deleted_on_disk_is_restored_there(crib: Crib) -> None:
-    made = await crib.result("write", path="/d/a.txt", content="kept\n")
-    wipe(crib.project / "d")
-    assert (await crib.result("ls"))["entries"] == []
+async def test_file_whose_folder_was_deleted_on_disk_is_restored_there(workspace: WorkspaceFixture) -> None:
+    made = await workspace.result("write", path="/d/a.txt", content="kept\n")
+    wipe(workspace.project / "d")
+    assert (await workspace.result("ls"))["entries"] == []
 
-    assert (await crib.call("read", path="/d/a.txt")).error is not None
-    await crib.result("file_restore", file_id=made["file_id"])
+    assert (await workspace.call("read", path="/d/a.txt")).error is not None
+    await workspace.result("file_restore", file_id=made["file_id"])
 
-    assert (crib.project / "d" / "a.txt").read_text() == "kept\n"
+    assert (workspace.project / "d" / "a.txt").read_text() == "kept\n"
 
 
 @pytest.mark.req("WS-9", part="restore")
-async def test_file_is_not_restored_over_another(crib: Crib) -> None:
-    old = await crib.result("write", path="/a.txt", content="old\n")
-    await crib.result("rm", path="/a.txt")
-    await crib.result("write", path="/a.txt", content="new\n")
+async def test_file_is_not_restored_over_another(workspace: WorkspaceFixture) -> None:
+    old = await workspace.result("write", path="/a.txt", content="old\n")
+    await workspace.result("rm", path="/a.txt")
+    await workspace.result("write", path="/a.txt", content="new\n")
 
-    refused = await crib.call("file_restore", file_id=old["file_id"])
+    refused = await workspace.call("file_restore", file_id=old["file_id"])
 
     assert refused.error is not None
     assert refused.error.code == "CONFLICT"
-    assert (crib.project / "a.txt").read_text() == "new\n"
+    assert (workspace.project / "a.txt").read_text() == "new\n"
 
 
 @pytest.mark.req("WS-9")
-async def test_two_versions_are_compared(crib: Crib) -> None:
-    one = await crib.result("write", path="/a.txt", content="same\nold\n")
-    two = await crib.result("write", path="/a.txt", content="same\nnew\nmore", overwrite=True)
+async def test_two_versions_are_compared(workspace: WorkspaceFixture) -> None:
+    one = await workspace.result("write", path="/a.txt", content="same\nold\n")
+    two = await workspace.result("write", path="/a.txt", content="same\nnew\nmore", overwrite=True)
 
-    found = await crib.result("file_compare", from_version=one["version_id"], to_version=two["version_id"])
+    found = await workspace.result("file_compare", from_version=one["version_id"], to_version=two["version_id"])
 
     assert (found["added"], found["removed"]) == (2, 1)
     assert " same\n-old\n+new\n+more\n\\ No newline at end of file\n" in found["diff"]
@@ -211,9 +211,9 @@ async def test_two_versions_are_compared(crib: Crib) -> None:
 
 @pytest.mark.req("WS-9")
 @pytest.mark.parametrize("before", [0, -1, 2**31, 2**63, 10**30])
-async def test_page_of_versions_may_start_anywhere(crib: Crib, before: int) -> None:
-    made = await crib.result("write", path="/a.txt", content="a")
+async def test_page_of_versions_may_start_anywhere(workspace: WorkspaceFixture, before: int) -> None:
+    made = await workspace.result("write", path="/a.txt", content="a")
 
-    outcome = await crib.call("file_versions", file_id=made["file_id"], before=before)
+    outcome = await workspace.call("file_versions", file_id=made["file_id"], before=before)
 
     assert outcome.succeeded or (outcome.error is not None and outcome.error.code == "VALIDATION_ERROR")

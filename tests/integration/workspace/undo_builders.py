@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.integration.conftest import Crib
+from tests.integration.conftest import WorkspaceFixture
 
 Snapshot = dict[str, tuple[str, int, bytes]]
 
@@ -34,7 +34,7 @@ def snapshot(root: Path) -> Snapshot:
 class Work:
     """Random calls through the gate. Every content is unique, so that it identifies its author."""
 
-    crib: Crib
+    workspace: WorkspaceFixture
     random: random.Random
     done: list[tuple[str, str]] = field(default_factory=list)
     count: int = 0
@@ -42,20 +42,20 @@ class Work:
     async def step(self, author: str) -> None:
         """Make one call; a call that is impossible now is skipped."""
         tool, arguments = self._choose(author)
-        outcome = await self.crib.call(tool, **arguments)
+        outcome = await self.workspace.call(tool, **arguments)
         if outcome.succeeded and outcome.change_set_id is not None:
             self.done.append((author, str(outcome.call_id)))
 
     async def put_large(self, count: int, *, known: bool) -> None:
         """Create files too large for the history, without an author; touch them so that they are tracked, or not."""
         for number in range(count):
-            path = self.crib.project / self._path()[1:]
+            path = self.workspace.project / self._path()[1:]
             if path.exists() or any(above.is_file() for above in path.parents):
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(f"large {number} ".encode().ljust(LARGE + number, b"."))
             if known:
-                await self.crib.result("touch", path=f"/{path.relative_to(self.crib.project)}")
+                await self.workspace.result("touch", path=f"/{path.relative_to(self.workspace.project)}")
 
     def calls(self, author: str | None = None) -> list[str]:
         return [call for by, call in self.done if author in (None, by)]

@@ -98,11 +98,11 @@ def test_a_guessable_secret_is_rejected(name: str, weak: str) -> None:
     )
 
     with pytest.raises(Misconfigured, match=f"TOOLCRIB_{name.upper()}"):
-        settings.refuse_weak_secrets()
+        settings.reject_weak_secrets()
 
 
 @pytest.mark.req("AP-2")
 def test_random_secrets_are_accepted() -> None:
     strong = SecretStr(STRONG)
 
-    Settings(database_url="postgresql://nowhere", jwt_secret=strong, audit_seal_key=strong).refuse_weak_secrets()
+    Settings(database_url="postgresql://nowhere", jwt_secret=strong, audit_seal_key=strong).reject_weak_secrets()

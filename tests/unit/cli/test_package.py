@@ -6,7 +6,7 @@ import pytest
 
 from toolcrib.cli.package import packed
 from toolcrib.core.errors import BadArguments
-from toolcrib.workspace.packages.package_archive import plainly_read
+from toolcrib.workspace.packages.package_archive import read_archive_parts
 
 
 def test_a_folder_is_packed_without_hidden_files(tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_a_folder_is_packed_without_hidden_files(tmp_path: Path) -> None:
     (tmp_path / ".git/config").write_text("secret")
     (tmp_path / ".env").write_text("secret")
 
-    assert [path for path, _ in plainly_read(packed(tmp_path))["files"]] == ["docs/guide.md", "package.json"]
+    assert [path for path, _ in read_archive_parts(packed(tmp_path))["files"]] == ["docs/guide.md", "package.json"]
 
 
 @pytest.mark.parametrize("name", ["link", "docs/link"])

@@ -101,7 +101,7 @@ def test_a_record_has_each_files_hashes_before_and_after() -> None:
     def change(before: EntryState | None, after: EntryState | None) -> FileChange:
         return FileChange(FileId(new_id()), VersionId(new_id()), FileType.DOCUMENT, None, before, after)
 
-    changes = (change(None, a), change(a, replace(b, place=a.place)), change(b, None), change(None, folder))
+    changes = (change(None, a), change(a, replace(b, path=a.path)), change(b, None), change(None, folder))
 
     one, other = (b"/a" * 16).hex(), (b"/b" * 16).hex()
     assert audit_files(ChangeSet(Author(AuthorKind.USER), changes)) == [

@@ -30,11 +30,11 @@ def change(before: EntryState | None, after: EntryState | None) -> FileChange:
         (FILE, None, ChangeKind.DELETED),
         (FOLDER, None, ChangeKind.DELETED),
         (LINK, None, ChangeKind.DELETED),
-        (FILE, replace(FILE, place=B), ChangeKind.MOVED),
-        (FILE, replace(FILE, place=replace(A, mount=Mount.CENTRAL)), ChangeKind.MOVED),
-        (FOLDER, replace(FOLDER, place=B), ChangeKind.MOVED),
+        (FILE, replace(FILE, path=B), ChangeKind.MOVED),
+        (FILE, replace(FILE, path=replace(A, mount=Mount.CENTRAL)), ChangeKind.MOVED),
+        (FOLDER, replace(FOLDER, path=B), ChangeKind.MOVED),
         # Moved and changed at once counts as a move: a reader of the history needs the new path most.
-        (FILE, replace(FILE, place=B, sha256=b"2" * 32), ChangeKind.MOVED),
+        (FILE, replace(FILE, path=B, sha256=b"2" * 32), ChangeKind.MOVED),
         (FILE, FILE, ChangeKind.TOUCHED),
         (FOLDER, FOLDER, ChangeKind.TOUCHED),
         (FILE, replace(FILE, sha256=b"2" * 32), ChangeKind.MODIFIED),
@@ -50,23 +50,23 @@ def test_the_kind_of_a_change(before: EntryState | None, after: EntryState | Non
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "places"),
+    ("before", "after", "paths"),
     [
         (None, FILE, (A,)),
         (FILE, None, (A,)),
         (FILE, FILE, (A,)),
-        (FILE, replace(FILE, place=B), (A, B)),
-        (replace(FILE, place=B), FILE, (A, B)),
+        (FILE, replace(FILE, path=B), (A, B)),
+        (replace(FILE, path=B), FILE, (A, B)),
     ],
 )
 def test_a_change_touches_one_path_and_a_move_two(
-    before: EntryState | None, after: EntryState | None, places: tuple[WorkspacePath, ...]
+    before: EntryState | None, after: EntryState | None, paths: tuple[WorkspacePath, ...]
 ) -> None:
-    assert change(before, after).paths == places
+    assert change(before, after).paths == paths
 
 
 def test_a_change_set_touches_each_path_once_and_in_order() -> None:
-    moved, made = change(FILE, replace(FILE, place=B)), change(None, replace(FILE, place=B))
+    moved, made = change(FILE, replace(FILE, path=B)), change(None, replace(FILE, path=B))
 
     assert ChangeSet(Author(AuthorKind.USER), (made, moved)).paths == (A, B)
 

@@ -54,7 +54,7 @@ STATE = EntryState(WorkspacePath(Mount.PROJECT, "/a"), EntryKind.FILE, FILE_MODE
 @pytest.mark.parametrize(
     ("other", "same"),
     [
-        (replace(STATE, place=WorkspacePath(Mount.CENTRAL, "/b")), True),
+        (replace(STATE, path=WorkspacePath(Mount.CENTRAL, "/b")), True),
         (replace(STATE, content_kind=ContentKind.JSON), True),
         (replace(STATE, kind=EntryKind.LINK), False),
         (replace(STATE, mode=0o755), False),

@@ -86,7 +86,7 @@ def test_a_message_is_assembled_from_its_events() -> None:
 
 @pytest.mark.req("PR-5", part="a cut stream is never finalised")
 def test_an_interrupted_message_has_no_tool_calls() -> None:
-    error = ProviderError(0, "cut", fault=ProviderErrorKind.BROKEN_STREAM)
+    error = ProviderError(0, "cut", kind=ProviderErrorKind.BROKEN_STREAM)
     reception = received(*CALLS[:-3], StreamFailed(error))
 
     assert reception.message() == AssistantMessage("I ", "hm")

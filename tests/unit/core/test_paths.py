@@ -12,7 +12,7 @@ pytestmark = pytest.mark.req("WS-1", part="places")
 
 names = st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1, max_size=8)
 paths = st.lists(names, min_size=1, max_size=5).map(lambda parts: "/" + "/".join(parts))
-places = st.builds(WorkspacePath, st.sampled_from(Mount), paths, st.sampled_from(["", "run-1"]))
+path_strategy = st.builds(WorkspacePath, st.sampled_from(Mount), paths, st.sampled_from(["", "run-1"]))
 
 
 def project(path: str) -> WorkspacePath:
@@ -24,29 +24,29 @@ def project(path: str) -> WorkspacePath:
     [("/", []), ("/a", []), ("/a/b", ["/a"]), ("/a/b/c.txt", ["/a", "/a/b"])],
 )
 def test_ancestors_are_the_folders_above_without_the_root(path: str, ancestors: list[str]) -> None:
-    assert [place.path for place in project(path).ancestors] == ancestors
+    assert [workspace_path.path for workspace_path in project(path).ancestors] == ancestors
 
 
-@given(places)
-def test_every_ancestor_is_the_parent_of_the_next(place: WorkspacePath) -> None:
-    chain = [mount_root(place.mount, place.scope), *place.ancestors, place]
+@given(path_strategy)
+def test_every_ancestor_is_the_parent_of_the_next(path: WorkspacePath) -> None:
+    chain = [mount_root(path.mount, path.scope), *path.ancestors, path]
 
     assert all(later.parent == earlier for earlier, later in pairwise(chain))
-    assert all(place.is_below(above) for above in chain[:-1])
+    assert all(path.is_below(above) for above in chain[:-1])
 
 
-@given(places, names)
-def test_a_child_has_its_name_its_parent_and_its_tree(place: WorkspacePath, name: str) -> None:
-    child = place.child(name)
+@given(path_strategy, names)
+def test_a_child_has_its_name_its_parent_and_its_tree(path: WorkspacePath, name: str) -> None:
+    child = path.child(name)
 
-    assert (child.name, child.parent, child.mount_key) == (name, place, place.mount_key)
-    assert child.parts == (*place.parts, name)
-    assert child.is_below(place)
-    assert not place.is_below(child)
+    assert (child.name, child.parent, child.mount_key) == (name, path, path.mount_key)
+    assert child.parts == (*path.parts, name)
+    assert child.is_below(path)
+    assert not path.is_below(child)
 
 
 @pytest.mark.parametrize(
-    ("place", "folder", "below"),
+    ("path", "folder", "below"),
     [
         ("/a/b", "/a", True),
         ("/a/b/c", "/a", True),
@@ -57,8 +57,8 @@ def test_a_child_has_its_name_its_parent_and_its_tree(place: WorkspacePath, name
         ("/a", "/a/b", False),
     ],
 )
-def test_below_means_inside_and_not_a_common_prefix(place: str, folder: str, below: bool) -> None:
-    assert project(place).is_below(project(folder)) is below
+def test_below_means_inside_and_not_a_common_prefix(path: str, folder: str, below: bool) -> None:
+    assert project(path).is_below(project(folder)) is below
 
 
 def test_nothing_is_below_a_folder_of_another_tree() -> None:
@@ -69,7 +69,7 @@ def test_nothing_is_below_a_folder_of_another_tree() -> None:
     assert not mine.is_below(mount_root(Mount.STATE, "run-2"))
 
 
-@given(places, st.lists(names, max_size=3), places)
+@given(path_strategy, st.lists(names, max_size=3), path_strategy)
 def test_a_moved_entry_keeps_its_path_below_the_moved_folder(
     source: WorkspacePath, rest: list[str], destination: WorkspacePath
 ) -> None:
@@ -80,16 +80,16 @@ def test_a_moved_entry_keeps_its_path_below_the_moved_folder(
     assert inside.relocate(source, destination) == expected
 
 
-@given(places)
-def test_a_move_and_its_reverse_restore_the_path(place: WorkspacePath) -> None:
+@given(path_strategy)
+def test_a_move_and_its_reverse_restore_the_path(path: WorkspacePath) -> None:
     elsewhere = WorkspacePath(Mount.CENTRAL, "/other/name")
 
-    assert place.relocate(place, elsewhere).relocate(elsewhere, place) == place
+    assert path.relocate(path, elsewhere).relocate(elsewhere, path) == path
 
 
-@given(places)
-def test_a_path_round_trips_through_its_stored_form(place: WorkspacePath) -> None:
-    assert path_from_row(place.mount_key, place.path) == place
+@given(path_strategy)
+def test_a_path_round_trips_through_its_stored_form(path: WorkspacePath) -> None:
+    assert path_from_row(path.mount_key, path.path) == path
 
 
 def test_scopes_distinguish_the_state_trees_of_one_workspace() -> None:

@@ -78,7 +78,7 @@ async def test_a_cancellation_at_the_moment_of_the_timeout_is_raised() -> None:
 
     def both() -> None:
         alarm._due = 0.0
-        alarm._look()
+        alarm._check()
         task.cancel()
 
     task = asyncio.create_task(waiting())

@@ -80,8 +80,8 @@ def test_an_empty_list_of_calls_has_no_dependencies() -> None:
     assert dependencies([]) == []
 
 
-places = st.lists(st.sampled_from(at("/", "/a", "/a/b", "/a/b/c", "/d")), max_size=2).map(tuple)
-any_effects = st.none() | st.builds(Effects, reads=places, reads_batch=places, writes=places, requires=places)
+paths = st.lists(st.sampled_from(at("/", "/a", "/a/b", "/a/b/c", "/d")), max_size=2).map(tuple)
+any_effects = st.none() | st.builds(Effects, reads=paths, reads_batch=paths, writes=paths, requires=paths)
 
 
 @given(st.lists(any_effects, max_size=8))

@@ -73,8 +73,8 @@ def test_the_login_link_uses_an_allowed_host_whatever_the_environment_allows(
     secrets, urls = LocalSecrets.kept(directories), DatabaseUrls("postgresql://nowhere", None)
 
     settings = _settings(urls, secrets, tmp_path, tmp_path)
-    standing = ServerAddress("http://127.0.0.1:9", settings.jwt_secret.get_secret_value(), ADA, 0, HERS)
-    link = LocalServer(tmp_path, standing, settings.node_name, serves=True, log=tmp_path)
+    path_state = ServerAddress("http://127.0.0.1:9", settings.jwt_secret.get_secret_value(), ADA, 0, HERS)
+    link = LocalServer(tmp_path, path_state, settings.node_name, serves=True, log=tmp_path)
 
     assert urlsplit(link.login_link()).hostname in settings.allowed_hosts
     assert "crib.example.com" in settings.allowed_hosts

@@ -13,10 +13,10 @@ from toolcrib.policy.authorization import AuthorizationAction, DeniedFile, autho
 
 pytestmark = pytest.mark.req("PO-5")
 
-_places = st.lists(
+_paths = st.lists(
     st.sampled_from([project("/a"), project("/.env"), project("/.git"), WorkspacePath(Mount.PKG, "/a"), project("/")])
 ).map(tuple)
-_effects = st.builds(Effects, reads=_places, writes=_places, reads_batch=_places)
+_effects = st.builds(Effects, reads=_paths, writes=_paths, reads_batch=_paths)
 _callers = st.just(person()) | st.sampled_from(TrustLevel).map(lambda trust: agent(trust=trust))
 
 

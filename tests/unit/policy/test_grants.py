@@ -25,18 +25,18 @@ class Writer:
     drafts = False
 
 
-def places() -> list[WorkspacePath]:
+def paths() -> list[WorkspacePath]:
     around = [WorkspacePath(Mount.PROJECT, path) for odd in ODD for path in (odd, f"{odd}/below", f"/above{odd}")]
     return [*around, *(WorkspacePath(mount, odd) for mount in (Mount.CENTRAL, Mount.STATE) for odd in ODD)]
 
 
 @pytest.mark.req("HU-1", part="a grant is as narrow as it was seen")
 def test_the_suggested_rule_covers_that_one_path_and_no_other() -> None:
-    rules = {place: suggest_rule(Writer(), Effects(writes=(place,))) for place in places()}
+    rules = {path: suggest_rule(Writer(), Effects(writes=(path,))) for path in paths()}
 
     wider = [
         (rules[asked].paths, other)
-        for asked, other in product(places(), repeat=2)
+        for asked, other in product(paths(), repeat=2)
         if grant_covers(rules[asked], "write", Effects(writes=(other,))) != (asked == other)
     ]
 

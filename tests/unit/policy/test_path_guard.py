@@ -20,12 +20,12 @@ def test_pkg_is_readable_and_never_writable() -> None:
 
 
 @pytest.mark.req("WS-1", part="the logs of @state")
-@pytest.mark.parametrize("place", [LOG_FILE, LOG_FILE.parent])
-def test_no_tool_writes_the_logs_and_every_tool_reads_them(place: WorkspacePath) -> None:
+@pytest.mark.parametrize("path", [LOG_FILE, LOG_FILE.parent])
+def test_no_tool_writes_the_logs_and_every_tool_reads_them(path: WorkspacePath) -> None:
     for caller in (person(), agent()):
-        PathGuard(caller, "write").check_read(place)
+        PathGuard(caller, "write").check_read(path)
         with pytest.raises(ReadOnlyMount, match="only Toolcrib writes @state/logs"):
-            PathGuard(caller, "write").check_write(place)
+            PathGuard(caller, "write").check_write(path)
 
 
 def test_the_rest_of_state_is_writable() -> None:
@@ -46,8 +46,8 @@ def test_protected_names_are_denied_to_an_agent_and_not_to_a_person() -> None:
 def test_files_that_become_code_need_approval_and_secrets_are_always_denied() -> None:
     closed: list[WorkspacePath] = []
     guard = PathGuard(agent(), "write", ask=closed.append)
-    for place in (project("/a"), project("/.vscode/tasks.json")):
-        guard.check_write(place)
+    for path in (project("/a"), project("/.vscode/tasks.json")):
+        guard.check_write(path)
     with pytest.raises(ProtectedPath):
         guard.check_write(project("/.vscode/.env"))
     assert closed == [project("/.vscode/tasks.json")]

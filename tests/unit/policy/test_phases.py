@@ -12,7 +12,7 @@ from toolcrib.core.ids import AgentId, new_id
 from toolcrib.core.tool_calls import Effects
 from toolcrib.policy.agent_definition import parse_definition
 from toolcrib.policy.authorization import AuthorizationAction, authorize
-from toolcrib.policy.phases import in_phase, refuse_unknown_phase
+from toolcrib.policy.phases import in_phase, reject_unknown_phase
 from toolcrib.policy.trust import bound_agent
 
 pytestmark = pytest.mark.req("PO-1", part="phases")
@@ -120,8 +120,8 @@ def test_an_error_in_a_phase_names_its_field(text: str, field: str, expected: st
 
 
 def test_only_a_phase_of_the_agent_can_be_selected() -> None:
-    refuse_unknown_phase(parse_definition(DECLARED), "implementation")
-    refuse_unknown_phase(None, None)
+    reject_unknown_phase(parse_definition(DECLARED), "implementation")
+    reject_unknown_phase(None, None)
     for rules in (parse_definition(DECLARED), AgentRules(), None):
         with pytest.raises(BadArguments):
-            refuse_unknown_phase(rules, "release")
+            reject_unknown_phase(rules, "release")

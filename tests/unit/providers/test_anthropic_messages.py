@@ -160,7 +160,7 @@ async def test_an_error_event_ends_the_stream() -> None:
     events = await read_bytes("anthropic", [*WIRES["anthropic"](THINK)[:6], sse(error)])
 
     found = failure(events).error
-    assert (found.status, found.body, found.fault) == (529, "Overloaded", ProviderErrorKind.OVERLOADED)
+    assert (found.status, found.body, found.kind) == (529, "Overloaded", ProviderErrorKind.OVERLOADED)
     assert received(events).message().thinking
 
 
@@ -184,7 +184,7 @@ async def test_unknown_event_types_are_ignored() -> None:
 )
 async def test_invalid_events_break_the_stream(event: dict[str, Any]) -> None:
     events = await read_bytes("anthropic", [*WIRES["anthropic"](THINK)[:4], sse(event)])
-    assert failure(events).error.fault is ProviderErrorKind.BROKEN_STREAM
+    assert failure(events).error.kind is ProviderErrorKind.BROKEN_STREAM
 
 
 async def test_a_delta_after_the_end_of_a_call_breaks_the_stream() -> None:
@@ -193,4 +193,4 @@ async def test_a_delta_after_the_end_of_a_call_breaks_the_stream() -> None:
     more = {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": "{}"}}
     events[-2:-2] = [sse(more)]
 
-    assert failure(await read_bytes("anthropic", events)).error.fault is ProviderErrorKind.BROKEN_STREAM
+    assert failure(await read_bytes("anthropic", events)).error.kind is ProviderErrorKind.BROKEN_STREAM

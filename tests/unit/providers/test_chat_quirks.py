@@ -179,7 +179,7 @@ async def test_a_model_refusal_is_text_with_a_finish_reason() -> None:
 
 @pytest.mark.req("PR-5", part="errors within a stream")
 @pytest.mark.parametrize(
-    ("error", "fault"),
+    ("error", "kind"),
     [
         ({"code": 429, "message": "slow down"}, ProviderErrorKind.RATE_LIMIT),
         ({"code": 502, "message": "upstream died"}, ProviderErrorKind.UNAVAILABLE),
@@ -189,18 +189,18 @@ async def test_a_model_refusal_is_text_with_a_finish_reason() -> None:
     ],
     ids=str,
 )
-async def test_an_error_within_the_stream_ends_it(error: object, fault: ProviderErrorKind) -> None:
+async def test_an_error_within_the_stream_ends_it(error: object, kind: ProviderErrorKind) -> None:
     events = await read_bytes(
         "openai", [delta(content="I be"), sse({"error": error}), delta(content="gin"), STOP, DONE]
     )
 
-    assert failure(events).error.fault is fault
+    assert failure(events).error.kind is kind
     assert received(events).message().text == "I be"
 
 
 async def test_a_call_without_a_name_is_a_broken_stream() -> None:
     events = await read_bytes("openai", [calls(piece(0, "1", None, A)), delta("tool_calls"), DONE])
-    assert failure(events).error.fault is ProviderErrorKind.BROKEN_STREAM
+    assert failure(events).error.kind is ProviderErrorKind.BROKEN_STREAM
 
 
 async def test_invalid_arguments_are_passed_on_unchanged() -> None:

@@ -37,7 +37,7 @@ async def test_a_stream_cut_at_any_byte_is_not_finished(wire: str, scene: Scene,
     for offset in range(end):
         events = await read_bytes(wire, [whole[:offset]], cut=broken)
         assert isinstance(events[-1], StreamFailed), (offset, whole[max(0, offset - 40) : offset])
-        assert events[-1].error.fault is ProviderErrorKind.BROKEN_STREAM
+        assert events[-1].error.kind is ProviderErrorKind.BROKEN_STREAM
         assert received(events).message().tool_calls == ()
         assert all(arguments in asked for arguments in ended_arguments(events))
     assert isinstance((await read_bytes(wire, [whole[:end]], cut=broken))[-1], StreamFinish)

@@ -81,7 +81,7 @@ async def test_a_hostile_response_is_a_broken_stream(wire: str, data: bytes) -> 
     sent = data.removeprefix(b"data: ").strip() + b"\n" if wire == "ollama" else data
     error = failure(await read_bytes(wire, [sent])).error
 
-    assert error.fault is ProviderErrorKind.BROKEN_STREAM
+    assert error.kind is ProviderErrorKind.BROKEN_STREAM
     assert len(error.message) < 500
 
 
@@ -95,7 +95,7 @@ async def test_an_endless_line_is_aborted_in_time(wire: str) -> None:
             sent += 65_536
             yield b"data: " + b"x" * 65_530
 
-    assert failure(await read_bytes(wire, drip())).error.fault is ProviderErrorKind.BROKEN_STREAM
+    assert failure(await read_bytes(wire, drip())).error.kind is ProviderErrorKind.BROKEN_STREAM
     assert sent <= MAX_LINE + 2 * 65_536
 
 
@@ -108,7 +108,7 @@ async def test_an_endless_response_is_aborted_in_time() -> None:
             sent += 1_000_001
             yield b":" + b" " * 999_999 + b"\n"
 
-    assert failure(await read_bytes("openai", drip())).error.fault is ProviderErrorKind.BROKEN_STREAM
+    assert failure(await read_bytes("openai", drip())).error.kind is ProviderErrorKind.BROKEN_STREAM
     assert sent <= MAX_STREAM + 2_000_002
 
 
@@ -117,7 +117,7 @@ async def test_too_many_calls_are_rejected() -> None:
         "id": "x",
         "choices": [{"delta": {"tool_calls": [{"id": str(n), "function": {"name": "f"}} for n in range(999)]}}],
     }
-    assert failure(await read_bytes("openai", [sse(chunk)])).error.fault is ProviderErrorKind.BROKEN_STREAM
+    assert failure(await read_bytes("openai", [sse(chunk)])).error.kind is ProviderErrorKind.BROKEN_STREAM
 
 
 async def test_surrogate_halves_are_joined_or_replaced() -> None:
@@ -139,15 +139,15 @@ def test_a_long_line_in_many_pieces_takes_linear_time() -> None:
 
 def _replace_somewhere(event: Any, data: st.DataObject) -> None:
     """Puts any JSON value somewhere in the event."""
-    places: list[tuple[Any, Any]] = []
+    paths: list[tuple[Any, Any]] = []
 
     def walk(node: Any) -> None:
         for key in node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ():
-            places.append((node, key))
+            paths.append((node, key))
             walk(node[key])
 
     walk(event)
-    node, key = data.draw(st.sampled_from(places))
+    node, key = data.draw(st.sampled_from(paths))
     node[key] = data.draw(json_values)
 
 

@@ -31,11 +31,11 @@ KINDS = [
 
 
 @pytest.mark.req("PR-5", part="errors carry status and body")
-@pytest.mark.parametrize(("status", "body", "fault"), KINDS, ids=lambda value: str(value)[:30])
-def test_an_error_has_its_status_its_body_and_its_kind(status: int, body: str, fault: ProviderErrorKind) -> None:
+@pytest.mark.parametrize(("status", "body", "kind"), KINDS, ids=lambda value: str(value)[:30])
+def test_an_error_has_its_status_its_body_and_its_kind(status: int, body: str, kind: ProviderErrorKind) -> None:
     error = response_error(status, body)
 
-    assert (error.status, error.body, error.fault) == (status, body, fault)
+    assert (error.status, error.body, error.kind) == (status, body, kind)
     assert error.message.startswith(f"Provider error ({status}): {body}")
 
 

@@ -25,8 +25,8 @@ START, TEXT, FINISH = StreamStart("1", "m"), TextDelta("Hi"), StreamFinish(Finis
 WHOLE = (START, TEXT, FINISH)
 
 
-def failed(fault: ProviderErrorKind = ProviderErrorKind.OVERLOADED, retry_after: float | None = None) -> StreamFailed:
-    return StreamFailed(ProviderError(529, "Overloaded", fault=fault, retry_after=retry_after))
+def failed(kind: ProviderErrorKind = ProviderErrorKind.OVERLOADED, retry_after: float | None = None) -> StreamFailed:
+    return StreamFailed(ProviderError(529, "Overloaded", kind=kind, retry_after=retry_after))
 
 
 class Attempts:
@@ -56,7 +56,7 @@ class Attempts:
 
 @pytest.mark.req("PR-5", part="retried where nothing was shown yet")
 @pytest.mark.parametrize(
-    "fault",
+    "kind",
     [
         ProviderErrorKind.RATE_LIMIT,
         ProviderErrorKind.OVERLOADED,
@@ -64,8 +64,8 @@ class Attempts:
         ProviderErrorKind.BROKEN_STREAM,
     ],
 )
-async def test_a_transient_failure_is_retried(fault: ProviderErrorKind) -> None:
-    attempts = Attempts([failed(fault)], [START, TokenUsage(1), failed(fault)], WHOLE)
+async def test_a_transient_failure_is_retried(kind: ProviderErrorKind) -> None:
+    attempts = Attempts([failed(kind)], [START, TokenUsage(1), failed(kind)], WHOLE)
 
     assert await attempts.run() == list(WHOLE)
     assert attempts.begun == 3
@@ -84,12 +84,12 @@ async def test_a_partly_shown_turn_is_never_retried(shown: StreamEvent) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", sorted(set(ProviderErrorKind) - {"rate_limit", "overloaded", "unavailable", "broken_stream"})
+    "kind", sorted(set(ProviderErrorKind) - {"rate_limit", "overloaded", "unavailable", "broken_stream"})
 )
-async def test_a_permanent_failure_is_returned_at_once(fault: ProviderErrorKind) -> None:
-    attempts = Attempts([failed(fault)], WHOLE)
+async def test_a_permanent_failure_is_returned_at_once(kind: ProviderErrorKind) -> None:
+    attempts = Attempts([failed(kind)], WHOLE)
 
-    assert failure(await attempts.run()).error.fault is fault
+    assert failure(await attempts.run()).error.kind is kind
     assert attempts.begun == 1
 
 
@@ -131,7 +131,7 @@ async def test_a_turn_that_takes_too_long_ends_with_an_error_and_is_closed() -> 
     events = await taken(within(0.01, hanging()))  # type: ignore[arg-type]
 
     assert [event.type for event in events] == ["start", "text", "error"]
-    assert failure(events).error.fault is ProviderErrorKind.TIMEOUT
+    assert failure(events).error.kind is ProviderErrorKind.TIMEOUT
     assert closed.is_set()
 
 

@@ -30,7 +30,7 @@ def test_another_owner_cannot_decrypt_it() -> None:
 
     with pytest.raises(ProviderError) as caught:
         Encryptor(KEY).decrypt(locked, owner="user 2, anthropic")
-    assert caught.value.fault is ProviderErrorKind.CREDENTIALS
+    assert caught.value.kind is ProviderErrorKind.CREDENTIALS
 
 
 @pytest.mark.parametrize("data", [b"", b"short", bytes(100)])

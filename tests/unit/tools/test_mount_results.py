@@ -93,15 +93,15 @@ def test_names_dangers_and_categories() -> None:
 )
 def test_the_declared_effects_of_a_call(name: str, more: dict[str, Any], writes: bool) -> None:
     tool = TOOLS[name]
-    place = WorkspacePath(Mount.STATE, "/a.md")
-    reads = Effects(reads=(place,))
+    path = WorkspacePath(Mount.STATE, "/a.md")
+    reads = Effects(reads=(path,))
 
     effects = tool.effects(tool.parse({"path": "@state/a.md", **more}))
 
     if name == "fs.write":
-        assert effects == Effects(writes=(place,))
+        assert effects == Effects(writes=(path,))
     else:
-        assert effects == (Effects(reads=(place,), writes=(place,)) if writes else reads)
+        assert effects == (Effects(reads=(path,), writes=(path,)) if writes else reads)
 
 
 @pytest.mark.parametrize(

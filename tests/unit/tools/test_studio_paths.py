@@ -4,13 +4,13 @@ import pytest
 
 from toolcrib.core.errors import BadArguments, PathOutsideMount
 from toolcrib.core.paths import Mount, WorkspacePath
-from toolcrib.tools.dialects.studio.studio_paths import HostPath, parse, places_of, written
+from toolcrib.tools.dialects.studio.studio_paths import HostPath, parse, paths_of, written
 
 pytestmark = pytest.mark.req("TL-3", part="paths of studio")
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "path"),
     [
         ("a.txt", WorkspacePath(Mount.PROJECT, "/a.txt")),
         ("./src//a.txt", WorkspacePath(Mount.PROJECT, "/src/a.txt")),
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.req("TL-3", part="paths of studio")
         (" /srv/x ", HostPath("/srv/x")),
     ],
 )
-def test_what_a_path_means(text: str, place: WorkspacePath | HostPath) -> None:
-    assert parse(text) == place
+def test_what_a_path_means(text: str, path: WorkspacePath | HostPath) -> None:
+    assert parse(text) == path
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ def test_an_invalid_path_is_a_wrong_argument() -> None:
 
 
 def test_a_host_path_has_no_known_workspace_paths() -> None:
-    assert places_of(HostPath("/srv/x")) == ()
-    assert places_of(WorkspacePath(Mount.PROJECT, "/x")) == (WorkspacePath(Mount.PROJECT, "/x"),)
+    assert paths_of(HostPath("/srv/x")) == ()
+    assert paths_of(WorkspacePath(Mount.PROJECT, "/x")) == (WorkspacePath(Mount.PROJECT, "/x"),)
 
 
 def test_a_path_is_formatted_in_the_input_syntax() -> None:

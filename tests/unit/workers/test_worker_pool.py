@@ -11,7 +11,7 @@ from tests.wait_until import PATIENCE
 from toolcrib.core.errors import InvalidFrontmatter, TooCostly
 from toolcrib.workers.worker_pool import AT_ONCE, in_worker
 from toolcrib.workspace.text import frontmatter
-from toolcrib.workspace.text.text_diff import plainly_unified
+from toolcrib.workspace.text.text_diff import unified_diff_parts
 
 pytestmark = pytest.mark.req("SY-1", part="workers")
 
@@ -65,7 +65,7 @@ async def test_a_worker_imports_nothing_from_the_current_directory(
     with pytest.raises(TooCostly):
         await in_worker(math.factorial, ENDLESS, seconds=1)
     # In a new process: the old one was stopped.
-    added, removed, _ = await in_worker(plainly_unified, b"a\n", b"b\n", ("x", "y"))
+    added, removed, _ = await in_worker(unified_diff_parts, b"a\n", b"b\n", ("x", "y"))
 
     assert (added, removed) == (1, 1)
 

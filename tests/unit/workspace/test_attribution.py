@@ -32,14 +32,16 @@ def process(began: int, ended: int | None = None, *, of: UserId = ADA) -> Backgr
     )
 
 
-def author(*processes: BackgroundProcess, date: int | None, made: bool = False, all_were_known: bool = True) -> Author:
+def author(
+    *processes: BackgroundProcess, date: int | None, made: bool = False, all_tracked_before: bool = True
+) -> Author:
     """The author of one change; without a date it is a deletion."""
     after = None if date is None else STATE
     change = FileChange(
         FileId(new_id()), VersionId(new_id()), FileType.DOCUMENT, None, None if made else STATE, after, b"x"
     )
     dates = {} if date is None else {change.version_id: date}
-    [booked] = attribute_changes(DiskChanges((change,), (), dates), processes, all_were_known=all_were_known)
+    [booked] = attribute_changes(DiskChanges((change,), (), dates), processes, all_tracked_before=all_tracked_before)
     return booked.author
 
 
@@ -77,15 +79,15 @@ def test_a_new_file_belongs_to_a_process_only_if_all_files_were_known() -> None:
     one = process(10)
 
     assert author(one, date=15, made=True) == one.author
-    assert author(one, date=15, made=True, all_were_known=False) == EXTERNAL
+    assert author(one, date=15, made=True, all_tracked_before=False) == EXTERNAL
 
 
 def test_a_change_whose_content_is_only_on_disk_is_external() -> None:
-    unkept = EntryState(STATE.place, EntryKind.FILE, 0o644, target=f"trash:{new_id()}:7")
+    unkept = EntryState(STATE.path, EntryKind.FILE, 0o644, target=f"trash:{new_id()}:7")
     change = FileChange(FileId(new_id()), VersionId(new_id()), FileType.DOCUMENT, None, STATE, unkept)
 
     [booked] = attribute_changes(
-        DiskChanges((change,), (), {change.version_id: 15}), [process(10)], all_were_known=True
+        DiskChanges((change,), (), {change.version_id: 15}), [process(10)], all_tracked_before=True
     )
 
     assert booked.author == EXTERNAL

@@ -23,7 +23,7 @@ bodies = st.lists(
     st.sampled_from([b"a", b"b", b"\n", b"\r\n", b"\r", b"\xef\xbb\xbf", b"\xff\xfe", b"\xc3", b"\0", "é".encode()]),
     max_size=20,
 ).map(b"".join)
-passages = st.text(st.sampled_from("abé\n\r"), min_size=1, max_size=6)
+read_chunks = st.text(st.sampled_from("abé\n\r"), min_size=1, max_size=6)
 new_texts = st.text(st.sampled_from("abxé\n\r\ufeff\0"), max_size=8)
 
 
@@ -32,7 +32,7 @@ def occurrences(body: bytes, passage: bytes) -> list[int]:
     return [at for at in range(len(body)) if body.startswith(passage, at)]
 
 
-@given(bodies, passages, new_texts, bodies)
+@given(bodies, read_chunks, new_texts, bodies)
 def test_everything_outside_the_passage_survives_byte_for_byte(head: bytes, old: str, new: str, tail: bytes) -> None:
     body = head + old.encode() + tail
     assume(len(occurrences(body, old.encode())) == 1)
@@ -40,7 +40,7 @@ def test_everything_outside_the_passage_survives_byte_for_byte(head: bytes, old:
     assert replaced(body, old, new) == head + new.encode() + tail
 
 
-@given(bodies, passages)
+@given(bodies, read_chunks)
 def test_a_passage_is_replaced_if_and_only_if_it_occurs_once(body: bytes, old: str) -> None:
     if len(occurrences(body, old.encode())) == 1:
         replaced(body, old, "x")
@@ -269,7 +269,7 @@ def test_several_edits_get_one_note() -> None:
     assert result.note == edited(b"a\r\n", ReplaceEdit("a", "x\ny")).note
 
 
-@given(bodies, passages, new_texts)
+@given(bodies, read_chunks, new_texts)
 def test_an_edit_of_a_file_without_crlf_is_an_exact_replacement(body: bytes, old: str, new: str) -> None:
     assume(b"\r\n" not in body and new.isascii())
     assume(not body.startswith((b"\xff\xfe", b"\xfe\xff")))

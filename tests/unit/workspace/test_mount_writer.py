@@ -119,7 +119,7 @@ def test_a_link_in_the_path_is_named(disk: MountWriter, root: Path) -> None:
     (root / "real/file").touch()
     (root / "link").symlink_to("real")
 
-    for act in (disk.stat, disk.entries, lambda place: disk.read(place, limit=9)):
+    for act in (disk.stat, disk.entries, lambda path: disk.read(path, limit=9)):
         with pytest.raises(SymlinkNotFollowed, match=r"^/link is a symbolic link; links are not followed"):
             act(at("/link/file"))
 
@@ -194,7 +194,7 @@ def test_walk_lists_every_entry_with_folders_before_their_contents(disk: MountWr
     (root / "a/up").symlink_to("..")
     (root / "z").touch()
 
-    paths = [place.path for place, _ in disk.walk(at("/"))]
+    paths = [path.path for path, _ in disk.walk(at("/"))]
 
     assert sorted(paths) == ["/a", "/a/b", "/a/b/c", "/a/b/c/file", "/a/up", "/z"]
     assert paths.index("/a") < paths.index("/a/b") < paths.index("/a/b/c") < paths.index("/a/b/c/file")
@@ -209,12 +209,12 @@ def test_a_tree_deeper_than_path_max_is_walked_and_removed(disk: MountWriter) ->
     deepest = at("/" + "/".join(["x" * 200] * 30))
     disk.write(deepest.child("file"), b"deep", mode=0o644)
 
-    found = [place for place, _ in disk.walk(at("/"))]
+    found = [path for path, _ in disk.walk(at("/"))]
 
     assert len(found) == 31
     assert disk.read(deepest.child("file"), limit=4)[0] == b"deep"
-    for place in reversed(found):
-        disk.remove(place)
+    for path in reversed(found):
+        disk.remove(path)
     assert disk.entries(at("/")) == []
 
 
@@ -414,7 +414,7 @@ def test_set_mode_and_set_times_fail_for_a_path_that_is_no_file(disk: MountWrite
     (root / "outside").symlink_to("/etc/passwd")
     os.mkfifo(root / "fifo")
 
-    for act in (lambda place: disk.set_mode(place, 0o777), disk.set_times):
+    for act in (lambda path: disk.set_mode(path, 0o777), disk.set_times):
         with pytest.raises(NotFound):
             act(at("/absent"))
         with pytest.raises(SymlinkNotFollowed):

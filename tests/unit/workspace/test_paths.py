@@ -54,7 +54,7 @@ def test_climbing_above_the_root_is_outside_and_not_clamped(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "path"),
     [
         ("@project", WorkspacePath(Mount.PROJECT, "/")),
         ("@project/", WorkspacePath(Mount.PROJECT, "/")),
@@ -65,8 +65,8 @@ def test_climbing_above_the_root_is_outside_and_not_clamped(text: str) -> None:
         ("./@project/a", WorkspacePath(Mount.PROJECT, "/a")),
     ],
 )
-def test_a_mounted_path_names_its_mount(text: str, place: WorkspacePath) -> None:
-    assert parse_mounted(text) == place
+def test_a_mounted_path_names_its_mount(text: str, path: WorkspacePath) -> None:
+    assert parse_mounted(text) == path
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_an_empty_path_is_a_bad_argument(parse: type, text: str) -> None:
 
 @pytest.mark.parametrize("text", ["/.", "/./", "//", "/a/b", "/a b", "/%2e%2e", "/~", "/ü", "/a:b"])
 def test_a_parsed_path_parses_to_itself(text: str) -> None:
-    place = parse_absolute(text)
+    path = parse_absolute(text)
 
-    assert parse_absolute(shown(place)) == place
-    assert parse_mounted(str(place)) == place
+    assert parse_absolute(shown(path)) == path
+    assert parse_mounted(str(path)) == path
 
 
 def test_a_path_longer_than_path_max_is_a_bad_argument() -> None:

@@ -21,7 +21,7 @@ from toolcrib.workspace.text.plans import (
     composed,
     drawn,
     parsed,
-    place_of,
+    path_of,
     require_plan_name,
 )
 
@@ -240,8 +240,8 @@ def test_there_are_many_words_and_none_is_protected() -> None:
 
     assert len(set(chain(*lists))) == sum(map(len, lists)) == 192
     for words in product(MOODS[:4], THINGS, UNDERTAKINGS):
-        place = place_of("-".join(words))
-        assert ProtectedPaths().protects_writing(place) is None
+        path = path_of("-".join(words))
+        assert ProtectedPaths().protects_writing(path) is None
 
 
 @pytest.mark.parametrize("path", ["/plans/implementation.md", "/a.plan.txt", "/plans", "/.plan", "/"])
@@ -251,4 +251,4 @@ def test_a_plan_ends_with_plan(path: str) -> None:
 
 
 def test_the_path_of_a_plan_follows_from_its_name() -> None:
-    assert place_of("a-b-c") == place_of("a-b-c.plan") == WorkspacePath(Mount.PROJECT, "/plans/a-b-c.plan")
+    assert path_of("a-b-c") == path_of("a-b-c.plan") == WorkspacePath(Mount.PROJECT, "/plans/a-b-c.plan")

@@ -20,7 +20,7 @@ def turns(moves: dict[str, str], folders: set[str]) -> RenameOrder:
 
 
 def order(moves: dict[str, str], folders: set[str]) -> list[str]:
-    return [place.path for place in turns(moves, folders)]
+    return [path.path for path in turns(moves, folders)]
 
 
 def test_a_folder_that_replaces_another_waits_and_so_do_its_contents() -> None:
@@ -66,8 +66,8 @@ def test_no_folder_carries_along_an_entry_that_moves_elsewhere(seed: int) -> Non
     moves = _random_moves(chance, set(tree), folders)
     before = dict(tree)
 
-    for place in (found := turns(moves, folders)):
-        _rename(tree, found, place, moves, folders)
+    for workspace_path in (found := turns(moves, folders)):
+        _rename(tree, found, workspace_path, moves, folders)
 
     for path, came_from in tree.items():
         allowed = {came_from, moves.get(came_from, came_from)}
@@ -76,11 +76,11 @@ def test_no_folder_carries_along_an_entry_that_moves_elsewhere(seed: int) -> Non
 
 
 def _rename(
-    tree: dict[str, str], found: RenameOrder, place: WorkspacePath, moves: dict[str, str], folders: set[str]
+    tree: dict[str, str], found: RenameOrder, workspace_path: WorkspacePath, moves: dict[str, str], folders: set[str]
 ) -> None:
     """Renames as the disk does: only to a free path with no file above it, and with everything inside."""
-    source, goal = place.path, moves[place.path]
-    is_stuck = any(left.path in tree for left in found.leaving(place))
+    source, goal = workspace_path.path, moves[workspace_path.path]
+    is_stuck = any(left.path in tree for left in found.leaving(workspace_path))
     is_below_a_file = any(
         tree.get(above.path, above.path) not in folders for above in at(goal).ancestors if above.path in tree
     )

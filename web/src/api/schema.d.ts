@@ -1078,9 +1078,10 @@ export interface paths {
         };
         /**
          * Verify Audit Records
-         * @description Verify a part of the seals, starting after the seal `after`. Owners only. Repeat until `verified_to` equals `last_seal`.
+         * @description Verify a part of the seals, starting after the seal `after`. Owners only.
          *
-         *     Without `after` it starts where the last verification ended; 0 is the beginning.
+         *     Repeat until `verified_to` equals `last_seal`. Without `after` it starts where the last verification ended; 0 is the
+         *     beginning.
          */
         get: operations["verify_audit_records"];
         put?: never;

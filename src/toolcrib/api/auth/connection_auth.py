@@ -33,7 +33,7 @@ class ConnectionAuth:
 
     async def wait(self, seconds: float) -> None:
         """Wait until the next check is due: after ``seconds``, at the expiry, or at once when the user's logins end."""
-        await self._services.doors.wait(self.principal.user_id, min(seconds, self.seconds_left))
+        await self._services.connection_limits.wait(self.principal.user_id, min(seconds, self.seconds_left))
 
     async def check(self) -> None:
         """Check that the credentials are still valid.

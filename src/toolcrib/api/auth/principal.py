@@ -76,15 +76,15 @@ async def authenticate(connection: HTTPConnection) -> Principal:
         raise Unauthenticated(INVALID)
     if token is None:
         assert cookie is not None
-        refuse_foreign_page(connection, services)
+        reject_foreign_page(connection, services)
         return _by_access_token(services, cookie, "cookie")
     principal = await principal_by_token(services, token)
     if cookie is not None:
-        _refuse_another(services, cookie, principal)
+        _reject_another(services, cookie, principal)
     return principal
 
 
-def refuse_foreign_page(connection: HTTPConnection, services: ApiServices) -> None:
+def reject_foreign_page(connection: HTTPConnection, services: ApiServices) -> None:
     """Raise Forbidden if another site's page makes a browser use its cookies. WebSockets are always checked."""
     if connection.scope.get("method") in _SAFE_METHODS:
         return
@@ -180,7 +180,7 @@ def _by_access_token(services: ApiServices, token: str, via: Literal["bearer", "
     return Principal(claims.user_id, claims.version, via)
 
 
-def _refuse_another(services: ApiServices, cookie: str, principal: Principal) -> None:
+def _reject_another(services: ApiServices, cookie: str, principal: Principal) -> None:
     """Reject a request whose header and cookie identify two people: a confused client, or an attack."""
     try:
         user_id = services.tokens.verify(cookie).user_id

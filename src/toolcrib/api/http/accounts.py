@@ -13,7 +13,7 @@ from toolcrib.api.auth.principal import (
     APerson,
     authenticate,
     clear_login,
-    refuse_foreign_page,
+    reject_foreign_page,
     require_person,
     set_login,
 )
@@ -198,7 +198,7 @@ def _refresh_token(request: Request, services: ApiServices, given: RefreshIn | N
         return given.refresh_token
     secret = request.cookies.get(REFRESH_COOKIE)
     if secret is not None:
-        refuse_foreign_page(request, services)
+        reject_foreign_page(request, services)
     return secret
 
 

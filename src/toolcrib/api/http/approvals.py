@@ -166,7 +166,7 @@ async def decide(
     workspace_id: UUID, approval_id: UUID, given: ApprovalDecisionIn, principal: APerson, services: Injected
 ) -> ApprovalOut:
     """Approve or reject a call. Members only; owners only for the scope `always`. The first decision counts."""
-    judgement = ApprovalDecision(
+    decision = ApprovalDecision(
         approved=given.approved,
         scope=given.scope,
         reason=given.reason,
@@ -174,7 +174,7 @@ async def decide(
         arguments_sha256=given.arguments_sha256,
     )
     found = await services.approvals.decide(
-        tenant_for(principal, workspace_id), ApprovalId(approval_id), judgement, via="rest"
+        tenant_for(principal, workspace_id), ApprovalId(approval_id), decision, via="rest"
     )
     return ApprovalOut.model_validate(found)
 

@@ -144,9 +144,10 @@ async def verify(
     services: Injected,
     after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
 ) -> AuditVerificationOut:
-    """Verify a part of the seals, starting after the seal `after`. Owners only. Repeat until `verified_to` equals `last_seal`.
+    """Verify a part of the seals, starting after the seal `after`. Owners only.
 
-    Without `after` it starts where the last verification ended; 0 is the beginning.
+    Repeat until `verified_to` equals `last_seal`. Without `after` it starts where the last verification ended; 0 is the
+    beginning.
     """
     tenant = tenant_for(principal, workspace_id)
     # Checked first: no work is done for someone who may not read the audit log.

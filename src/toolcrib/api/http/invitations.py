@@ -59,7 +59,7 @@ async def create(
     workspace_id: UUID, given: NewInvitation, request: Request, principal: APerson, services: Injected
 ) -> NewInvitationAnswer:
     """Invite someone who has no account. Owners only. Replaces an earlier invitation of the same address."""
-    _refuse_where_disabled(services)
+    _reject_where_disabled(services)
     made, token = await services.invitations.create(
         tenant_for(principal, workspace_id), email=given.email, role=given.role
     )
@@ -94,7 +94,7 @@ async def revoke(workspace_id: UUID, invitation_id: UUID, principal: APerson, se
 )
 async def accept(given: Acceptance, request: Request, response: Response, services: Injected) -> TokenOut:
     """Accept an invitation: creates the account, adds it to the workspace and logs in. An invitation works once."""
-    _refuse_where_disabled(services)
+    _reject_where_disabled(services)
     services.limits.registration.take(address_of(request))
     password_hash = await services.passwords.hash(given.password.get_secret_value())
     profile = await services.invitations.accept(
@@ -103,6 +103,6 @@ async def accept(given: Acceptance, request: Request, response: Response, servic
     return await logged_in(response, services, profile.user_id, 0)
 
 
-def _refuse_where_disabled(services: ApiServices) -> None:
+def _reject_where_disabled(services: ApiServices) -> None:
     if not services.settings.invitations:
         raise Forbidden("Invitations are closed on this server. Ask its operator for an account.")

@@ -111,7 +111,7 @@ async def send(
 ) -> RunOut:
     """Send a message. Members only. A run answers it: now, or after the session's current run."""
     tenant = tenant_for(principal, workspace_id)
-    run = await services.desk.submit(tenant, SessionId(session_id), given.text, via="rest")
+    run = await services.run_service.submit(tenant, SessionId(session_id), given.text, via="rest")
     return RunOut.model_validate(run)
 
 
@@ -132,7 +132,7 @@ async def messages(
 ) -> Page[MessageOut]:
     """List the messages in order, including those that a summary has replaced."""
     tenant, session = tenant_for(principal, workspace_id), SessionId(session_id)
-    found = await services.desk.messages(tenant, session, after=after, limit=limit, results=results)
+    found = await services.run_service.messages(tenant, session, after=after, limit=limit, results=results)
     items = [MessageOut.model_validate(one) for one in found]
     full = sum(one.role != "tool" for one in items) == limit
     return Page(items=items, next=str(items[-1].position) if full else None)
@@ -148,7 +148,7 @@ async def list_all(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Page[RunOut]:
     """List a session's runs, newest first."""
-    found = await services.desk.page(
+    found = await services.run_service.page(
         tenant_for(principal, workspace_id),
         SessionId(session_id),
         before=None if before is None else RunId(before),
@@ -161,7 +161,7 @@ async def list_all(
 @router.get("/runs/{run_id}", responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"), name="get_run")
 async def get(workspace_id: UUID, run_id: UUID, principal: Authenticated, services: Injected) -> RunOut:
     """Return one run."""
-    return RunOut.model_validate(await services.desk.get(tenant_for(principal, workspace_id), RunId(run_id)))
+    return RunOut.model_validate(await services.run_service.get(tenant_for(principal, workspace_id), RunId(run_id)))
 
 
 @router.post(
@@ -171,5 +171,5 @@ async def get(workspace_id: UUID, run_id: UUID, principal: Authenticated, servic
 )
 async def cancel(workspace_id: UUID, run_id: UUID, principal: APerson, services: Injected) -> RunOut:
     """Cancel a run within a second, on whatever node it is. Members only. Its changes can be undone."""
-    run = await services.desk.cancel(tenant_for(principal, workspace_id), RunId(run_id))
+    run = await services.run_service.cancel(tenant_for(principal, workspace_id), RunId(run_id))
     return RunOut.model_validate(run)

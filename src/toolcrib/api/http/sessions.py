@@ -254,17 +254,20 @@ async def stream(
     tenant, start = tenant_for(principal, workspace_id), _last_seen(last_event_id, after)
     if not follow:
         found = await services.sessions.events_after(tenant, SessionId(session_id), start, limit=1_000)
-        teller = SessionEncoder()
-        body = b"".join(encoded(teller.encode(event)) for event in found)
+        encoder = SessionEncoder()
+        body = b"".join(encoded(encoder.encode(event)) for event in found)
         return Response(body, media_type="text/event-stream")
     async with AsyncExitStack() as opened:
-        opened.enter_context(services.doors.authenticated(principal.user_id))
+        opened.enter_context(services.connection_limits.authenticated(principal.user_id))
         subscription = await opened.enter_async_context(
             services.live.subscribe(tenant, SessionId(session_id), after=start)
         )
         first = await resume_messages(services, tenant, subscription.session, after=start)
         return EventStream(
-            _told(first, subscription), authority=authority, pace=services.doors.pace, opened=opened.pop_all()
+            _messages(first, subscription),
+            authority=authority,
+            pace=services.connection_limits.pace,
+            opened=opened.pop_all(),
         )
 
 
@@ -283,13 +286,13 @@ async def create_ticket(workspace_id: UUID, request: Request, services: Injected
     return TicketOut(ticket=ticket, expires_in=int(LIFETIME.total_seconds()))
 
 
-async def _told(first: list[dict[str, Any]], subscription: Subscription) -> AsyncIterator[dict[str, Any]]:
+async def _messages(first: list[dict[str, Any]], subscription: Subscription) -> AsyncIterator[dict[str, Any]]:
     for message in first:
         yield message
-    teller = SessionEncoder()
+    encoder = SessionEncoder()
     try:
         async for item in subscription:
-            yield teller.encode(item)
+            yield encoder.encode(item)
     except ToolcribError as error:
         yield {"type": "chat:error", "payload": {"code": error.code, "message": error.message}}
 

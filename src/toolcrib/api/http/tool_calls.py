@@ -20,7 +20,7 @@ from toolcrib.core.errors import BadArguments
 from toolcrib.core.ids import AgentId, CallId, SessionId, WorkspaceId
 from toolcrib.core.tool_calls import Outcome, ToolCall
 from toolcrib.policy.authorization import AuthorizationAction
-from toolcrib.policy.phases import in_phase, refuse_unknown_phase
+from toolcrib.policy.phases import in_phase, reject_unknown_phase
 from toolcrib.policy.trust import in_session
 from toolcrib.tools.tool import ToolDefinition
 
@@ -236,7 +236,7 @@ async def _as_asked(principal: Principal, workspace_id: UUID, question: ExplainI
     if question.agent_id is None:
         return caller_for(principal, workspace_id)
     agent = await services.agents.get(tenant_for(principal, workspace_id), AgentId(question.agent_id))
-    refuse_unknown_phase(agent.rules, question.phase)
+    reject_unknown_phase(agent.rules, question.phase)
     return caller_for(principal, workspace_id, agent=in_phase(agent.as_caller, question.phase))
 
 
@@ -251,7 +251,7 @@ async def _as_in_session(
     agent = None
     if session.agent_id is not None:
         stored = await services.agents.get(tenant, session.agent_id)
-        refuse_unknown_phase(stored.rules, question.phase)
+        reject_unknown_phase(stored.rules, question.phase)
         phased = in_phase(stored.as_caller, question.phase or session.phase)
         agent = in_session(phased, session.trust, by_owner=session.trust_by_owner)
     return caller_for(principal, workspace_id, agent=agent, session_id=session.id, mode=session.mode)

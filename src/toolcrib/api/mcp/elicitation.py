@@ -27,7 +27,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from toolcrib.api.api_services import ApiServices
 from toolcrib.api.auth.principal import tenant_for
 from toolcrib.api.mcp.mcp_request import McpRequest
-from toolcrib.api.mcp.mcp_tool_results import done, said
+from toolcrib.api.mcp.mcp_tool_results import done, text_tool_result
 from toolcrib.api.pause_notices import pause_summary, pause_url
 from toolcrib.core.errors import BadArguments
 from toolcrib.core.ids import ApprovalId, CallId, QuestionId
@@ -51,9 +51,9 @@ class ElicitationSupport:
     links: bool = False
 
     @classmethod
-    def of(cls, said: ClientCapabilities | None) -> "ElicitationSupport":
+    def of(cls, text_tool_result: ClientCapabilities | None) -> "ElicitationSupport":
         """Read it from the client's capabilities."""
-        elicitation = said.elicitation if said else None
+        elicitation = text_tool_result.elicitation if text_tool_result else None
         if elicitation is None:
             return cls()
         # A client that only says that it supports elicitation can show forms.
@@ -145,7 +145,7 @@ def _is_choice(schema: Mapping[str, Any]) -> bool:
 
 # How long a client waits for a decision, and how often the row is polled.
 PATIENCE_SECONDS: Final = 50.0
-_LOOK_SECONDS: Final = 0.3
+_POLL_SECONDS: Final = 0.3
 _DECISION: Final = "decision"
 # How much of the diffs a form shows; the page shows everything.
 _DIFF_BYTES: Final = 4_000
@@ -162,101 +162,105 @@ class Elicitation:
         self._services = services
         self._patience = patience
 
-    async def ask(self, context: Context, visit: McpRequest, outcome: Outcome) -> CallToolResult | InputRequiredResult:
+    async def ask(
+        self, context: Context, mcp_request: McpRequest, outcome: Outcome
+    ) -> CallToolResult | InputRequiredResult:
         """Ask about a paused call, and return its result if it is decided in time."""
         pending = PendingPause.of(outcome)
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return await self._ask_for_input(context, visit, pending)
-        items = await self._for_forms(context, visit, pending)
-        params: Params | None = form(items) if items else await self._pointer(context, visit, pending)
+            return await self._ask_for_input(context, mcp_request, pending)
+        items = await self._for_forms(context, mcp_request, pending)
+        params: Params | None = form(items) if items else await self._pointer(context, mcp_request, pending)
         if params is None:
-            return _cannot_ask(visit, pending)
+            return _cannot_ask(mcp_request, pending)
         answer = await context.session.send_request(
             ElicitRequest(params=params),
             ElicitResult,
             metadata=ServerMessageMetadata(related_request_id=context.request_id),
         )
-        return await self._heard(visit, pending, answer.action, answer.content if items else None)
+        return await self._apply_answer(mcp_request, pending, answer.action, answer.content if items else None)
 
-    def cannot_ask(self, visit: McpRequest, outcome: Outcome) -> CallToolResult:
+    def cannot_ask(self, mcp_request: McpRequest, outcome: Outcome) -> CallToolResult:
         """Return what is pending and where to decide it, for a client that cannot be asked."""
-        return _cannot_ask(visit, PendingPause.of(outcome))
+        return _cannot_ask(mcp_request, PendingPause.of(outcome))
 
     async def go_on(
-        self, context: Context, visit: McpRequest, given: CallToolRequestParams
+        self, context: Context, mcp_request: McpRequest, given: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult:
         """Handle the repeated request that brings the person's answer."""
         assert given.request_state is not None
         pending = PendingPause.read(given.request_state)
-        items = await self._for_forms(context, visit, pending)
+        items = await self._for_forms(context, mcp_request, pending)
         wanted = [item.name for item in items] or [_DECISION]
-        heard = {name: answer for name, answer in (given.input_responses or {}).items() if name in wanted}
-        answers = {name: answer for name, answer in heard.items() if isinstance(answer, ElicitResult)}
+        responses = {name: answer for name, answer in (given.input_responses or {}).items() if name in wanted}
+        answers = {name: answer for name, answer in responses.items() if isinstance(answer, ElicitResult)}
         if len(answers) < len(wanted):
-            return await self._ask_for_input(context, visit, pending)
+            return await self._ask_for_input(context, mcp_request, pending)
         action = next((answer.action for answer in answers.values() if answer.action != "accept"), "accept")
         content = {name: _only(answer, name) for name, answer in answers.items()} if items else None
-        return await self._heard(visit, pending, action, content)
+        return await self._apply_answer(mcp_request, pending, action, content)
 
     async def _ask_for_input(
-        self, context: Context, visit: McpRequest, pending: PendingPause
+        self, context: Context, mcp_request: McpRequest, pending: PendingPause
     ) -> CallToolResult | InputRequiredResult:
-        items = await self._for_forms(context, visit, pending)
+        items = await self._for_forms(context, mcp_request, pending)
         shown: dict[str, Params | None] = {item.name: form([item]) for item in items}
         if not shown:
-            shown = {_DECISION: await self._pointer(context, visit, pending)}
+            shown = {_DECISION: await self._pointer(context, mcp_request, pending)}
         requests = {name: ElicitRequest(params=params) for name, params in shown.items() if params is not None}
         if len(requests) < len(shown):
-            return _cannot_ask(visit, pending)
+            return _cannot_ask(mcp_request, pending)
         return InputRequiredResult(input_requests=dict(requests), request_state=pending.state)
 
-    async def _for_forms(self, context: Context, visit: McpRequest, pending: PendingPause) -> Sequence[Question]:
+    async def _for_forms(self, context: Context, mcp_request: McpRequest, pending: PendingPause) -> Sequence[Question]:
         """Return the questions that can be asked in forms; none for an agent's key, or if the client shows no forms."""
         if (
             pending.kind != "question"
-            or visit.principal.agent
+            or mcp_request.principal.agent
             or not ElicitationSupport.of(context.session.client_capabilities).forms
         ):
             return ()
-        tenant = tenant_for(visit.principal, visit.workspace_id)
+        tenant = tenant_for(mcp_request.principal, mcp_request.workspace_id)
         return (await self._services.questions.get(tenant, QuestionId(pending.id))).items
 
-    async def _pointer(self, context: Context, visit: McpRequest, pending: PendingPause) -> Params | None:
+    async def _pointer(self, context: Context, mcp_request: McpRequest, pending: PendingPause) -> Params | None:
         """Show the person where to decide. Their reaction in the client decides nothing."""
         able, address = (
             ElicitationSupport.of(context.session.client_capabilities),
-            pending.link(visit.origin, visit.workspace_id),
+            pending.link(mcp_request.origin, mcp_request.workspace_id),
         )
         if able.links:
             return link(pending, address)
-        return confirmation(pending, address, await self._what(visit, pending)) if able.forms else None
+        return confirmation(pending, address, await self._what(mcp_request, pending)) if able.forms else None
 
-    async def _what(self, visit: McpRequest, pending: PendingPause) -> str:
-        tenant = tenant_for(visit.principal, visit.workspace_id)
+    async def _what(self, mcp_request: McpRequest, pending: PendingPause) -> str:
+        tenant = tenant_for(mcp_request.principal, mcp_request.workspace_id)
         if pending.kind == "question":
             return pause_summary(await self._services.questions.get(tenant, QuestionId(pending.id)))
         approval = await self._services.approvals.get(tenant, ApprovalId(pending.id))
         diffs = "\n".join(str(change["diff"]) for change in approval.changes if change.get("diff"))
         return f"{pause_summary(approval)}\n{truncate(diffs, limit_bytes=_DIFF_BYTES).value}".rstrip()
 
-    async def _heard(
-        self, visit: McpRequest, pending: PendingPause, action: str, answers: Mapping[str, Any] | None
+    async def _apply_answer(
+        self, mcp_request: McpRequest, pending: PendingPause, action: str, answers: Mapping[str, Any] | None
     ) -> CallToolResult:
         if action != "accept":
-            return said(f"The person did not respond ({action}). {_still_waits(visit, pending)}", is_error=True)
-        tenant = tenant_for(visit.principal, visit.workspace_id)
+            return text_tool_result(
+                f"The person did not respond ({action}). {_still_waits(mcp_request, pending)}", is_error=True
+            )
+        tenant = tenant_for(mcp_request.principal, mcp_request.workspace_id)
         if answers is not None:
             await self._services.questions.answer(tenant, QuestionId(pending.id), answers, via="mcp")
         try:
             async with asyncio.timeout(self._patience):
                 # Another node may execute it, so only the row is reliable.
                 while (call := await self._services.calls.get(tenant, pending.call_id)).state in _WAITING:  # noqa: ASYNC110
-                    await asyncio.sleep(_LOOK_SECONDS)
+                    await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
-            return _cannot_ask(visit, pending)
+            return _cannot_ask(mcp_request, pending)
         if call.error is not None:
-            return said(f"{call.error.get('code')}: {call.error.get('message')}", is_error=True)
-        return done(model_result(call.result, call.id).value if visit.principal.agent else call.result)
+            return text_tool_result(f"{call.error.get('code')}: {call.error.get('message')}", is_error=True)
+        return done(model_result(call.result, call.id).value if mcp_request.principal.agent else call.result)
 
 
 def _only(answer: ElicitResult, name: str) -> Any:
@@ -265,17 +269,18 @@ def _only(answer: ElicitResult, name: str) -> Any:
     return content[name] if name in content or len(content) != 1 else next(iter(content.values()))
 
 
-def _cannot_ask(visit: McpRequest, pending: PendingPause) -> CallToolResult:
+def _cannot_ask(mcp_request: McpRequest, pending: PendingPause) -> CallToolResult:
     what = "needs a person's approval" if pending.kind == "approval" else "needs a person's answer"
-    return said(f"This call {what} and has not run. {_still_waits(visit, pending)}", is_error=True)
+    return text_tool_result(f"This call {what} and has not run. {_still_waits(mcp_request, pending)}", is_error=True)
 
 
-def _still_waits(visit: McpRequest, pending: PendingPause) -> str:
+def _still_waits(mcp_request: McpRequest, pending: PendingPause) -> str:
     command, then = {
         "approval": ("approve", "runs after approval; do not repeat it"),
         "question": ("answer", "ends with the answer"),
     }[pending.kind]
+    link = pending.link(mcp_request.origin, mcp_request.workspace_id)
     return (
-        f"{pending.kind.capitalize()} {pending.id} is pending at {pending.link(visit.origin, visit.workspace_id)} "
+        f"{pending.kind.capitalize()} {pending.id} is pending at {link} "
         f"(`toolcrib {command}` lists it). The call {then}; fetch its outcome with call id {pending.call_id}."
     )

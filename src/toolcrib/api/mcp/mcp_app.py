@@ -14,8 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from toolcrib.api.api_services import ApiServices
 from toolcrib.api.auth.principal import Principal, bearer, principal_by_token
-from toolcrib.api.mcp.mcp_request import VISIT, McpRequest
-from toolcrib.api.request_guard import admit_large, may_be_large, refuse_bad_json, replayed
+from toolcrib.api.mcp.mcp_request import MCP_REQUEST, McpRequest
+from toolcrib.api.request_guard import admit_large, may_be_large, reject_bad_json, replayed
 from toolcrib.core.errors import BadArguments, Forbidden, Unauthenticated
 
 _NO_KEY: Final = "Send an API key with every request: `Authorization: Bearer <key>`. Cookies are ignored here."
@@ -34,21 +34,21 @@ class McpApp:
     def __init__(self, services: ApiServices) -> None:
         self._services = services
         self._loading = asyncio.Lock()
-        self._face: McpBackend | None = None
+        self._backend: McpBackend | None = None
         self._stop = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        self._refuse_foreign_page(request)
-        visit = await self._admitted(request)
+        self._reject_foreign_page(request)
+        mcp_request = await self._admitted(request)
         if may_be_large(request):
-            await admit_large(request, visit.principal)
+            await admit_large(request, mcp_request.principal)
             body = await request.body()
-            await refuse_bad_json(body)
+            await reject_bad_json(body)
             receive = replayed(body, receive)
-        face = self._face or await self._load()
-        await face.answer({**scope, VISIT: visit}, receive, send)
+        backend = self._backend or await self._load()
+        await backend.answer({**scope, MCP_REQUEST: mcp_request}, receive, send)
 
     async def close(self) -> None:
         """End all sessions."""
@@ -64,7 +64,7 @@ class McpApp:
         workspace_id = _workspace(request.path_params.get("workspace_id"), principal)
         return McpRequest(principal, workspace_id, request)
 
-    def _refuse_foreign_page(self, request: Request) -> None:
+    def _reject_foreign_page(self, request: Request) -> None:
         """Reject requests from pages of other sites in a person's browser, whatever key they have."""
         origin = request.headers.get("origin")
         if origin is None or origin in self._services.settings.allowed_origins:
@@ -74,22 +74,22 @@ class McpApp:
 
     async def _load(self) -> McpBackend:
         async with self._loading:
-            if self._face is None:
-                made = await asyncio.to_thread(_face, self._services)
+            if self._backend is None:
+                made = await asyncio.to_thread(_backend, self._services)
                 ready = asyncio.Event()
                 self._running = asyncio.create_task(self._run(made, ready))
                 await ready.wait()
-                self._face = made
-            return self._face
+                self._backend = made
+            return self._backend
 
-    async def _run(self, face: McpBackend, ready: asyncio.Event) -> None:
+    async def _run(self, backend: McpBackend, ready: asyncio.Event) -> None:
         """Run the server in its own task: sessions outlive the request that opened them."""
-        async with face.open():
+        async with backend.open():
             ready.set()
             await self._stop.wait()
 
 
-def _face(services: ApiServices) -> McpBackend:
+def _backend(services: ApiServices) -> McpBackend:
     made: McpBackend = importlib.import_module("toolcrib.api.mcp.mcp_server").McpProtocolServer(services)
     return made
 

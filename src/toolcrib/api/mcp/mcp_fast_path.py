@@ -37,15 +37,15 @@ class FastPathCall:
     arguments: dict[str, Any]
     session: str | None
 
-    def answer(self, said: CallToolResult | ErrorData, *, server: Mapping[str, Any]) -> Response:
+    def answer(self, result: CallToolResult | ErrorData, *, server: Mapping[str, Any]) -> Response:
         """Return the response that the library would send. ``server`` is its server info."""
-        told = said.model_dump(mode="json", by_alias=True, exclude_none=True)
-        is_error, status = isinstance(said, ErrorData), 200
-        if self.session is None and isinstance(said, ErrorData):
-            status = ERROR_CODE_HTTP_STATUS.get(said.code, status)
+        payload = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        is_error, status = isinstance(result, ErrorData), 200
+        if self.session is None and isinstance(result, ErrorData):
+            status = ERROR_CODE_HTTP_STATUS.get(result.code, status)
         elif self.session is None:
-            told |= {"resultType": "complete", "_meta": {SERVER_INFO_META_KEY: server}}
-        body = {"jsonrpc": "2.0", "id": self.id, "error" if is_error else "result": told}
+            payload |= {"resultType": "complete", "_meta": {SERVER_INFO_META_KEY: server}}
+        body = {"jsonrpc": "2.0", "id": self.id, "error" if is_error else "result": payload}
         headers = {"mcp-session-id": self.session} if self.session else None
         return Response(to_json(body), status, headers, _JSON)
 

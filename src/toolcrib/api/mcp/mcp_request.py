@@ -10,7 +10,7 @@ from toolcrib.api.pause_notices import origin_of
 from toolcrib.core.callers import Caller
 
 # The key in the ASGI scope.
-VISIT: Final = "toolcrib.visit"
+MCP_REQUEST: Final = "toolcrib.visit"
 
 
 class McpRequest:

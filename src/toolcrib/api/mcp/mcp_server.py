@@ -36,7 +36,7 @@ from toolcrib.api.api_services import ApiServices
 from toolcrib.api.auth.principal import tenant_for
 from toolcrib.api.mcp.elicitation import Elicitation
 from toolcrib.api.mcp.mcp_fast_path import FastPathCall, fast_path_call, may_be_plain
-from toolcrib.api.mcp.mcp_request import VISIT, McpRequest
+from toolcrib.api.mcp.mcp_request import MCP_REQUEST, McpRequest
 from toolcrib.api.mcp.mcp_tool_results import offered, result_of
 from toolcrib.api.request_guard import replayed
 from toolcrib.core.errors import NotFound, ToolcribError
@@ -94,17 +94,17 @@ class McpProtocolServer:
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        visit: McpRequest = scope[VISIT]
-        self._refuse_a_hoard(scope, visit)
+        mcp_request: McpRequest = scope[MCP_REQUEST]
+        self._check_session_count(scope, mcp_request)
         # The library lets only this user use the session.
-        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=visit.name, scopes=[]))
+        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=mcp_request.name, scopes=[]))
         # The web server keeps the spaces around a header value.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         if may_be_plain(scope):
             body = await Request(scope, receive).body()
-            call = fast_path_call(scope, body, visit.principal, self._services.registry)
+            call = fast_path_call(scope, body, mcp_request.principal, self._services.registry)
             if call is not None and self._is_at_home(call, scope["user"]):
-                looked = await self._looked(call, visit)
+                looked = await self._looked(call, mcp_request)
                 response = call.answer(looked, server=self._manager.app.server_info_stamp)
                 await response(scope, receive, send)
                 return
@@ -124,16 +124,16 @@ class McpProtocolServer:
             transport.idle_scope.deadline = max(transport.idle_scope.deadline, deadline)
         return True
 
-    async def _looked(self, call: FastPathCall, visit: McpRequest) -> CallToolResult | ErrorData:
+    async def _looked(self, call: FastPathCall, mcp_request: McpRequest) -> CallToolResult | ErrorData:
         try:
-            outcome = await self._services.executor.execute(ToolCall(call.name, call.arguments), visit.caller())
+            outcome = await self._services.executor.execute(ToolCall(call.name, call.arguments), mcp_request.caller())
         except ToolcribError as error:
-            return _refusal(error).error
+            return _mcp_error(error).error
         except Exception as error:  # noqa: BLE001 - the outermost handler
             return _unforeseen(error, call.name).error
-        return self._asking.cannot_ask(visit, outcome) if outcome.is_waiting else result_of(outcome)
+        return self._asking.cannot_ask(mcp_request, outcome) if outcome.is_waiting else result_of(outcome)
 
-    def _refuse_a_hoard(self, scope: Scope, visit: McpRequest) -> None:
+    def _check_session_count(self, scope: Scope, mcp_request: McpRequest) -> None:
         """Limit the sessions per person, so that one person cannot use up all.
 
         Newer protocol versions have no sessions.
@@ -144,7 +144,10 @@ class McpProtocolServer:
             return
         # The library counts the sessions, but has no public API for it.
         owners = self._manager._session_owners.values()
-        if sum(owner["client_id"].startswith(str(visit.principal.user_id)) for owner in owners) >= _SESSIONS_OF_ONE:
+        if (
+            sum(owner["client_id"].startswith(str(mcp_request.principal.user_id)) for owner in owners)
+            >= _SESSIONS_OF_ONE
+        ):
             raise HTTPException(
                 429,
                 f"You have {_SESSIONS_OF_ONE} open MCP sessions, the limit. Close one first.",
@@ -152,12 +155,12 @@ class McpProtocolServer:
             )
 
     async def _list(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
-        visit = _visit(context)
+        mcp_request = _mcp_request(context)
         try:
-            await self._services.workspaces.get(tenant_for(visit.principal, visit.workspace_id))
-            tools = await self._tools(visit)
+            await self._services.workspaces.get(tenant_for(mcp_request.principal, mcp_request.workspace_id))
+            tools = await self._tools(mcp_request)
         except ToolcribError as error:
-            raise _refusal(error) from None
+            raise _mcp_error(error) from None
         names = ToolNameEncoder(tool.name for tool in tools)
         # Private and not cacheable: an owner may change what an agent may do at any time.
         return ListToolsResult(
@@ -165,59 +168,61 @@ class McpProtocolServer:
         )
 
     async def _call(self, context: Context, given: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
-        visit = _visit(context)
+        mcp_request = _mcp_request(context)
         try:
             if given.request_state is not None:
-                return await self._asking.go_on(context, visit, given)
+                return await self._asking.go_on(context, mcp_request, given)
             name = given.name
             if self._services.registry.get(name) is None:
-                name = ToolNameEncoder(tool.name for tool in await self._tools(visit)).decode(name)
-            outcome = await self._execute(context, ToolCall(name, given.arguments or {}), visit)
+                name = ToolNameEncoder(tool.name for tool in await self._tools(mcp_request)).decode(name)
+            outcome = await self._execute(context, ToolCall(name, given.arguments or {}), mcp_request)
             if isinstance(outcome.error, NotFound) and outcome.error.message == f"Tool '{name}' not found":
                 raise MCPError(INVALID_PARAMS, f"Unknown tool: {given.name}")
             if outcome.is_waiting:
-                return await self._asking.ask(context, visit, outcome)
+                return await self._asking.ask(context, mcp_request, outcome)
             return result_of(outcome)
         except ToolcribError as error:
-            raise _refusal(error) from None
+            raise _mcp_error(error) from None
         except MCPError:
             raise
         except Exception as error:  # noqa: BLE001 - the outermost handler
             raise _unforeseen(error, given.name) from None
 
-    async def _execute(self, context: Context, call: ToolCall, visit: McpRequest) -> Outcome:
+    async def _execute(self, context: Context, call: ToolCall, mcp_request: McpRequest) -> Outcome:
         """Execute the call through the gate. Output is reported as progress if the client requests it."""
         execute = self._services.executor.execute
         if not (context.meta or {}).get("progress_token"):
-            return await execute(call, visit.caller())
-        said: asyncio.Queue[str] = asyncio.Queue()
-        telling = asyncio.create_task(_tell(context, said))
+            return await execute(call, mcp_request.caller())
+        progress: asyncio.Queue[str] = asyncio.Queue()
+        reporting = asyncio.create_task(_report_progress(context, progress))
         try:
-            outcome = await execute(call, visit.caller(), emit=said.put_nowait)
+            outcome = await execute(call, mcp_request.caller(), emit=progress.put_nowait)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_WORDS_SECONDS):
-                    await said.join()
+                    await progress.join()
         finally:
-            telling.cancel()
+            reporting.cancel()
         return outcome
 
-    async def _tools(self, visit: McpRequest) -> list[Tool]:
-        registry = await self._services.registry.for_person(WorkspaceId(visit.workspace_id), visit.principal.user_id)
-        if agent := visit.principal.agent:
+    async def _tools(self, mcp_request: McpRequest) -> list[Tool]:
+        registry = await self._services.registry.for_person(
+            WorkspaceId(mcp_request.workspace_id), mcp_request.principal.user_id
+        )
+        if agent := mcp_request.principal.agent:
             return registry.list_for_mcp(agent.rules)
         return [tool for tool in registry.list_for_scope(None) if tool.toolset == _FOR_PEOPLE and tool.is_available]
 
 
-async def _tell(context: Context, said: asyncio.Queue[str]) -> None:
+async def _report_progress(context: Context, progress: asyncio.Queue[str]) -> None:
     for count in itertools.count(1):
-        await context.session.report_progress(count, message=await said.get())
-        said.task_done()
+        await context.session.report_progress(count, message=await progress.get())
+        progress.task_done()
 
 
-def _visit(context: Context) -> McpRequest:
+def _mcp_request(context: Context) -> McpRequest:
     assert context.request is not None
-    visit: McpRequest = context.request.scope[VISIT]
-    return visit
+    mcp_request: McpRequest = context.request.scope[MCP_REQUEST]
+    return mcp_request
 
 
 def _unforeseen(error: Exception, tool: str) -> MCPError:
@@ -227,7 +232,7 @@ def _unforeseen(error: Exception, tool: str) -> MCPError:
     return MCPError(INTERNAL_ERROR, f"Internal server error. The server log has the details under id {error_id}.")
 
 
-def _refusal(error: ToolcribError) -> MCPError:
+def _mcp_error(error: ToolcribError) -> MCPError:
     return MCPError(
         INVALID_REQUEST, error.message, {"code": error.code, **({"fields": error.fields} if error.fields else {})}
     )

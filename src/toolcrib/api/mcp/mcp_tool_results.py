@@ -54,7 +54,7 @@ def done(result: Any, *, is_error: bool = False) -> CallToolResult:
     """Convert a result."""
     media = result.get(MEDIA) if isinstance(result, dict) else None
     if not isinstance(media, list):
-        return said(model_text(result)[0], is_error=is_error)
+        return text_tool_result(model_text(result)[0], is_error=is_error)
     text, _ = model_text({key: value for key, value in result.items() if key != MEDIA})
     blocks: list[ContentBlock] = [TextContent(text=text)] if text else []
     blocks += [block for block in map(_block, media) if block is not None]
@@ -64,10 +64,10 @@ def done(result: Any, *, is_error: bool = False) -> CallToolResult:
 def failure(error: ToolcribError) -> CallToolResult:
     """Convert an error."""
     fields = "; ".join(f"{field}: {expected}" for field, expected in error.fields.items())
-    return said(f"{error.code}: {error.message}{': ' if fields else ''}{fields}", is_error=True)
+    return text_tool_result(f"{error.code}: {error.message}{': ' if fields else ''}{fields}", is_error=True)
 
 
-def said(words: str, *, is_error: bool) -> CallToolResult:
+def text_tool_result(words: str, *, is_error: bool) -> CallToolResult:
     """Return a plain text result."""
     return CallToolResult(content=[TextContent(text=words)], is_error=is_error)
 

@@ -88,7 +88,7 @@ class ClientConversation:
     The last is the user's.
     """
 
-    said: tuple[tuple[str, str], ...]
+    turns: tuple[tuple[str, str], ...]
 
     @classmethod
     def of(cls, messages: Sequence[CompletionMessage]) -> Self:
@@ -103,8 +103,8 @@ class ClientConversation:
         if messages[-1].role != "user" or not messages[-1].text.strip():
             raise BadArguments({"messages": "The last message must be the user's, with a text"})
         # Messages of the client's own tools are dropped: the other model has reported them in its own words.
-        said = [(_ROLES[one.role], one.text) for one in messages if one.role in _ROLES and one.text.strip()]
-        joined = tuple((role, "\n\n".join(text for _, text in texts)) for role, texts in groupby(said, _role))
+        turns = [(_ROLES[one.role], one.text) for one in messages if one.role in _ROLES and one.text.strip()]
+        joined = tuple((role, "\n\n".join(text for _, text in texts)) for role, texts in groupby(turns, _role))
         if sum(len(text) for _, text in joined) > MOST_CHARACTERS:
             raise BadArguments({"messages": f"Expected at most {MOST_CHARACTERS:,} characters in total"})
         if len(joined[-1][1]) > LONGEST_PROMPT:
@@ -114,36 +114,36 @@ class ClientConversation:
     @property
     def prompt(self) -> str:
         """The user's new message."""
-        return self.said[-1][1]
+        return self.turns[-1][1]
 
     @property
     def history(self) -> list[tuple[str, str]]:
         """The earlier messages as a session stores them. System messages become text of the user."""
         return [
             ("user", f"Instructions for this conversation:\n{text}") if role == "system" else (role, text)
-            for role, text in self.said[:-1]
+            for role, text in self.turns[:-1]
         ]
 
     @property
     def since_the_answer(self) -> str:
         """All text since the last answer, which the agent has not received yet."""
-        return "\n\n".join(text for _, text in self.said[self._answered :])
+        return "\n\n".join(text for _, text in self.turns[self._answered :])
 
     def digest(self, user_id: UUID, agent_id: UUID, *, answer: str | None = None) -> bytes | None:
         """Return a hash of the user, the agent and the conversation up to the last answer; None without an answer.
 
         ``answer`` is appended as the last answer. Whitespace is ignored, because clients trim it.
         """
-        said = [*self.said, ("assistant", answer)] if answer else self.said[: self._answered]
-        if not said:
+        turns = [*self.turns, ("assistant", answer)] if answer else self.turns[: self._answered]
+        if not turns:
             return None
-        words = [[role, " ".join(text.split())] for role, text in said]
+        words = [[role, " ".join(text.split())] for role, text in turns]
         return hashlib.sha256(json.dumps([str(user_id), str(agent_id), words]).encode()).digest()
 
     @property
     def _answered(self) -> int:
         """The number of messages up to the last answer."""
-        return max((number for number, (role, _) in enumerate(self.said, 1) if role == "assistant"), default=0)
+        return max((number for number, (role, _) in enumerate(self.turns, 1) if role == "assistant"), default=0)
 
 
 _ROLES: Final = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}

@@ -28,33 +28,33 @@ _MAY_WAIT: Final = frozenset({RunState.QUEUED, RunState.WAITING})
 class CompletionAnswer:
     """The answer to one message. If the client disconnects before its end, the run is cancelled."""
 
-    def __init__(self, services: ApiServices, tenant: Tenant, run: Run, *, told: int, origin: str) -> None:
+    def __init__(self, services: ApiServices, tenant: Tenant, run: Run, *, last_seq: int, origin: str) -> None:
         self.run = run
-        self.told = told
+        self.last_seq = last_seq
         self.finish = "stop"
         self.input_tokens = 0
         self.output_tokens = 0
         self._services = services
         self._tenant = tenant
         self._origin = origin
-        self._said: list[str] = []
+        self._texts: list[str] = []
         self._source: str | None = None
         # For each message in progress: the attempt, and how much of its text was sent.
-        self._heard: dict[str, tuple[int, int]] = {}
+        self._received: dict[str, tuple[int, int]] = {}
         self._is_ours = False
         self._is_over = False
 
     @property
     def text(self) -> str:
         """The text sent so far."""
-        return "".join(self._said)
+        return "".join(self._texts)
 
     async def pieces(self, subscription: Subscription) -> AsyncIterator[str]:
         """Yield the text as it arrives. Raises the error with which the run failed."""
         async for item in subscription:
             text = self._delta(item) if isinstance(item, Delta) else await self._event(item)
             if text:
-                self._said.append(text)
+                self._texts.append(text)
                 yield text
             if self._is_over:
                 return
@@ -63,12 +63,12 @@ class CompletionAnswer:
         """Cancel the run if the client disconnected: its user has no other way to stop it."""
         if not self._is_over:
             with suppress(ToolcribError):
-                await self._services.desk.cancel(self._tenant, self.run.id)
+                await self._services.run_service.cancel(self._tenant, self.run.id)
 
     def _delta(self, delta: Delta) -> str:
         if delta.type is not DeltaType.TEXT:
             return ""
-        attempt, length = self._heard.get(delta.source, (delta.attempt, 0))
+        attempt, length = self._received.get(delta.source, (delta.attempt, 0))
         if delta.attempt < attempt:
             return ""
         again = delta.attempt > attempt
@@ -79,12 +79,12 @@ class CompletionAnswer:
             return ""
         # A late subscriber receives text again that was sent already, in whole or in part.
         fresh = delta.text[max(0, length - delta.offset) :]
-        self._heard[delta.source] = (delta.attempt, max(length, delta.offset + len(delta.text)))
+        self._received[delta.source] = (delta.attempt, max(length, delta.offset + len(delta.text)))
         return (self._aside("(Restarted.)") if again else "") + self._words(delta.source, fresh)
 
     async def _event(self, event: Event) -> str:
         assert event.seq is not None
-        self.told = event.seq
+        self.last_seq = event.seq
         payload = event.payload
         match event.type:
             case EventType.STREAM_END:
@@ -100,7 +100,7 @@ class CompletionAnswer:
         """Return the text of a message that did not arrive as deltas."""
         self.input_tokens += payload["usage"]["inputTokens"]
         self.output_tokens += payload["usage"]["outputTokens"]
-        _, length = self._heard.pop(payload["messageId"], (0, 0))
+        _, length = self._received.pop(payload["messageId"], (0, 0))
         return self._words(payload["messageId"], (payload.get("content") or "")[length:])
 
     async def _state(self, payload: Mapping[str, Any]) -> str:
@@ -126,14 +126,14 @@ class CompletionAnswer:
         return ""
 
     async def _must_wait(self) -> bool:
-        unfinished = await self._services.desk.current(self._tenant, self.run.session_id)
+        unfinished = await self._services.run_service.current(self._tenant, self.run.session_id)
         return unfinished is not None and unfinished.state is RunState.WAITING
 
     def _words(self, source: str, text: str) -> str:
         """Return text of one message, separated by a paragraph from other messages."""
         if not text:
             return ""
-        gap = "\n\n" if self._said and source != self._source else ""
+        gap = "\n\n" if self._texts and source != self._source else ""
         self._source = source
         return gap + text
 
@@ -144,8 +144,8 @@ class CompletionAnswer:
 
 
 def _decided(payload: Mapping[str, Any]) -> str:
-    said = f": {payload['reason']}" if payload.get("reason") else ""
-    return f"(`{payload['toolName']}` was {payload['state']}{said}.)"
+    reason = f": {payload['reason']}" if payload.get("reason") else ""
+    return f"(`{payload['toolName']}` was {payload['state']}{reason}.)"
 
 
 def _failure(error: Mapping[str, Any]) -> ToolcribError:

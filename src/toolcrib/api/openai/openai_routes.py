@@ -123,25 +123,25 @@ class OpenAiRoute(StrictRoute):
             try:
                 return await handle(request)
             except Exception as error:  # noqa: BLE001 - the outermost handler of these routes
-                return refusal(error, where=f"{request.method} {request.url.path}")
+                return error_response(error, where=f"{request.method} {request.url.path}")
 
         return handle_their_way
 
 
-def refusal(error: Exception, *, where: str = "") -> Response:
+def error_response(error: Exception, *, where: str = "") -> Response:
     """Return the response for an error. An unexpected error is logged; the response has only the log's id."""
     ours = answer_to(error, where=where)
     body = json.loads(bytes(ours.body))
     headers = {name: value for name, value in ours.headers.items() if name not in ("content-length", "content-type")}
     headers["x-should-retry"] = "true" if body["code"] in _AGAIN else "false"
     return JSONResponse(
-        {"error": told(body["code"], body["error"], body.get("fields", {}), status=ours.status_code)},
+        {"error": last_seq(body["code"], body["error"], body.get("fields", {}), status=ours.status_code)},
         status_code=ours.status_code,
         headers=headers,
     )
 
 
-def told(code: str, message: str, fields: Mapping[str, str], *, status: int) -> dict[str, Any]:
+def last_seq(code: str, message: str, fields: Mapping[str, str], *, status: int) -> dict[str, Any]:
     """Return an error in OpenAI's format. The first wrong field is the ``param``."""
     flaws = "; ".join(f"{field}: {flaw}" for field, flaw in fields.items()) if code == "VALIDATION_ERROR" else ""
     return {
@@ -186,23 +186,23 @@ async def complete(given: CompletionRequest, request: Request, services: Injecte
     meant = await called(services, authority.principal, given.model)
     tenant = tenant_for(authority.principal, meant.workspace.id)
     async with AsyncExitStack() as opened:
-        opened.enter_context(services.doors.authenticated(authority.principal.user_id))
+        opened.enter_context(services.connection_limits.authenticated(authority.principal.user_id))
         answer = await _begun(services, tenant, meant, conversation, origin=origin_of(request))
         opened.push_async_callback(answer.let_go)
         subscription = await opened.enter_async_context(
-            services.live.subscribe(tenant, answer.run.session_id, after=answer.told)
+            services.live.subscribe(tenant, answer.run.session_id, after=answer.last_seq)
         )
         completion = Completion(f"chatcmpl-{answer.run.id}", given.model, with_usage=given.wants_usage)
-        spoken = _spoken(services, tenant, meant, conversation, answer, subscription)
+        text_stream = _text_stream(services, tenant, meant, conversation, answer, subscription)
         if given.stream:
             return CompletionStream(
-                _chunks(completion, answer, spoken),
+                _chunks(completion, answer, text_stream),
                 authority=authority,
-                pace=services.doors.pace,
+                pace=services.connection_limits.pace,
                 opened=opened.pop_all(),
             )
-        whole = _whole(completion, answer, spoken)
-        check_seconds = services.doors.pace.check
+        whole = _whole(completion, answer, text_stream)
+        check_seconds = services.connection_limits.pace.check
         body = await run_while_connected(whole, request.receive, authority=authority, check_seconds=check_seconds)
     if body is None:
         raise Unauthenticated("This API key or token was revoked or expired, so the run was cancelled.")
@@ -231,11 +231,11 @@ async def _begun(
         cursor, text, history = ConversationCursor(session.id, 0), conversation.prompt, conversation.history
     else:
         text, history = conversation.since_the_answer, []
-    run = await services.desk.submit(tenant, cursor.session_id, text, via="openai", history=history)
-    return CompletionAnswer(services, tenant, run, told=cursor.last_seq, origin=origin)
+    run = await services.run_service.submit(tenant, cursor.session_id, text, via="openai", history=history)
+    return CompletionAnswer(services, tenant, run, last_seq=cursor.last_seq, origin=origin)
 
 
-async def _spoken(
+async def _text_stream(
     services: ApiServices,
     tenant: Tenant,
     meant: AgentModel,
@@ -249,24 +249,26 @@ async def _spoken(
     assert tenant.user_id is not None
     digest = conversation.digest(tenant.user_id, meant.agent.id, answer=answer.text)
     if answer.text.strip() and digest is not None:
-        await services.conversation_cursors.save(tenant, ConversationCursor(answer.run.session_id, answer.told), digest)
+        await services.conversation_cursors.save(
+            tenant, ConversationCursor(answer.run.session_id, answer.last_seq), digest
+        )
 
 
-async def _whole(completion: Completion, answer: CompletionAnswer, spoken: AsyncIterator[str]) -> dict[str, Any]:
-    async for _ in spoken:
+async def _whole(completion: Completion, answer: CompletionAnswer, text_stream: AsyncIterator[str]) -> dict[str, Any]:
+    async for _ in text_stream:
         pass
     return completion.whole(answer.text, finish=answer.finish, usage=_usage(answer))
 
 
 async def _chunks(
-    completion: Completion, answer: CompletionAnswer, spoken: AsyncIterator[str]
+    completion: Completion, answer: CompletionAnswer, text_stream: AsyncIterator[str]
 ) -> AsyncIterator[dict[str, Any]]:
     yield completion.chunk(role="assistant", content="")
     try:
-        async for piece in spoken:
+        async for piece in text_stream:
             yield completion.chunk(content=piece)
     except ToolcribError as error:
-        yield {"error": told(error.code, error.message, error.fields, status=STATUS.get(error.code, 500))}
+        yield {"error": last_seq(error.code, error.message, error.fields, status=STATUS.get(error.code, 500))}
         return
     yield completion.chunk(finish=answer.finish)
     if completion.with_usage:

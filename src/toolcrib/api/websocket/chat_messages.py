@@ -204,10 +204,10 @@ async def introduction(frame: Mapping[str, Any]) -> AuthMessage:
     """Parse the first message, which must be ``auth``."""
     if len(frame.get("text") or "") > _LONGEST_INTRODUCTION:
         raise BadArguments({"frame": f"Expected at most {_LONGEST_INTRODUCTION:,} characters in the auth message"})
-    said = enveloped(await opened(frame))
-    if said.type != "auth":
+    message = enveloped(await opened(frame))
+    if message.type != "auth":
         raise BadArguments({"type": "Expected an auth message first"})
-    return checked(AuthMessage, said.payload)
+    return checked(AuthMessage, message.payload)
 
 
 def agreed(reply: str | int | None = None, **payload: Any) -> dict[str, Any]:

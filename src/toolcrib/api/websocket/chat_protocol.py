@@ -50,7 +50,7 @@ class ChatProtocol:
         self._connection = connection
         self._services = connection.services
         self._tellers: dict[SessionId, SessionEncoder] = {}
-        self._watched = SessionSubscriptions(connection, self._told, self._tell_session_error)
+        self._watched = SessionSubscriptions(connection, self._encode, self._send_session_error)
         self._calls: set[asyncio.Task[None]] = set()
 
     async def greet(self) -> None:
@@ -76,7 +76,7 @@ class ChatProtocol:
         except ToolcribError as error:
             if (ending := ending_of(error)) is not None and not await self._is_still_let_in():
                 raise ending from None
-            await self._tell_error(error, reply=reply)
+            await self._send_error(error, reply=reply)
 
     async def _is_still_let_in(self) -> bool:
         """Return whether the client is still a member: then only this message failed, and the connection stays open."""
@@ -86,50 +86,50 @@ class ChatProtocol:
             return False
         return True
 
-    async def _do(self, said: ChatPayload, reply: str | int | None) -> None:
+    async def _do(self, message: ChatPayload, reply: str | int | None) -> None:
         """Handle one message. Every service checks the membership again."""
-        if not isinstance(said, AuthMessage):
+        if not isinstance(message, AuthMessage):
             await self._connection.authority.check()
         about: dict[str, Any] = {}
-        match said:
+        match message:
             case AuthMessage():
-                await self._introduce_again(said)
+                await self._introduce_again(message)
             case ResumeMessage():
-                await self._resume(said)
+                await self._resume(message)
             case UnsubscribeMessage():
                 await self._connection.check_membership()
-                await self._watched.unsubscribe(SessionId(said.conversation_id))
+                await self._watched.unsubscribe(SessionId(message.conversation_id))
             case ToolCallMessage():
-                about = await self._call_tool(said, reply)
+                about = await self._call_tool(message, reply)
             case ToolApproveMessage():
-                await self._approve(said)
+                await self._approve(message)
             case AnswerMessage():
                 await self._services.questions.answer(
                     self._connection.tenant,
-                    QuestionId(said.question_id),
-                    said.answers,
-                    by_button=said.by_button,
+                    QuestionId(message.question_id),
+                    message.answers,
+                    by_button=message.by_button,
                     via=VIA,
                 )
             case CancelMessage():
-                await self._cancel(said)
+                await self._cancel(message)
             case SendMessage():
-                about = await self._send(said)
+                about = await self._send(message)
         # A message without an id gets no reply.
         if reply is not None:
             await self._connection.send(chat_messages.agreed(reply, **about))
 
     # Handlers of the messages
 
-    async def _introduce_again(self, said: AuthMessage) -> None:
+    async def _introduce_again(self, message: AuthMessage) -> None:
         """Replace the token by a newer one of the same person, so that the connection may stay open longer."""
-        renewed = await by_introduction(self._services, said, self._connection.workspace_id)
+        renewed = await by_introduction(self._services, message, self._connection.workspace_id)
         if renewed.principal.user_id != self._connection.authority.principal.user_id:
             raise BadArguments({"token": "Expected a token of the user who opened this connection"})
         self._connection.authority = renewed
 
-    async def _resume(self, said: ResumeMessage) -> None:
-        await self._watch(SessionId(said.conversation_id), after=said.after)
+    async def _resume(self, message: ResumeMessage) -> None:
+        await self._watch(SessionId(message.conversation_id), after=message.after)
 
     async def _watch(self, session_id: SessionId, *, after: int) -> None:
         async def open_ones_first(session: Session) -> None:
@@ -140,29 +140,29 @@ class ChatProtocol:
 
         await self._watched.watch(session_id, after=after, opening=open_ones_first)
 
-    async def _send(self, said: SendMessage) -> dict[str, Any]:
-        session = await self._session(said.conversation_id)
+    async def _send(self, message: SendMessage) -> dict[str, Any]:
+        session = await self._session(message.conversation_id)
         if session.agent_id is None:
             raise ToolFailed(NO_AGENT)
         if session.id not in self._watched:
             await self._watch(session.id, after=session.last_seq)
-        run = await self._services.desk.submit(
+        run = await self._services.run_service.submit(
             self._connection.tenant,
             session.id,
-            said.content,
+            message.content,
             via=VIA,
-            history=chat_messages.earlier_turns(said.history),
+            history=chat_messages.earlier_turns(message.history),
         )
         return {"conversationId": session.id, "runId": run.id}
 
-    async def _call_tool(self, said: ToolCallMessage, reply: str | int | None) -> dict[str, Any]:
+    async def _call_tool(self, message: ToolCallMessage, reply: str | int | None) -> dict[str, Any]:
         if len(self._calls) >= MAX_CALLS:
             raise Conflict(f"{MAX_CALLS} calls are running on this connection, the limit. Wait for one to end.")
-        session = await self._session(said.conversation_id)
+        session = await self._session(message.conversation_id)
         caller = await self._caller(session)
         if session.id not in self._watched:
             await self._watch(session.id, after=session.last_seq)
-        work = self._execute(ToolCall(said.tool, said.args), caller, reply)
+        work = self._execute(ToolCall(message.tool, message.args), caller, reply)
         task = self._services.running_calls.start(_key(caller), caller.call_id, work)
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
@@ -189,40 +189,42 @@ class ChatProtocol:
         try:
             await self._services.executor.execute(call, caller)
         except ToolcribError as error:
-            await self._tell_error(error, reply=reply, conversationId=caller.session_id, toolId=caller.call_id)
+            await self._send_error(error, reply=reply, conversationId=caller.session_id, toolId=caller.call_id)
 
-    async def _approve(self, said: ToolApproveMessage) -> None:
+    async def _approve(self, message: ToolApproveMessage) -> None:
         tenant = self._connection.tenant
-        approval = await self._services.approvals.of_call(tenant, CallId(said.tool_id))
-        if said.approval_id is not None and said.approval_id != approval.id:
-            raise Conflict(f"Call {said.tool_id} now needs approval {approval.id}. Review that one, then decide.")
-        judgement = ApprovalDecision(
-            approved=said.approved,
-            scope=said.scope,
-            reason=said.reason,
-            rule=None if said.rule is None else GrantRule(said.rule.tool, said.rule.paths, said.rule.commands),
-            arguments_sha256=said.arguments_sha256,
+        approval = await self._services.approvals.of_call(tenant, CallId(message.tool_id))
+        if message.approval_id is not None and message.approval_id != approval.id:
+            raise Conflict(f"Call {message.tool_id} now needs approval {approval.id}. Review that one, then decide.")
+        decision = ApprovalDecision(
+            approved=message.approved,
+            scope=message.scope,
+            reason=message.reason,
+            rule=None
+            if message.rule is None
+            else GrantRule(message.rule.tool, message.rule.paths, message.rule.commands),
+            arguments_sha256=message.arguments_sha256,
         )
-        await self._services.approvals.decide(tenant, ApprovalId(approval.id), judgement, via=VIA)
+        await self._services.approvals.decide(tenant, ApprovalId(approval.id), decision, via=VIA)
 
-    async def _cancel(self, said: CancelMessage) -> None:
-        session = await self._session(said.conversation_id)
+    async def _cancel(self, message: CancelMessage) -> None:
+        session = await self._session(message.conversation_id)
         self._services.running_calls.cancel((WorkspaceId(self._connection.workspace_id), session.id))
-        if run := await self._services.desk.current(self._connection.tenant, session.id):
-            await self._services.desk.cancel(self._connection.tenant, run.id)
+        if run := await self._services.run_service.current(self._connection.tenant, session.id):
+            await self._services.run_service.cancel(self._connection.tenant, run.id)
 
     async def _session(self, session_id: Any) -> Session:
         return await self._services.sessions.get(self._connection.tenant, SessionId(session_id))
 
     # Encoding
 
-    def _told(self, session_id: SessionId, item: Event | Delta) -> dict[str, Any]:
+    def _encode(self, session_id: SessionId, item: Event | Delta) -> dict[str, Any]:
         return self._tellers[session_id].encode(item)
 
-    async def _tell_session_error(self, error: ToolcribError, session_id: SessionId) -> None:
-        await self._tell_error(error, conversationId=session_id)
+    async def _send_session_error(self, error: ToolcribError, session_id: SessionId) -> None:
+        await self._send_error(error, conversationId=session_id)
 
-    async def _tell_error(self, error: ToolcribError, *, reply: str | int | None = None, **about: Any) -> None:
+    async def _send_error(self, error: ToolcribError, *, reply: str | int | None = None, **about: Any) -> None:
         payload = {**about, "code": error.code, "message": error.message}
         if error.fields:
             payload["fields"] = error.fields

@@ -20,7 +20,7 @@ class PlainProtocol:
         self._connection = connection
         self._services = connection.services
         self._words = TextBuffer()
-        self._watched = SessionSubscriptions(connection, self._tell, self._tell_error)
+        self._watched = SessionSubscriptions(connection, self._encode, self._send_error)
 
     async def greet(self) -> None:
         """Do nothing: the protocol has no greeting."""
@@ -35,7 +35,7 @@ class PlainProtocol:
             except ToolcribError as error:
                 if (ending := ending_of(error)) is not None:
                     raise ending from None
-                await self._tell_error(error)
+                await self._send_error(error)
 
     async def finish(self) -> None:
         """Do nothing: runs continue without the connection."""
@@ -56,14 +56,14 @@ class PlainProtocol:
             await self._watched.watch(session.id, after=session.last_seq)
         if session.agent_id is None:
             raise ToolFailed(NO_AGENT)
-        await self._services.desk.submit(tenant, session.id, prompt.text, via=VIA)
+        await self._services.run_service.submit(tenant, session.id, prompt.text, via=VIA)
 
-    def _tell(self, _: SessionId, item: Event | Delta) -> dict[str, Any] | None:
+    def _encode(self, _: SessionId, item: Event | Delta) -> dict[str, Any] | None:
         if text := self._words.of(item):
             return {"type": "token", "text": text}
-        return None if isinstance(item, Delta) else plainly(item)
+        return None if isinstance(item, Delta) else encode_plain_event(item)
 
-    async def _tell_error(self, error: ToolcribError, _: SessionId | None = None) -> None:
+    async def _send_error(self, error: ToolcribError, _: SessionId | None = None) -> None:
         await self._connection.send({"type": "error", "message": error_text(error)})
 
 
@@ -76,7 +76,7 @@ class TextBuffer:
 
     def __init__(self) -> None:
         # What was sent of each started message, and what arrived before its start.
-        self._told: dict[str, str] = {}
+        self._sent: dict[str, str] = {}
         self._early: dict[str, str] = {}
 
     def of(self, item: Event | Delta) -> str:
@@ -86,46 +86,56 @@ class TextBuffer:
         source = str(item.payload.get("messageId"))
         match item.type:
             case EventType.STREAM_START:
-                if source in self._told:
+                if source in self._sent:
                     return ""
-                self._told[source] = self._early.pop(source, "")
-                return self._told[source]
+                self._sent[source] = self._early.pop(source, "")
+                return self._sent[source]
             case EventType.STREAM_END:
-                told = self._told.pop(source, "")
+                sent = self._sent.pop(source, "")
                 self._early.pop(source, None)
                 whole = str(item.payload.get("content") or "")
-                return whole.removeprefix(told) if whole.startswith(told) else ""
+                return whole.removeprefix(sent) if whole.startswith(sent) else ""
         return ""
 
     def _delta(self, delta: Delta) -> str:
-        known = self._told if delta.source in self._told else self._early
+        known = self._sent if delta.source in self._sent else self._early
         before = known.get(delta.source, "")
         if delta.offset > len(before):
             return ""
         fresh = delta.text[len(before) - delta.offset :]
         known[delta.source] = before + fresh
-        return fresh if known is self._told else ""
+        return fresh if known is self._sent else ""
 
 
-def plainly(item: Event) -> dict[str, Any] | None:
+def encode_plain_event(item: Event) -> dict[str, Any] | None:
     """Encode an event, or return None if the protocol has no message for it."""
-    said = item.payload
+    payload = item.payload
     match item.type:
         case EventType.TOOL_START:
-            return {"type": "tool_call", "id": said["toolId"], "name": said["toolName"], "arguments": said["input"]}
+            return {
+                "type": "tool_call",
+                "id": payload["toolId"],
+                "name": payload["toolName"],
+                "arguments": payload["input"],
+            }
         case EventType.TOOL_RESULT:
-            result = {"type": "tool_result", "id": said["toolId"], "name": said["toolName"], "output": said["result"]}
-            return result | {"isError": True} if said["status"] == "error" else result
+            result = {
+                "type": "tool_result",
+                "id": payload["toolId"],
+                "name": payload["toolName"],
+                "output": payload["result"],
+            }
+            return result | {"isError": True} if payload["status"] == "error" else result
         case EventType.TOOL_CONFIRM:
-            return {"type": "error", "message": f"`{said['toolName']}` needs a person's approval."}
+            return {"type": "error", "message": f"`{payload['toolName']}` needs a person's approval."}
         case EventType.QUESTION:
             return {"type": "error", "message": "A question needs a person's answer."}
-        case EventType.RUN_STATE if said["state"] == "ended":
-            if said.get("error"):
-                return {"type": "error", "message": _failure(said["error"])}
+        case EventType.RUN_STATE if payload["state"] == "ended":
+            if payload.get("error"):
+                return {"type": "error", "message": _failure(payload["error"])}
             return {"type": "done", "sessionId": str(item.session_id)}
         case EventType.ERROR:
-            return {"type": "error", "message": str(said.get("message", "Internal server error."))}
+            return {"type": "error", "message": str(payload.get("message", "Internal server error."))}
     return None
 
 

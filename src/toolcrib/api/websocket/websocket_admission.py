@@ -27,7 +27,7 @@ def protocol_of(websocket: WebSocket) -> str | None:
     return next((offered for offered in websocket.scope["subprotocols"] if offered in (CHAT, PLAIN)), None)
 
 
-def refuse_strange_pages(websocket: WebSocket, services: ApiServices) -> None:
+def reject_strange_pages(websocket: WebSocket, services: ApiServices) -> None:
     """Reject pages of other sites, whatever credentials they bring. Programs send no Origin."""
     secrets = _SECRETS_IN_ADDRESS & {name.lower() for name in websocket.query_params}
     if secrets:
@@ -59,7 +59,7 @@ async def known_before(websocket: WebSocket, services: ApiServices, workspace_id
 async def introduced(websocket: WebSocket, services: ApiServices, workspace_id: UUID) -> ConnectionAuth:
     """Authenticate by the first message."""
     try:
-        async with asyncio.timeout(services.doors.pace.introduce):
+        async with asyncio.timeout(services.connection_limits.pace.introduce):
             message = await websocket.receive()
     except TimeoutError:
         raise silent() from None
@@ -68,11 +68,11 @@ async def introduced(websocket: WebSocket, services: ApiServices, workspace_id: 
     return await by_introduction(services, await introduction(message), workspace_id)
 
 
-async def by_introduction(services: ApiServices, said: AuthMessage, workspace_id: UUID) -> ConnectionAuth:
+async def by_introduction(services: ApiServices, message: AuthMessage, workspace_id: UUID) -> ConnectionAuth:
     """Return the authorization of an ``auth`` message."""
-    if said.ticket is not None:
-        return await _let_in_by_ticket(services, said.ticket, workspace_id)
-    return await let_in(services, await auth_by_secret(services, said.token or ""), workspace_id)
+    if message.ticket is not None:
+        return await _let_in_by_ticket(services, message.ticket, workspace_id)
+    return await let_in(services, await auth_by_secret(services, message.token or ""), workspace_id)
 
 
 async def let_in(services: ApiServices, authority: ConnectionAuth, workspace_id: UUID) -> ConnectionAuth:

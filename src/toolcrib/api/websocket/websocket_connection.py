@@ -34,7 +34,7 @@ class CloseCode(IntEnum):
     SILENT = 4408
     TOO_SLOW = 4409
     TOO_MANY = 4429
-    OUR_FAULT = 4500
+    INTERNAL_ERROR = 4500
 
 
 class CloseConnection(Exception):
@@ -105,7 +105,7 @@ class WebSocketConnection:
         text = to_json(message).decode()
         async with self._sending:
             try:
-                with self._patience.after(self.services.doors.pace.stall):
+                with self._patience.after(self.services.connection_limits.pace.stall):
                     await self._websocket.send_text(text)
             except TimeoutError:
                 raise too_slow() from None
@@ -157,15 +157,17 @@ class WebSocketConnection:
         except ClientDisconnected:
             self._end(CloseConnection(CloseCode.NORMAL, ""))
         except ToolcribError as error:
-            self._end(ending_of(error) or CloseConnection(CloseCode.OUR_FAULT, error.message))
+            self._end(ending_of(error) or CloseConnection(CloseCode.INTERNAL_ERROR, error.message))
         except OperationalError as error:
             log.warning("database.unavailable", error=str(error))
             self._end(
-                CloseConnection(CloseCode.OUR_FAULT, "The database is temporarily unavailable. Reconnect and resume.")
+                CloseConnection(
+                    CloseCode.INTERNAL_ERROR, "The database is temporarily unavailable. Reconnect and resume."
+                )
             )
         except Exception as error:
             log.error("internal_error", where="websocket", exc_info=error)
-            self._end(CloseConnection(CloseCode.OUR_FAULT, "Internal server error. Reconnect and resume."))
+            self._end(CloseConnection(CloseCode.INTERNAL_ERROR, "Internal server error. Reconnect and resume."))
 
     def _end(self, ending: CloseConnection) -> None:
         if not self._ended.done():
@@ -173,7 +175,7 @@ class WebSocketConnection:
 
     async def _watch_authority(self) -> None:
         while True:
-            await self.authority.wait(self.services.doors.pace.check)
+            await self.authority.wait(self.services.connection_limits.pace.check)
             await self.check_membership()
 
 
@@ -195,12 +197,12 @@ class SessionSubscriptions:
     def __init__(
         self,
         connection: WebSocketConnection,
-        tell: Callable[[SessionId, Event | Delta], dict[str, Any] | None],
-        tell_error: Callable[[ToolcribError, SessionId], Awaitable[None]],
+        encode: Callable[[SessionId, Event | Delta], dict[str, Any] | None],
+        send_error: Callable[[ToolcribError, SessionId], Awaitable[None]],
     ) -> None:
         self._connection = connection
-        self._tell = tell
-        self._tell_error = tell_error
+        self._encode = encode
+        self._send_error = send_error
         self._tasks: dict[SessionId, asyncio.Task[None]] = {}
 
     def __contains__(self, session_id: SessionId) -> bool:
@@ -238,12 +240,12 @@ class SessionSubscriptions:
                     await opening(subscription.session)
                 begun.set_result(None)
                 async for item in subscription:
-                    if (message := self._tell(session_id, item)) is not None:
+                    if (message := self._encode(session_id, item)) is not None:
                         await connection.send(message)
         except (NotFound, BadArguments) as error:
             self._tasks.pop(session_id, None)
             if begun.done():
-                await self._tell_error(error, session_id)
+                await self._send_error(error, session_id)
             else:
                 begun.set_exception(error)
         finally:

@@ -28,7 +28,7 @@ async def live(websocket: WebSocket, workspace_id: str) -> None:
     services = services_of(websocket)
     try:
         workspace = _uuid(workspace_id)
-        websocket_admission.refuse_strange_pages(websocket, services)
+        websocket_admission.reject_strange_pages(websocket, services)
         authority = await websocket_admission.known_before(websocket, services, workspace)
     except (ToolcribError, HTTPException, OperationalError) as error:
         await websocket.send_denial_response(answer_to(error))
@@ -38,12 +38,14 @@ async def live(websocket: WebSocket, workspace_id: str) -> None:
         await websocket.accept(protocol)
         is_new = authority is None
         if authority is None:
-            with services.doors.unauthenticated():
+            with services.connection_limits.unauthenticated():
                 authority = await websocket_admission.introduced(websocket, services, workspace)
-        with services.doors.authenticated(authority.principal.user_id):
+        with services.connection_limits.authenticated(authority.principal.user_id):
             connection = WebSocketConnection(websocket, services, authority, workspace)
-            spoken = PlainProtocol(connection) if protocol == websocket_admission.PLAIN else ChatProtocol(connection)
-            await _speak(connection, spoken, is_new=is_new)
+            chat_protocol = (
+                PlainProtocol(connection) if protocol == websocket_admission.PLAIN else ChatProtocol(connection)
+            )
+            await _run_protocol(connection, chat_protocol, is_new=is_new)
     except CloseConnection as ending:
         await close(websocket, ending)
     except ToolcribError as error:
@@ -52,11 +54,13 @@ async def live(websocket: WebSocket, workspace_id: str) -> None:
         await close(websocket, CloseConnection(CloseCode.TOO_MANY, str(error.detail)))
     except OperationalError:
         await close(
-            websocket, CloseConnection(CloseCode.OUR_FAULT, "The database is temporarily unavailable. Reconnect.")
+            websocket, CloseConnection(CloseCode.INTERNAL_ERROR, "The database is temporarily unavailable. Reconnect.")
         )
 
 
-async def _speak(connection: WebSocketConnection, protocol: ChatProtocol | PlainProtocol, *, is_new: bool) -> None:
+async def _run_protocol(
+    connection: WebSocketConnection, protocol: ChatProtocol | PlainProtocol, *, is_new: bool
+) -> None:
     async def speak() -> None:
         if is_new:
             await protocol.greet()

@@ -56,10 +56,10 @@ class ChatApp(App[None]):
         """Something was heard."""
 
     def __init__(
-        self, place: WorkspaceLocation, session: SessionData, agent: AgentData, *, first: str = "", note: str = ""
+        self, location: WorkspaceLocation, session: SessionData, agent: AgentData, *, first: str = "", note: str = ""
     ) -> None:
         super().__init__()
-        self.place = place
+        self.location = location
         self.session = session
         self.agent = agent
         self.transcript = Transcript(mode=session.mode)
@@ -75,9 +75,9 @@ class ChatApp(App[None]):
     def compose(self) -> ComposeResult:
         yield Static(id="status")
         yield TranscriptView()
-        yield PauseQueue(self.place)
+        yield PauseQueue(self.location)
         yield CommandSuggestions()
-        yield PromptInput(PromptHistory(self.place.notes))
+        yield PromptInput(PromptHistory(self.location.notes))
         yield Static(id="hints")
 
     async def on_mount(self) -> None:
@@ -105,7 +105,7 @@ class ChatApp(App[None]):
             touched += self.transcript.apply(watcher.received.popleft(), time.monotonic())
         await self._view.show(touched)
         await self._show_connection(watcher)
-        await self._pauses.see_to(self.transcript)
+        await self._pauses.handle(self.transcript)
         self._refresh_lines()
 
     async def _open(self) -> None:
@@ -118,7 +118,9 @@ class ChatApp(App[None]):
         await self._pauses.close()
         if self.session.last_seq:
             await self._load_history()
-        self._watcher = SessionWatcher(self.place, self.session.id, after=self.transcript.seen, notify=self._on_events)
+        self._watcher = SessionWatcher(
+            self.location, self.session.id, after=self.transcript.seen, notify=self._on_events
+        )
         self._watcher.start()
         self._refresh_lines()
 
@@ -127,12 +129,14 @@ class ChatApp(App[None]):
         self.post_message(self.EventsReceived())
 
     async def _load_history(self) -> None:
-        client, transcript = self.place.client, self.transcript
-        for told in await self._asked(lambda: client.events(self.place.id, self.session.id, after=self._earliest)):
-            transcript.apply(told)
+        client, transcript = self.location.client, self.transcript
+        for message in await self._asked(
+            lambda: client.events(self.location.id, self.session.id, after=self._earliest)
+        ):
+            transcript.apply(message)
         # What waits and what runs is told anew: of these the past knows only the beginning.
         transcript.waiting.clear()
-        runs = await self._asked(lambda: client.runs(self.place.id, self.session.id))
+        runs = await self._asked(lambda: client.runs(self.location.id, self.session.id))
         transcript.run_id = next((str(run.id) for run in runs if run.state != "ended"), None)
         await self._view.show(transcript.blocks)
         self._view.has_earlier = self._earliest > 0
@@ -143,16 +147,16 @@ class ChatApp(App[None]):
     async def _fetch_earlier(self) -> None:
         end, start = self._earliest, max(0, self._earliest - _PAGE)
         found = await self._asked(
-            lambda: self.place.client.events(self.place.id, self.session.id, after=start, limit=end - start)
+            lambda: self.location.client.events(self.location.id, self.session.id, after=start, limit=end - start)
         )
         earlier = Transcript()
-        for told in found:
-            earlier.apply(told)
+        for message in found:
+            earlier.apply(message)
         self._earliest = start
         await self._view.put_before(earlier.blocks, more=start > 0)
 
     async def _show_connection(self, watcher: SessionWatcher) -> None:
-        if watcher.trouble is not None and watcher.failures >= _TRIES and self.place.served_elsewhere:
+        if watcher.trouble is not None and watcher.failures >= _TRIES and self.location.served_elsewhere:
             self.lost = ServerUnreachable(watcher.trouble.message)
             self.unsent = self.unsent or self._prompt.text
             self.exit()
@@ -188,7 +192,7 @@ class ChatApp(App[None]):
         await self._run_command("/undo")
 
     async def _send(self, text: str) -> None:
-        conversation = session_client.SessionClient(self.place, self.session)
+        conversation = session_client.SessionClient(self.location, self.session)
         self.unsent = text
         try:
             run = await self._asked(lambda: conversation.send(text))
@@ -201,12 +205,12 @@ class ChatApp(App[None]):
         self.transcript.run_id = self.transcript.run_id or str(run.id)
         self._refresh_lines()
 
-    async def _run_command(self, said: str) -> None:
-        if said in ("/sessions", "/resume"):
+    async def _run_command(self, text: str) -> None:
+        if text in ("/sessions", "/resume"):
             self.action_sessions()
             return
-        slash = SlashCommands(self.place, self.session, self.agent)
-        await self._attempt(self._show_reply(lambda: slash.run(said)))
+        slash = SlashCommands(self.location, self.session, self.agent)
+        await self._attempt(self._show_reply(lambda: slash.run(text)))
 
     async def _show_reply(self, work: Callable[[], SlashReply]) -> None:
         reply = await self._asked(work)
@@ -232,7 +236,7 @@ class ChatApp(App[None]):
         await self._pauses.close()
         if event.yes and apply is not None:
             await self._attempt(self._show_reply(apply))
-        await self._pauses.see_to(self.transcript)
+        await self._pauses.handle(self.transcript)
 
     @on(PauseQueue.Said)
     async def _told_by_panel(self, event: PauseQueue.Said) -> None:
@@ -250,7 +254,7 @@ class ChatApp(App[None]):
         await self._remark("Cancelling …")
         # One that has ended meanwhile is stopped enough.
         with suppress(Conflict):
-            await self._asked(lambda: self.place.client.cancel(self.place.id, UUID(run_id)))
+            await self._asked(lambda: self.location.client.cancel(self.location.id, UUID(run_id)))
 
     async def action_interrupt(self) -> None:
         if self.transcript.run_id is not None:
@@ -278,7 +282,7 @@ class ChatApp(App[None]):
         self.run_worker(self._attempt(self._pick()), exclusive=True)
 
     async def _pick(self) -> None:
-        found = await self._asked(lambda: self.place.client.sessions(self.place.id, limit=_MAX_SESSIONS))
+        found = await self._asked(lambda: self.location.client.sessions(self.location.id, limit=_MAX_SESSIONS))
         chosen = await self.push_screen_wait(SessionPicker(found, here=self.session.id))
         if chosen is not None and chosen != str(self.session.id):
             await self._run_command(f"/resume {chosen}")
@@ -295,7 +299,7 @@ class ChatApp(App[None]):
         if self._is_away:
             doing = "no connection"
         status = StatusLine(
-            where=self.place.workspace.name,
+            where=self.location.workspace.name,
             agent=self.agent.name,
             model=model_of(self.agent),
             mode=self.transcript.mode,
@@ -341,15 +345,15 @@ class ChatApp(App[None]):
 class ScreenChat:
     """As ``PlainChat``, on the whole screen."""
 
-    def __init__(self, place: WorkspaceLocation, session: SessionData, agent: AgentData) -> None:
+    def __init__(self, location: WorkspaceLocation, session: SessionData, agent: AgentData) -> None:
         self.session = session
         self.unsent = ""
-        self._place = place
+        self._location = location
         self._agent = agent
 
     def go_on(self, first: str = "", *, note: str = "") -> None:
         """Until the person leaves; NoAnswer if it has to be gone on with elsewhere."""
-        app = ChatApp(self._place, self.session, self._agent, first=first, note=note)
+        app = ChatApp(self._location, self.session, self._agent, first=first, note=note)
         with _handlers_kept():
             app.run()
         self.session, self.unsent = app.session, app.unsent

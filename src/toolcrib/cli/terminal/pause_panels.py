@@ -182,16 +182,16 @@ class QuestionPanel(Vertical, can_focus=True):
     class Answered(Message):
         """What was said to each item, as text."""
 
-        def __init__(self, question: QuestionData, said: Mapping[str, str]) -> None:
+        def __init__(self, question: QuestionData, given: Mapping[str, str]) -> None:
             super().__init__()
             self.question = question
-            self.said = said
+            self.given = given
 
     def __init__(self, question: QuestionData, plans: Mapping[str, ReviewedPlan]) -> None:
         super().__init__(classes="panel")
         self.question = question
         self._plans = plans
-        self._said: dict[str, str] = {}
+        self._given: dict[str, str] = {}
 
     def compose(self) -> ComposeResult:
         yield Vertical(classes="item")
@@ -202,7 +202,7 @@ class QuestionPanel(Vertical, can_focus=True):
 
     async def ask_again(self, flaw: str) -> None:
         """From the first item on, for what was said does not fit."""
-        self._said = {}
+        self._given = {}
         await self._ask(flaw)
 
     def focus_answer(self) -> None:
@@ -238,32 +238,32 @@ class QuestionPanel(Vertical, can_focus=True):
         chosen = self.query_one(SelectionList)
         await self._take(json.dumps(list(chosen.selected), ensure_ascii=False))
 
-    async def _take(self, said: str) -> None:
-        self._said[self._item["name"]] = said
-        if len(self._said) < len(self.question.questions):
+    async def _take(self, given: str) -> None:
+        self._given[self._item["name"]] = given
+        if len(self._given) < len(self.question.questions):
             await self._ask()
         else:
-            self.post_message(self.Answered(self.question, self._said))
+            self.post_message(self.Answered(self.question, self._given))
 
     @property
     def _item(self) -> Mapping[str, Any]:
-        return self.question.questions[len(self._said)]
+        return self.question.questions[len(self._given)]
 
     async def _ask(self, flaw: str = "") -> None:
         item, count = self._item, len(self.question.questions)
-        number = f" ({len(self._said) + 1} of {count})" if count > 1 else ""
+        number = f" ({len(self._given) + 1} of {count})" if count > 1 else ""
         self.border_title = f"{one_line(item['name'], 40)}{number}"
-        place = self.query_one(".item", Vertical)
-        await place.remove_children()
+        container = self.query_one(".item", Vertical)
+        await container.remove_children()
         if flaw:
-            await place.mount(Static(Text(plain(flaw), style="red"), classes="flaw"))
+            await container.mount(Static(Text(plain(flaw), style="red"), classes="flaw"))
         if (plan := self._plans.get(item["name"])) is not None:
-            await place.mount(_reading(plan))
-        await place.mount(Static(Text(plain(item["question"])), classes="question"))
+            await container.mount(_reading(plan))
+        await container.mount(Static(Text(plain(item["question"])), classes="question"))
         ways, keys = _ways(item)
-        await place.mount(*ways)
+        await container.mount(*ways)
         self.query_one(".keys", Static).update(Text(keys))
-        if self.has_focus_within or self._said or flaw:
+        if self.has_focus_within or self._given or flaw:
             self.focus_answer()
 
 

@@ -29,14 +29,14 @@ class PauseQueue(Container):
             super().__init__()
             self.text = text
 
-    def __init__(self, place: WorkspaceLocation) -> None:
+    def __init__(self, location: WorkspaceLocation) -> None:
         super().__init__(id="waiting")
         self.display = False
-        self._place = place
+        self._location = location
         self._shown: str | None = None
         self._turn = asyncio.Lock()
 
-    async def see_to(self, transcript: Transcript) -> None:
+    async def handle(self, transcript: Transcript) -> None:
         """Shows the oldest that waits, and closes what has been decided elsewhere."""
         async with self._turn:
             if self.query(ConfirmPanel) or (self._shown is not None and self._shown in transcript.waiting):
@@ -64,16 +64,16 @@ class PauseQueue(Container):
 
     async def _show(self, waiting_id: UUID, kind: str, transcript: Transcript) -> bool:
         """Whether it is still open, and shown now."""
-        client = self._place.client
+        client = self._location.client
         try:
             if kind == "approval":
-                approval = await asyncio.to_thread(client.approval, self._place.id, waiting_id)
+                approval = await asyncio.to_thread(client.approval, self._location.id, waiting_id)
                 if approval.state != "open":
                     return False
                 more = len(transcript.waiting) - 1
                 await self._put(ApprovalPanel(approval, more=more))
             else:
-                question = await asyncio.to_thread(client.question, self._place.id, waiting_id)
+                question = await asyncio.to_thread(client.question, self._location.id, waiting_id)
                 if question.state != "open":
                     return False
                 await self._put(QuestionPanel(question, await self._plans(question, transcript.last_plan)))
@@ -104,7 +104,7 @@ class PauseQueue(Container):
         plans: dict[str, ReviewedPlan] = {}
         for item in question.questions:
             try:
-                plan = await asyncio.to_thread(plan_asked_about, self._place, item, last=last)
+                plan = await asyncio.to_thread(plan_asked_about, self._location, item, last=last)
             except ToolcribError as error:
                 self.post_message(self.Said(error.message))
                 continue
@@ -118,8 +118,8 @@ class PauseQueue(Container):
         rule = event.approval.offered if event.approved and event.scope != "once" else None
         try:
             await asyncio.to_thread(
-                self._place.client.decide,
-                self._place.id,
+                self._location.client.decide,
+                self._location.id,
                 event.approval,
                 approved=event.approved,
                 scope=event.scope,
@@ -137,10 +137,10 @@ class PauseQueue(Container):
     @on(QuestionPanel.Answered)
     async def _answer(self, event: QuestionPanel.Answered) -> None:
         event.stop()
-        answers, pressed = answers_to(event.question, event.said, _nobody)
-        client, question_id = self._place.client, event.question.id
+        answers, pressed = answers_to(event.question, event.given, _nobody)
+        client, question_id = self._location.client, event.question.id
         try:
-            await asyncio.to_thread(client.answer, self._place.id, question_id, answers, by_button=pressed)
+            await asyncio.to_thread(client.answer, self._location.id, question_id, answers, by_button=pressed)
         except BadArguments as error:
             flaw = "Invalid answer: " + "; ".join(map(plain, error.fields.values()))
             await self.query_one(QuestionPanel).ask_again(flaw)

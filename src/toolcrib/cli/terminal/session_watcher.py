@@ -17,12 +17,14 @@ _LONGEST_WAIT = 2.0
 class SessionWatcher(threading.Thread):
     """Collects events in ``received`` and calls ``notify``. ``trouble`` is the error while it is disconnected."""
 
-    def __init__(self, place: WorkspaceLocation, session_id: UUID, *, after: int, notify: Callable[[], None]) -> None:
+    def __init__(
+        self, location: WorkspaceLocation, session_id: UUID, *, after: int, notify: Callable[[], None]
+    ) -> None:
         super().__init__(name="toolcrib-watcher", daemon=True)
         self.received: deque[StreamMessage] = deque()
         self.trouble: ToolcribError | None = None
         self.failures = 0
-        self._place = place
+        self._location = location
         self._session_id = session_id
         self._after = after
         self._on_events = notify
@@ -46,13 +48,13 @@ class SessionWatcher(threading.Thread):
                 self._over.wait(min(_FIRST_WAIT * 2**self.failures, _LONGEST_WAIT))
 
     def _listen(self) -> None:
-        self._watch = self._place.client.stream_events(self._place.id, self._session_id, after=self._after)
-        for told in self._watch:
+        self._watch = self._location.client.stream_events(self._location.id, self._session_id, after=self._after)
+        for message in self._watch:
             if self._over.is_set():
                 return
             self.trouble, self.failures = None, 0
-            self._after = max(self._after, told.seq or 0)
-            self.received.append(told)
+            self._after = max(self._after, message.seq or 0)
+            self.received.append(message)
             self._notify()
 
     def _notify(self) -> None:

@@ -76,7 +76,7 @@ class ContextUsage:
 
 
 class Transcript:
-    """What has happened, and what waits for a person. ``tell`` says which blocks changed."""
+    """What has happened, and what waits for a person. ``handle`` says which blocks changed."""
 
     def __init__(self, *, mode: str = "build") -> None:
         self.blocks: list[Block] = []
@@ -91,11 +91,11 @@ class Transcript:
         self._spoken: dict[str, AgentBlock] = {}
         self._calls: dict[str, ToolCallBlock] = {}
 
-    def apply(self, told: StreamMessage, now: float | None = None) -> list[Block]:
+    def apply(self, message: StreamMessage, now: float | None = None) -> list[Block]:
         """``now`` is given for what happens this moment, so that it can be said how long it took."""
-        self.seen = max(self.seen, told.seq or 0)
-        payload = told.payload
-        match told.type:
+        self.seen = max(self.seen, message.seq or 0)
+        payload = message.payload
+        match message.type:
             case "chat:resumed":
                 self.mode = str(payload.get("mode") or self.mode)
                 return []
@@ -106,9 +106,9 @@ class Transcript:
             case "chat:stream-end":
                 return self._end_of_text(payload)
             case "chat:tool-start" | "chat:tool-delta" | "chat:tool-result":
-                return self._call(told.type, payload, now)
+                return self._call(message.type, payload, now)
             case "chat:tool-confirm" | "chat:tool-decided" | "chat:question" | "chat:answer":
-                return self._person(told.type, payload)
+                return self._person(message.type, payload)
             case "chat:run-state":
                 return self._run(payload)
             case _:

@@ -161,11 +161,11 @@ def _body(call: ToolCallBlock) -> Text:
     most = _LIVE_LINES if call.is_open else _MAX_LINES
     # A diff says what a result would say again, in ids.
     is_said = call.output.strip() and not (call.changes and call.state is CallBlockState.DONE and call.tool != "bash")
-    said = plain(call.output).strip("\n").split("\n") if is_said else []
-    if (more := len(said) - most) > 0:
+    text = plain(call.output).strip("\n").split("\n") if is_said else []
+    if (more := len(text) - most) > 0:
         lines.append(Text(f"    … {more:,} earlier lines", style="dim"))
     style = "red" if call.state is CallBlockState.FAILED else ""
-    lines += [Text(f"    {line}", style=style) for line in said[-most:]]
+    lines += [Text(f"    {line}", style=style) for line in text[-most:]]
     return Text("\n").join(lines)
 
 

@@ -25,7 +25,7 @@ class CatArguments(ToolArguments):
 
 
 async def cat(arguments: CatArguments, context: ToolContext) -> dict[str, Any]:
-    files = [await _shown(place, arguments, context) for place in arguments.paths]
+    files = [await _shown(path, arguments, context) for path in arguments.paths]
     pieces: list[str] = []
     for file in files:
         if arguments.show_headers:
@@ -37,28 +37,28 @@ async def cat(arguments: CatArguments, context: ToolContext) -> dict[str, Any]:
     return {"content": "".join(pieces), "files": files}
 
 
-async def _shown(place: WorkspacePath, arguments: CatArguments, context: ToolContext) -> dict[str, Any]:
+async def _shown(path: WorkspacePath, arguments: CatArguments, context: ToolContext) -> dict[str, Any]:
     try:
-        reading = await context.tree.read(place)
+        reading = await context.tree.read(path)
         if is_binary(reading.body):
-            raise ToolFailed(f"{shown(place)} is not text.")
+            raise ToolFailed(f"{shown(path)} is not text.")
     except (ToolFailed, CallDenied) as error:
-        return _entry(place, error=error_text(error))
+        return _entry(path, error=error_text(error))
     part = line_window(reading.body.decode("utf-8", "replace"), offset=arguments.offset, limit=arguments.limit)
     return _entry(
-        place,
+        path,
         content=_formatted(part.text, part.offset, arguments),
         line_count=len(_lines(part.text)),
-        synced=reading.standing.synced,
+        synced=reading.path_state.synced,
         offset=part.offset,
         total_lines=part.total_lines,
         limit=arguments.limit,
     )
 
 
-def _entry(place: WorkspacePath, **given: Any) -> dict[str, Any]:
+def _entry(path: WorkspacePath, **given: Any) -> dict[str, Any]:
     empty = dict.fromkeys(("content", "line_count", "synced", "offset", "limit", "total_lines", "error"))
-    return {"path": shown(place), **empty, **given}
+    return {"path": shown(path), **empty, **given}
 
 
 def _formatted(text: str, offset: int, arguments: CatArguments) -> str:

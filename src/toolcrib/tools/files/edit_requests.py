@@ -51,27 +51,27 @@ def asks_nothing(asked: EditRequest) -> bool:
 
 
 async def change_file(
-    place: WorkspacePath,
+    path: WorkspacePath,
     make: Callable[[bytes], Awaitable[EditedText]],
     context: ToolContext,
     *,
     last_read_hash: str | None,
 ) -> dict[str, Any]:
     """Replace a file's content by the result of ``make``, unless it changed since the caller read it."""
-    reading = await context.tree.read(place)
-    if reading.standing.is_virtual:
-        raise BadArguments({"path": f"{shown(place)} is managed by the system. Use its own API to change it."})
+    reading = await context.tree.read(path)
+    if reading.path_state.is_virtual:
+        raise BadArguments({"path": f"{shown(path)} is managed by the system. Use its own API to change it."})
     await context.tree.require_unchanged(reading, last_read_hash)
     edited = await make(reading.body)
     most = context.tree.max_file_bytes
     if len(edited.body) > most:
-        raise BadArguments({"path": f"{shown(place)} would have {len(edited.body):,} bytes; the limit is {most:,}."})
-    standing = await context.draft.ensure_tracked(reading.standing)
-    kind = standing.file.state.content_kind if standing.file else ContentKind.TEXT
-    change = await context.draft.write(standing, edited.body, content=kind)
+        raise BadArguments({"path": f"{shown(path)} would have {len(edited.body):,} bytes; the limit is {most:,}."})
+    path_state = await context.draft.ensure_tracked(reading.path_state)
+    kind = path_state.file.state.content_kind if path_state.file else ContentKind.TEXT
+    change = await context.draft.write(path_state, edited.body, content=kind)
     assert change.after is not None and change.after.sha256 is not None
     result = {
-        "path": shown(place),
+        "path": shown(path),
         "file_id": str(change.file_id),
         "version_id": str(change.version_id),
         "hash": change.after.sha256.hex(),

@@ -21,19 +21,19 @@ class FileInfoArguments(ToolArguments):
 
 
 async def file_info(arguments: FileInfoArguments, context: ToolContext) -> dict[str, Any]:
-    standing = await context.tree.view(arguments.path)
-    if not standing.exists and not standing.place.is_root:
+    path_state = await context.tree.view(arguments.path)
+    if not path_state.exists and not path_state.path.is_root:
         raise NotFound(f"File not found: {shown(arguments.path)}")
-    file = standing.file
-    if file is not None and standing.is_virtual and standing.kind is EntryKind.FILE:
+    file = path_state.file
+    if file is not None and path_state.is_virtual and path_state.kind is EntryKind.FILE:
         # A virtual file has no version with its size and hash.
-        file = replace(file, state=file_state(standing.place, (await context.tree.read(standing.place)).body))
-    about = _known(file) if file else await _unknown(standing, context)
+        file = replace(file, state=file_state(path_state.path, (await context.tree.read(path_state.path)).body))
+    about = _known(file) if file else await _unknown(path_state, context)
     return {
         "path": shown(arguments.path),
-        "file_type": str(standing.type),
-        "synced": standing.synced,
-        "is_virtual": standing.is_virtual,
+        "file_type": str(path_state.type),
+        "synced": path_state.synced,
+        "is_virtual": path_state.is_virtual,
         **about,
     }
 
@@ -49,13 +49,13 @@ def _known(file: File) -> dict[str, Any]:
     }
 
 
-async def _unknown(standing: PathState, context: ToolContext) -> dict[str, Any]:
+async def _unknown(path_state: PathState, context: ToolContext) -> dict[str, Any]:
     """Return the metadata of an untracked file, read from disk."""
     state = None
-    if standing.kind is EntryKind.FILE:
-        reading = await context.tree.read(standing.place)
-        state = file_state(standing.place, reading.body)
-    at = timestamp(standing.updated_at)
+    if path_state.kind is EntryKind.FILE:
+        reading = await context.tree.read(path_state.path)
+        state = file_state(path_state.path, reading.body)
+    at = timestamp(path_state.updated_at)
     return {
         "size": state.size if state else None,
         "line_count": state.line_count if state else None,

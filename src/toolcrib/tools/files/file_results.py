@@ -15,7 +15,7 @@ def timestamp(at: datetime) -> str:
 
 def content_window(reading: FileContent, *, offset: int, limit: int) -> dict[str, Any]:
     """Return the content from a line on. Only text has lines: a JSON value is returned whole."""
-    file = reading.standing.file
+    file = reading.path_state.file
     value = decode_content(reading.body, file.state.content_kind) if file else decode_content(reading.body)
     if not isinstance(value, str):
         return {"content": value, "total_lines": None, "truncated": None, "offset": None, "limit": None}
@@ -29,15 +29,15 @@ def content_window(reading: FileContent, *, offset: int, limit: int) -> dict[str
     }
 
 
-def found_entry(standing: PathState) -> dict[str, Any]:
+def found_entry(path_state: PathState) -> dict[str, Any]:
     """Return the entry of a found file or folder. Only files have a size."""
-    file, node = standing.file, standing.node
+    file, node = path_state.file, path_state.node
     size = node.fingerprint.size if node else file.state.size if file else 0
     return {
-        "path": shown(standing.place),
-        "name": standing.place.name,
-        "synced": standing.synced,
-        "file_type": standing.type,
-        "size": None if standing.is_folder else size,
-        "updated_at": timestamp(standing.updated_at),
+        "path": shown(path_state.path),
+        "name": path_state.path.name,
+        "synced": path_state.synced,
+        "file_type": path_state.type,
+        "size": None if path_state.is_folder else size,
+        "updated_at": timestamp(path_state.updated_at),
     }

@@ -38,7 +38,7 @@ async def find(arguments: FindArguments, context: ToolContext) -> dict[str, Any]
         recursive=arguments.recursive,
         limit=arguments.limit or None,
     )
-    return {"matches": [found_entry(standing) for standing in found]}
+    return {"matches": [found_entry(path_state) for path_state in found]}
 
 
 tool = Tool(

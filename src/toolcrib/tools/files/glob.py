@@ -42,7 +42,7 @@ async def glob(arguments: GlobArguments, context: ToolContext) -> dict[str, Any]
     return {
         "pattern": ", ".join(arguments.wanted),
         "base_path": shown(arguments.path),
-        "matches": [found_entry(standing) | {"is_virtual": standing.is_virtual} for standing in found],
+        "matches": [found_entry(path_state) | {"is_virtual": path_state.is_virtual} for path_state in found],
     }
 
 

@@ -8,7 +8,7 @@ from toolcrib.core.paths import Mount, mount_root, shown
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
-from toolcrib.workspace.search.file_filter import likeness
+from toolcrib.workspace.search.file_filter import like_pattern
 from toolcrib.workspace.search.grep import MOST_MATCHES, SECONDS, GrepMatches, GrepQuery, GrepSearch
 from toolcrib.workspace.search.hit_verification import ContextLines, MatchedLine
 
@@ -42,30 +42,30 @@ async def grep(arguments: GrepArguments, context: ToolContext) -> dict[str, Any]
     question = GrepQuery(
         pattern=arguments.pattern,
         ignore_case=not arguments.case_sensitive,
-        paths=likeness(arguments.path_pattern) if arguments.path_pattern else None,
+        paths=like_pattern(arguments.path_pattern) if arguments.path_pattern else None,
         around=arguments.around,
         limit=min(arguments.limit or MOST_MATCHES, MOST_MATCHES),
     )
     # Reserve some of the call's time for the response.
     answer = await GrepSearch(context.tree, question, seconds=min(SECONDS, 0.8 * context.seconds_left)).answer()
-    told = [
-        {"path": shown(match.place), "line_number": match.number, "line_text": match.text} for match in answer.matches
+    lines = [
+        {"path": shown(match.path), "line_number": match.number, "line_text": match.text} for match in answer.matches
     ]
     if question.around != ContextLines():
-        told = [{**line, **_around(match, arguments)} for line, match in zip(told, answer.matches, strict=True)]
-    return {"matches": told, **_remarks(answer, arguments)}
+        lines = [{**line, **_around(match, arguments)} for line, match in zip(lines, answer.matches, strict=True)]
+    return {"matches": lines, **_remarks(answer, arguments)}
 
 
 def _around(match: MatchedLine, arguments: GrepArguments) -> dict[str, Any]:
     """Return the requested context lines of a match."""
-    told: dict[str, Any] = {}
+    lines: dict[str, Any] = {}
     if arguments.around.before:
-        told["before_context"] = list(match.before)
+        lines["before_context"] = list(match.before)
     if arguments.around.after:
-        told["after_context"] = list(match.after)
+        lines["after_context"] = list(match.after)
     if arguments.context:
-        told["context"] = [*match.before, match.text, *match.after]
-    return told
+        lines["context"] = [*match.before, match.text, *match.after]
+    return lines
 
 
 def _remarks(answer: GrepMatches, arguments: GrepArguments) -> dict[str, Any]:

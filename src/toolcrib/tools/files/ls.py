@@ -22,19 +22,19 @@ async def ls(arguments: LsArguments, context: ToolContext) -> dict[str, Any]:
     found = await context.tree.list_directory(
         arguments.path, recursive=arguments.recursive, limit=arguments.limit or None, virtual=True
     )
-    return {"path": shown(arguments.path), "entries": [_entry(standing) for standing in found]}
+    return {"path": shown(arguments.path), "entries": [_entry(path_state) for path_state in found]}
 
 
-def _entry(standing: PathState) -> dict[str, Any]:
+def _entry(path_state: PathState) -> dict[str, Any]:
     return {
-        "id": str(standing.file.id) if standing.file else None,
-        "synced": standing.synced,
-        "name": standing.place.name,
-        "display_name": standing.display_name,
-        "path": shown(standing.place),
-        "file_type": standing.type.capitalize(),
-        "is_virtual": standing.is_virtual,
-        "updated_at": timestamp(standing.updated_at),
+        "id": str(path_state.file.id) if path_state.file else None,
+        "synced": path_state.synced,
+        "name": path_state.path.name,
+        "display_name": path_state.display_name,
+        "path": shown(path_state.path),
+        "file_type": path_state.type.capitalize(),
+        "is_virtual": path_state.is_virtual,
+        "updated_at": timestamp(path_state.updated_at),
     }
 
 

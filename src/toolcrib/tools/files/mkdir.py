@@ -18,8 +18,8 @@ class MkdirArguments(ToolArguments):
 async def mkdir(arguments: MkdirArguments, context: ToolContext) -> dict[str, Any]:
     if arguments.path.is_root:
         raise BadArguments({"path": "The root directory already exists. Use a path inside it."})
-    standing = await context.draft.lookup(arguments.path)
-    file_id = await context.draft.mkdir(standing)
+    path_state = await context.draft.lookup(arguments.path)
+    file_id = await context.draft.mkdir(path_state)
     return {"path": shown(arguments.path), "file_id": str(file_id)}
 
 

@@ -16,7 +16,7 @@ from toolcrib.workspace.sync.path_state import PathState
 class MoveTarget(NamedTuple):
     """The destination: the path itself or, with a trailing slash, a folder to move into."""
 
-    place: WorkspacePath
+    path: WorkspacePath
     is_folder: bool
 
 
@@ -35,35 +35,35 @@ class MvArguments(ToolArguments):
 
 async def mv(arguments: MvArguments, context: ToolContext) -> dict[str, Any]:
     source = await context.tree.view(arguments.source)
-    if source.place.is_root:
+    if source.path.is_root:
         raise BadArguments({"source": "The root folder cannot be moved."})
     if not source.exists:
         raise NotFound(f"File not found: {shown(arguments.source)}")
     if source.is_virtual:
-        raise BadArguments({"source": f"{shown(source.place)} is managed by the system and cannot be moved."})
+        raise BadArguments({"source": f"{shown(source.path)} is managed by the system and cannot be moved."})
     destination = await _destination(arguments, context)
     await context.draft.move(source, destination)
-    return {"from_path": shown(source.place), "to_path": shown(destination.place)}
+    return {"from_path": shown(source.path), "to_path": shown(destination.path)}
 
 
 async def _destination(arguments: MvArguments, context: ToolContext) -> PathState:
     """Return the exact new path, which must be free and whose folder must exist."""
-    target = await context.tree.view(arguments.destination.place)
+    target = await context.tree.view(arguments.destination.path)
     into = target.is_folder or arguments.destination.is_folder
-    place = target.place.child(arguments.source.name) if into else target.place
-    parent = target if into else await context.tree.lookup(place.parent)
+    path = target.path.child(arguments.source.name) if into else target.path
+    parent = target if into else await context.tree.lookup(path.parent)
     if not parent.is_folder or parent.is_virtual:
-        raise BadArguments({"destination": f"Folder not found: {shown(parent.place)}. Create it with `mkdir` first."})
-    if parent.file is None and not parent.place.is_root:
-        await context.tree.track([parent.place])
-    destination = await context.tree.lookup(place)
+        raise BadArguments({"destination": f"Folder not found: {shown(parent.path)}. Create it with `mkdir` first."})
+    if parent.file is None and not parent.path.is_root:
+        await context.tree.track([parent.path])
+    destination = await context.tree.lookup(path)
     if destination.exists:
-        raise Conflict(f"Destination already exists: {shown(place)}. Choose another name, or delete it first.")
+        raise Conflict(f"Destination already exists: {shown(path)}. Choose another name, or delete it first.")
     return destination
 
 
 def _effects(arguments: MvArguments) -> Effects:
-    destination = arguments.destination.place
+    destination = arguments.destination.path
     inside = () if arguments.source.is_root else (destination.child(arguments.source.name),)
     if destination.is_root:
         return Effects(writes=(arguments.source, *inside))

@@ -26,7 +26,7 @@ async def read(arguments: ReadArguments, context: ToolContext) -> dict[str, Any]
         "path": shown(arguments.path),
         **content_window(reading, offset=arguments.offset, limit=arguments.limit),
         "hash": reading.sha256.hex(),
-        "synced": reading.standing.synced,
+        "synced": reading.path_state.synced,
     }
 
 

@@ -18,22 +18,22 @@ class ReadMultipleFilesArguments(ToolArguments):
 
 
 async def read_multiple_files(arguments: ReadMultipleFilesArguments, context: ToolContext) -> dict[str, Any]:
-    return {"files": [await _read(place, arguments.limit, context) for place in arguments.paths]}
+    return {"files": [await _read(path, arguments.limit, context) for path in arguments.paths]}
 
 
-async def _read(place: WorkspacePath, limit: int, context: ToolContext) -> dict[str, Any]:
+async def _read(path: WorkspacePath, limit: int, context: ToolContext) -> dict[str, Any]:
     try:
-        reading = await context.tree.read(place)
+        reading = await context.tree.read(path)
     except (ToolFailed, CallDenied) as error:
         nothing = dict.fromkeys(("content", "hash", "synced", "total_lines", "truncated"))
-        return {"path": shown(place), "success": False, **nothing, "error": error_text(error)}
+        return {"path": shown(path), "success": False, **nothing, "error": error_text(error)}
     part = content_window(reading, offset=0, limit=limit)
     return {
-        "path": shown(place),
+        "path": shown(path),
         "success": True,
         "content": part["content"],
         "hash": reading.sha256.hex(),
-        "synced": reading.standing.synced,
+        "synced": reading.path_state.synced,
         "error": None,
         "total_lines": part["total_lines"],
         "truncated": part["truncated"],

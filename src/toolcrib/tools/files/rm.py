@@ -16,19 +16,19 @@ class RmArguments(ToolArguments):
 
 
 async def rm(arguments: RmArguments, context: ToolContext) -> dict[str, Any]:
-    place = arguments.path
-    if place.is_root:
+    path = arguments.path
+    if path.is_root:
         raise BadArguments({"path": "The root folder cannot be deleted."})
-    standing = await context.tree.view(place)
-    if not standing.exists:
-        raise NotFound(f"File not found: {shown(place)}")
-    if standing.is_virtual:
-        raise BadArguments({"path": f"{shown(place)} is managed by the system. Use its own API to delete it."})
-    if standing.is_folder and not await context.tree.is_empty(standing):
-        raise Conflict(f"Folder is not empty: {shown(place)}. Delete what is in it first.")
-    await context.draft.remove(standing)
+    path_state = await context.tree.view(path)
+    if not path_state.exists:
+        raise NotFound(f"File not found: {shown(path)}")
+    if path_state.is_virtual:
+        raise BadArguments({"path": f"{shown(path)} is managed by the system. Use its own API to delete it."})
+    if path_state.is_folder and not await context.tree.is_empty(path_state):
+        raise Conflict(f"Folder is not empty: {shown(path)}. Delete what is in it first.")
+    await context.draft.remove(path_state)
     # An untracked file is imported so that it can be restored; it had no id of its own.
-    return {"path": shown(place), "file_id": str(standing.file.id) if standing.file else None}
+    return {"path": shown(path), "file_id": str(path_state.file.id) if path_state.file else None}
 
 
 tool = Tool(

@@ -15,8 +15,8 @@ class TouchArguments(ToolArguments):
 
 
 async def touch(arguments: TouchArguments, context: ToolContext) -> dict[str, Any]:
-    standing = await context.draft.lookup(arguments.path)
-    file_id = await context.draft.touch(standing)
+    path_state = await context.draft.lookup(arguments.path)
+    file_id = await context.draft.touch(path_state)
     return {"path": shown(arguments.path), "file_id": str(file_id)}
 
 

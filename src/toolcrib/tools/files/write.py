@@ -21,21 +21,21 @@ class WriteArguments(ToolArguments):
 
 
 async def write(arguments: WriteArguments, context: ToolContext) -> dict[str, Any]:
-    standing = await context.draft.lookup(arguments.path)
+    path_state = await context.draft.lookup(arguments.path)
     if arguments.file_type is FileType.FOLDER:
         if arguments.content not in ("", None):
             raise BadArguments({"file_type": "A folder has no content. Leave it empty, or use `mkdir`."})
-        file_id = await context.draft.mkdir(standing)
+        file_id = await context.draft.mkdir(path_state)
         return {"path": shown(arguments.path), "file_id": str(file_id), "version_id": None, "hash": None}
-    if standing.is_folder:
+    if path_state.is_folder:
         raise BadArguments({"path": f"Cannot write to a folder: {shown(arguments.path)}"})
-    if standing.exists:
-        _refuse_unless_asked(arguments)
-        standing = await context.draft.ensure_tracked(standing)
+    if path_state.exists:
+        _reject_unless_asked(arguments)
+        path_state = await context.draft.ensure_tracked(path_state)
     body, kind = encode_content(arguments.content)
     if len(body) > context.tree.max_file_bytes:
         raise BadArguments({"content": f"Has {len(body):,} bytes; the limit is {context.tree.max_file_bytes:,}."})
-    change = await context.draft.write(standing, body, content=kind, type=arguments.file_type)
+    change = await context.draft.write(path_state, body, content=kind, type=arguments.file_type)
     assert change.after is not None and change.after.sha256 is not None
     return {
         "path": shown(arguments.path),
@@ -45,7 +45,7 @@ async def write(arguments: WriteArguments, context: ToolContext) -> dict[str, An
     }
 
 
-def _refuse_unless_asked(arguments: WriteArguments) -> None:
+def _reject_unless_asked(arguments: WriteArguments) -> None:
     if not arguments.overwrite:
         raise BadArguments(
             {

@@ -32,8 +32,8 @@ class ChangesArguments(ToolArguments):
 
 
 async def changes(arguments: ChangesArguments, context: ToolContext) -> dict[str, Any]:
-    deeds = UndoScope(tuple(arguments.calls), arguments.run_id, arguments.session_id)
-    histories = await context.tree.history.histories(deeds)
+    scope = UndoScope(tuple(arguments.calls), arguments.run_id, arguments.session_id)
+    histories = await context.tree.history.histories(scope)
     return {
         "changes": [await _change(history, context) for history in histories[: arguments.limit]],
         "total": len(histories),
@@ -45,11 +45,11 @@ async def _change(history: FileTimeline, context: ToolContext) -> dict[str, Any]
     first, after = history.versions[0], next(v for v in reversed(history.versions) if v.id in history.ours)
     before = None if first.id in history.ours or first.deleted else first
     gone = after.deleted
-    moved = before is not None and not gone and before.state.place != after.state.place
+    moved = before is not None and not gone and before.state.path != after.state.path
     kind = "deleted" if gone else "created" if before is None else "moved" if moved else "modified"
     return {
-        "path": shown(after.state.place),
-        "from_path": shown(before.state.place) if before is not None and moved else None,
+        "path": shown(after.state.path),
+        "from_path": shown(before.state.path) if before is not None and moved else None,
         "change": kind,
         "kind": str(after.state.kind),
         "file_id": str(history.file.id),
@@ -68,7 +68,7 @@ async def _diff(before: Version | None, after: Version | None, context: ToolCont
     bodies = [await _body(version, context) for version in (before, after)]
     if any(body is None or is_binary(body) for body in bodies) or bodies[0] == bodies[1]:
         return {}
-    names = tuple(shown((version or after or before).state.place) for version in (before, after))  # type: ignore[union-attr]
+    names = tuple(shown((version or after or before).state.path) for version in (before, after))  # type: ignore[union-attr]
     try:
         found = await compared(bodies[0] or b"", bodies[1] or b"", (names[0], names[1]))
     except TooCostly:

@@ -28,7 +28,7 @@ async def file_compare(arguments: FileCompareArguments, context: ToolContext) ->
     old = await context.tree.history.version(VersionId(arguments.from_version))
     new = await context.tree.history.version(VersionId(arguments.to_version))
     before, after = await _body(old, context), await _body(new, context)
-    names = shown(old.state.place), shown(new.state.place)
+    names = shown(old.state.path), shown(new.state.path)
     diff = await compared(before, after, names, context=arguments.context_lines)
     return {
         "from": version_shape(old),
@@ -41,12 +41,12 @@ async def file_compare(arguments: FileCompareArguments, context: ToolContext) ->
 
 async def _body(version: Version, context: ToolContext) -> bytes:
     if version.state.sha256 is None and version.state.size:
-        raise BadArguments({"version": f"The history has no content of {shown(version.state.place)}."})
+        raise BadArguments({"version": f"The history has no content of {shown(version.state.path)}."})
     if version.state.sha256 is None:
         return b""
     body = await context.tree.history.body(version)
     if is_binary(body):
-        raise BadArguments({"version": f"{shown(version.state.place)} is not text; compare its hash instead."})
+        raise BadArguments({"version": f"{shown(version.state.path)} is not text; compare its hash instead."})
     if len(body) > MOST_BYTES:
         raise BadArguments({"version": f"Has {len(body):,} bytes; the limit is {MOST_BYTES:,}."})
     return body

@@ -27,7 +27,7 @@ async def file_restore(arguments: FileRestoreArguments, context: ToolContext) ->
     change = await context.draft.restore(file, version)
     assert change.after is not None
     return {
-        "path": shown(change.after.place),
+        "path": shown(change.after.path),
         "file_id": str(file.id),
         "version_id": str(change.version_id),
         "restored_version_id": str(version.id),

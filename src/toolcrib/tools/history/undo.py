@@ -31,8 +31,8 @@ class UndoArguments(ToolArguments):
 
 
 async def undo(arguments: UndoArguments, context: ToolContext) -> dict[str, Any]:
-    deeds = UndoScope(tuple(arguments.calls), arguments.run_id, arguments.session_id)
-    histories = await context.tree.history.histories(deeds)
+    scope = UndoScope(tuple(arguments.calls), arguments.run_id, arguments.session_id)
+    histories = await context.tree.history.histories(scope)
     if not histories:
         raise NotFound("These calls changed no file that is still in the history.")
     found = await plan_undo(context.tree, histories, force=arguments.force)
@@ -50,10 +50,10 @@ def _change(reversal: FileRevert) -> dict[str, Any]:
     """Describe the revert of a file as a change from its current state."""
     now, then = reversal.file.state, reversal.state
     gone = reversal.file.deleted
-    kind = "deleted" if then is None else "created" if gone else "moved" if then.place != now.place else "modified"
+    kind = "deleted" if then is None else "created" if gone else "moved" if then.path != now.path else "modified"
     return {
-        "path": shown((then or now).place),
-        "from_path": shown(now.place) if kind == "moved" else None,
+        "path": shown((then or now).path),
+        "from_path": shown(now.path) if kind == "moved" else None,
         "change": kind,
         "kind": str((then or now).kind),
         "file_id": str(reversal.file.id),
@@ -66,7 +66,7 @@ def _change(reversal: FileRevert) -> dict[str, Any]:
 
 def _conflict(clash: UndoConflict) -> dict[str, Any]:
     return {
-        "path": shown(clash.file.state.place),
+        "path": shown(clash.file.state.path),
         "reason": clash.reason,
         "ours": version_shape(clash.ours),
         "theirs": version_shape(clash.theirs) if clash.theirs else None,

@@ -12,7 +12,7 @@ def file_shape(file: File) -> dict[str, Any]:
     return {
         "file_id": str(file.id),
         "version_id": str(file.version_id),
-        "path": shown(file.state.place),
+        "path": shown(file.state.path),
         "file_type": str(file.type),
         "is_virtual": file.is_virtual,
         "deleted": file.deleted,
@@ -33,7 +33,7 @@ def version_shape(version: Version) -> dict[str, Any]:
         "file_id": str(version.file_id),
         "number": version.version_number,
         "change_set_id": str(version.change_set_id),
-        "path": shown(version.state.place),
+        "path": shown(version.state.path),
         "kind": str(version.state.kind),
         "deleted": version.deleted,
         "size": version.state.size,

@@ -29,21 +29,21 @@ def exit_plan_mode_with(modes: PlanModeStore) -> Tool:
     """Build the tool with the store that records what people have accepted."""
 
     async def exit_plan_mode(arguments: ExitPlanModeArguments, context: ToolContext) -> dict[str, Any]:
-        place = arguments.plan_file_path
-        standing = await context.tree.lookup(place)
-        if standing.file is None:
-            raise NotFound(f"File not found: {shown(place)}")
-        if standing.type is not FileType.PLAN or not place.name.endswith(PLAN_SUFFIX):
-            raise BadArguments({"plan_file_path": f"File is not a plan file: {shown(place)}"})
-        if not parsed((await context.tree.read(place)).body).body.strip():
-            raise BadArguments({"plan_file_path": f"The plan is empty: {shown(place)}. Write it first."})
+        path = arguments.plan_file_path
+        path_state = await context.tree.lookup(path)
+        if path_state.file is None:
+            raise NotFound(f"File not found: {shown(path)}")
+        if path_state.type is not FileType.PLAN or not path.name.endswith(PLAN_SUFFIX):
+            raise BadArguments({"plan_file_path": f"File is not a plan file: {shown(path)}"})
+        if not parsed((await context.tree.read(path)).body).body.strip():
+            raise BadArguments({"plan_file_path": f"The plan is empty: {shown(path)}. Write it first."})
         session_id = context.caller.session_id or (SessionId(arguments.session_id) if arguments.session_id else None)
         if session_id is None:
             raise BadArguments({"session_id": "Give the session that leaves plan mode."})
         tenant = Tenant.of(context.caller)
-        if refusal := await modes.leave(tenant, session_id, standing.file.id, place.name):
-            raise PermissionDenied(refusal)
-        return {"mode": "build", "plan_file": shown(place)}
+        if denial := await modes.leave(tenant, session_id, path_state.file.id, path.name):
+            raise PermissionDenied(denial)
+        return {"mode": "build", "plan_file": shown(path)}
 
     return Tool(
         name="exit_plan_mode",

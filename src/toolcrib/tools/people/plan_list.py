@@ -21,31 +21,31 @@ class PlanListArguments(ToolArguments):
 
 
 async def plan_list(arguments: PlanListArguments, context: ToolContext) -> dict[str, Any]:
-    dated = [entry for place in await _places(context) if (entry := await _entry(place, context)) is not None]
+    dated = [entry for path in await _paths(context) if (entry := await _entry(path, context)) is not None]
     dated.sort(key=lambda entry: (entry[0], entry[1]["path"]), reverse=True)
     plans = [plan for *_, plan in dated if arguments.status is None or _status(plan) == arguments.status]
     return {"plans": plans[: arguments.limit or None], "total": len(plans)}
 
 
-async def _places(context: ToolContext) -> list[WorkspacePath]:
+async def _paths(context: ToolContext) -> list[WorkspacePath]:
     """Return every plan: files of that type anywhere in the project, and files with a plan name in /plans."""
-    known = [file.state.place for file in await context.tree.plans()]
+    known = [file.state.path for file in await context.tree.plans()]
     try:
         listed = await context.tree.list_directory(FOLDER, recursive=True, limit=None)
     except (NotFound, BadArguments, CallDenied):
         listed = []
-    found = [standing.place for standing in listed if standing.kind is EntryKind.FILE]
-    return [place for place in dict.fromkeys([*known, *found]) if is_plan_name(place)]
+    found = [path_state.path for path_state in listed if path_state.kind is EntryKind.FILE]
+    return [path for path in dict.fromkeys([*known, *found]) if is_plan_name(path)]
 
 
-async def _entry(place: WorkspacePath, context: ToolContext) -> tuple[tuple[datetime, datetime], dict[str, Any]] | None:
+async def _entry(path: WorkspacePath, context: ToolContext) -> tuple[tuple[datetime, datetime], dict[str, Any]] | None:
     """Return a plan with its times; ``None`` if it is gone or the caller may not read it."""
-    entry = {"path": shown(place), "name": name_of(place)}
+    entry = {"path": shown(path), "name": name_of(path)}
     try:
-        reading = await context.tree.read(place)
+        reading = await context.tree.read(path)
     except (NotFound, SymlinkNotFollowed, CallDenied):
         return None
-    since = reading.standing.file.created_at if reading.standing.file else reading.standing.updated_at
+    since = reading.path_state.file.created_at if reading.path_state.file else reading.path_state.updated_at
     try:
         plan = await plan_in(reading.body)
     except ToolFailed as error:

@@ -7,12 +7,12 @@ from pydantic_core import PydanticCustomError
 
 from toolcrib.core.errors import BadArguments
 from toolcrib.core.paths import AbsolutePath, WorkspacePath, parse_absolute
-from toolcrib.workspace.text.plans import FOLDER, name_of, place_of, require_plan_name
+from toolcrib.workspace.text.plans import FOLDER, name_of, path_of, require_plan_name
 
 
-def _plan_path(place: WorkspacePath) -> WorkspacePath:
+def _plan_path(path: WorkspacePath) -> WorkspacePath:
     try:
-        return require_plan_name(place)
+        return require_plan_name(path)
     except BadArguments as error:
         raise PydanticCustomError("plan_path", "{flaw}", {"flaw": error.fields["path"]}) from None
 
@@ -25,11 +25,11 @@ def _named(name: object) -> WorkspacePath:
     if "/" in name or name.strip() in ("", ".", ".."):
         raise PydanticCustomError("plan_name", "A plan name is a file name in /plans; use `path` for other files")
     try:
-        place = parse_absolute(place_of(name.strip()).path)
+        path = parse_absolute(path_of(name.strip()).path)
     except BadArguments as error:
         raise PydanticCustomError("plan_name", "{flaw}", {"flaw": error.fields["path"]}) from None
-    assert place.parent == FOLDER
-    return place
+    assert path.parent == FOLDER
+    return path
 
 
 PlanPath = Annotated[AbsolutePath, AfterValidator(_plan_path)]

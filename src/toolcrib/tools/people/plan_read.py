@@ -31,10 +31,10 @@ class PlanReadArguments(ToolArguments):
         return self
 
     @property
-    def place(self) -> WorkspacePath:
-        place = self.path or self.name
-        assert place is not None
-        return place
+    def plan_path(self) -> WorkspacePath:
+        plan_path = self.path or self.name
+        assert plan_path is not None
+        return plan_path
 
     @property
     def first_line(self) -> int:
@@ -42,11 +42,11 @@ class PlanReadArguments(ToolArguments):
 
 
 async def plan_read(arguments: PlanReadArguments, context: ToolContext) -> dict[str, Any]:
-    reading = await context.tree.read(arguments.place)
+    reading = await context.tree.read(arguments.plan_path)
     plan = await plan_in(reading.body)
     part = line_window(plan.body.decode("utf-8", "replace"), offset=arguments.first_line, limit=arguments.limit)
     return {
-        "path": shown(arguments.place),
+        "path": shown(arguments.plan_path),
         "metadata": plan.metadata,
         "content": part.text,
         "hash": reading.sha256.hex(),
@@ -64,6 +64,6 @@ tool = Tool(
     category=ToolCategory.PLAN,
     danger=Danger.SAFE,
     arguments=PlanReadArguments,
-    effects=lambda arguments: Effects(reads=(arguments.place,)),
+    effects=lambda arguments: Effects(reads=(arguments.plan_path,)),
     function=plan_read,
 )

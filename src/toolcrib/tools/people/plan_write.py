@@ -13,7 +13,7 @@ from toolcrib.tools.context import ToolContext
 from toolcrib.tools.people.plan_paths import PlanPath
 from toolcrib.tools.tool import Tool, ToolArguments
 from toolcrib.workspace.sync.path_state import PathState
-from toolcrib.workspace.text.plans import FOLDER, PlanDocument, PlanStatus, drawn, place_of
+from toolcrib.workspace.text.plans import FOLDER, PlanDocument, PlanStatus, drawn, path_of
 from toolcrib.workspace.text.worker_calls import plan_composed, plan_in
 
 
@@ -27,9 +27,9 @@ class PlanWriteArguments(ToolArguments):
 
 
 async def plan_write(arguments: PlanWriteArguments, context: ToolContext) -> dict[str, Any]:
-    standing = await context.draft.lookup(arguments.path) if arguments.path else await _at_a_new_name(context)
+    path_state = await context.draft.lookup(arguments.path) if arguments.path else await _at_a_new_name(context)
     plan = await plan_composed(
-        await _earlier(standing, context),
+        await _earlier(path_state, context),
         title=_encodable("title", arguments.title).decode(),
         status=arguments.status,
         body=_encodable("content", arguments.content),
@@ -40,11 +40,11 @@ async def plan_write(arguments: PlanWriteArguments, context: ToolContext) -> dic
         raise BadArguments(
             {"content": f"The plan would have {len(content):,} bytes; the limit is {context.tree.max_file_bytes:,}."}
         )
-    standing = await context.draft.ensure_tracked(standing) if standing.exists else standing
-    change = await context.draft.write(standing, content, content=ContentKind.TEXT, type=FileType.PLAN, retype=True)
+    path_state = await context.draft.ensure_tracked(path_state) if path_state.exists else path_state
+    change = await context.draft.write(path_state, content, content=ContentKind.TEXT, type=FileType.PLAN, retype=True)
     assert change.after is not None and change.after.sha256 is not None
     return {
-        "path": shown(standing.place),
+        "path": shown(path_state.path),
         "file_id": str(change.file_id),
         "version_id": str(change.version_id),
         "hash": change.after.sha256.hex(),
@@ -53,13 +53,13 @@ async def plan_write(arguments: PlanWriteArguments, context: ToolContext) -> dic
 
 
 async def _at_a_new_name(context: ToolContext) -> PathState:
-    while (standing := await context.draft.lookup(place_of(drawn()))).exists:
+    while (path_state := await context.draft.lookup(path_of(drawn()))).exists:
         pass
-    return standing
+    return path_state
 
 
-async def _earlier(standing: PathState, context: ToolContext) -> PlanDocument | None:
-    return await plan_in((await context.tree.read(standing.place)).body) if standing.exists else None
+async def _earlier(path_state: PathState, context: ToolContext) -> PlanDocument | None:
+    return await plan_in((await context.tree.read(path_state.path)).body) if path_state.exists else None
 
 
 def _encodable(field: str, text: str) -> bytes:

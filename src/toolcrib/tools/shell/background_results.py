@@ -24,23 +24,23 @@ def process_id(given: str) -> BackgroundId:
         raise BadArguments({"process_id": "Not a process id. `bash_list` lists them."}) from None
 
 
-async def told(
+async def process_result(
     shell: BackgroundShell, job: BackgroundJob, *, offset: int, wait: float, first: str = ""
 ) -> dict[str, Any]:
     """Return the output from an offset on and the state of the process. Commits its changes to the tree first."""
     piece = await shell.piece(job, offset=offset, most=MOST_BYTES, wait=wait)
-    booked = await shell.look(job)
+    committed = await shell.commit_changes(job)
     state = shell.state(job)
     text, next_offset = _text(piece, is_all=not state.is_running)
-    effect = summarize_effect(booked)
+    effect = summarize_effect(committed)
     metadata = {
         **facts(state),
         "offset": piece.offset,
         "nextOffset": next_offset,
         **({"lostBytes": piece.missed} if piece.missed else {}),
         **({"changed": effect} if effect else {}),
-        **({"untracked": [written(place) for place in job.too_large[:MOST_PATHS]]} if job.too_large else {}),
-        **({"quarantined": [written(place) for place in job.quarantined[:MOST_PATHS]]} if job.quarantined else {}),
+        **({"untracked": [written(path) for path in job.too_large[:MOST_PATHS]]} if job.too_large else {}),
+        **({"quarantined": [written(path) for path in job.quarantined[:MOST_PATHS]]} if job.quarantined else {}),
     }
     return text_result.text("\n".join(filter(None, (first, text.removesuffix("\n"), _note(state, job)))), **metadata)
 
@@ -66,7 +66,7 @@ def ending(state: BackgroundProcess) -> str:
 def _note(state: BackgroundProcess, job: BackgroundJob) -> str:
     if state.is_running:
         return ""
-    moved = ", ".join(written(place) for place in job.quarantined[:MOST_PATHS])
+    moved = ", ".join(written(path) for path in job.quarantined[:MOST_PATHS])
     return f"[{ending(state)}{f'; moved to the trash, where a person can restore it: {moved}' if moved else ''}]"
 
 

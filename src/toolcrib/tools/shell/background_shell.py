@@ -49,7 +49,7 @@ MOST_OF_ONE: Final = 4
 MOST_HERE: Final = 32
 # How many ended processes are kept with their output.
 _ENDED_KEPT: Final = 64
-_ROLL_CALL_SECONDS: Final = 1.0
+_STOP_CHECK_SECONDS: Final = 1.0
 _UNWANTED: Final = "its session ended, or the user who started it is no longer a member"
 
 
@@ -59,7 +59,7 @@ class BackgroundJob:
 
     row: BackgroundProcess
     caller: Caller
-    stay: LiveTreeTracker
+    live_tree: LiveTreeTracker
     names: ProtectedPathWatch
     disk_of: WorkspaceDisks
     too_large: tuple[WorkspacePath, ...]
@@ -80,7 +80,7 @@ class BackgroundShell:
         self,
         sandbox: Sandbox,
         shell: Shell,
-        shelves: WorkspaceServices,
+        workspace_services: WorkspaceServices,
         committer: Committer,
         rows: BackgroundProcessStore,
         audit: AuditStore,
@@ -90,7 +90,7 @@ class BackgroundShell:
     ) -> None:
         self._sandbox = sandbox
         self._shell = shell
-        self._shelves = shelves
+        self._workspace_services = workspace_services
         self._committer = committer
         self._rows = rows
         self._audit = audit
@@ -99,7 +99,7 @@ class BackgroundShell:
         self._background: BackgroundSandbox | None = None
         self._jobs: dict[BackgroundId, BackgroundJob] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._roll: asyncio.Task[None] | None = None
+        self._stop_check: asyncio.Task[None] | None = None
 
     def is_offered(self) -> bool:
         return self._shell.is_offered()
@@ -112,15 +112,15 @@ class BackgroundShell:
         isolation.require()
         context.remarks.isolation = isolation.level
         await self._refuse(context.caller)
-        job, zones = await self._prepared(text, context, isolation.level)
+        job, mounts = await self._prepared(text, context, isolation.level)
         await self._rows.begin(Tenant.of(context.caller), job.row, most=MOST_OF_ONE)
         try:
             await self._running().start(
                 command,
-                zones,
+                mounts,
                 owner=_owner(job.row),
                 name=str(job.row.id),
-                guard=job.names.objection,
+                guard=job.names.denial,
                 emit=OutputCollector(context.emit).take,
             )
         except BaseException:
@@ -184,15 +184,15 @@ class BackgroundShell:
             if not job.finished.is_set():
                 await self._end(job, _UNWANTED)
 
-    async def look(self, job: BackgroundJob) -> tuple[ChangeSet, ...]:
+    async def commit_changes(self, job: BackgroundJob) -> tuple[ChangeSet, ...]:
         """Commit the changes since the last call. After the end of the process, waits for the final commit."""
         state = self._running().state(str(job.row.id), owner=_owner(job.row))
         if not state.running:
             await job.finished.wait()
         else:
-            await self._record_changes(job, await job.stay.commit_changes())
-        booked, job.unreported_changes = tuple(job.unreported_changes), []
-        return booked
+            await self._record_changes(job, await job.live_tree.commit_changes())
+        committed, job.unreported_changes = tuple(job.unreported_changes), []
+        return committed
 
     def state(self, job: BackgroundJob) -> BackgroundProcess:
         """Return the row as it would be written now."""
@@ -211,7 +211,7 @@ class BackgroundShell:
 
     async def recover(self) -> None:
         """Clean up after dead servers of this node. Their processes ended with them; commits their changes."""
-        for row in await self._rows.orphans(self._shelves.node, seconds=self._lease):
+        for row in await self._rows.orphans(self._workspace_services.node, seconds=self._lease):
             assert row.ended_ns is not None
             tenant = Tenant(row.workspace_id)
             await self._rows.end(tenant, row.id, at_ns=row.ended_ns, code=None, why="its server stopped unexpectedly")
@@ -222,19 +222,21 @@ class BackgroundShell:
 
     async def close(self) -> None:
         """Stop all processes, and commit their changes."""
-        if self._roll:
-            self._roll.cancel()
+        if self._stop_check:
+            self._stop_check.cancel()
         if self._background:
             await self._background.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _refuse(self, caller: Caller) -> None:
         """Raise if this caller cannot start any process here."""
-        _refuse_paths(caller)
+        _reject_paths(caller)
         if sum(not job.finished.is_set() for job in self._jobs.values()) >= MOST_HERE:
             raise Conflict(f"{MOST_HERE} background processes are running on this server, the limit. Try again later.")
-        seen = await self._shelves.files.lookup(Tenant.of(caller), [mount_root(Mount.PROJECT)], WorkspaceRole.MEMBER)
-        seen.home.require(self._shelves.node)
+        seen = await self._workspace_services.files.lookup(
+            Tenant.of(caller), [mount_root(Mount.PROJECT)], WorkspaceRole.MEMBER
+        )
+        seen.home.require(self._workspace_services.node)
 
     async def _prepared(self, text: str, context: ToolContext, level: str) -> tuple[BackgroundJob, list[ViewMount]]:
         """Import the tree, and return the job to start with its mounts."""
@@ -242,38 +244,40 @@ class BackgroundShell:
         await context.tree.wait_until_applied()
         roots = await context.tree.roots(Mount)
         names = ProtectedPathWatch(self._shell, dict(roots.values()), _rules(caller))
-        zones = await self._zones(context, names)
+        mounts = await self._zones(context, names)
         disk_of = await context.tree.disks()
-        stay = self._stay(caller.workspace_id, disk_of, [place for place, _ in roots.values()])
-        too_large = await stay.start(closed=names.closes, max_file_bytes=self._shelves.max_file_bytes)
+        live_tree = self._live_tree(caller.workspace_id, disk_of, [path for path, _ in roots.values()])
+        too_large = await live_tree.start(closed=names.closes, max_file_bytes=self._workspace_services.max_file_bytes)
         row = BackgroundProcess(
             caller.workspace_id,
             BackgroundId(new_id()),
             author_of(caller),
             text,
             level,
-            self._shelves.node,
+            self._workspace_services.node,
             self._process,
             time.time_ns(),
         )
         await past(row.started_ns)
-        return BackgroundJob(row, caller, stay, names, disk_of, too_large), zones
+        return BackgroundJob(row, caller, live_tree, names, disk_of, too_large), mounts
 
     async def _zones(self, context: ToolContext, names: ProtectedPathWatch) -> list[ViewMount]:
-        closed, zones = await asyncio.gather(in_thread(names.begin), self._shell.zones(context))
+        closed, mounts = await asyncio.gather(in_thread(names.begin), self._shell.mounts(context))
         return [
             replace(
-                zone,
-                fixed=closed.get(root, frozenset()) - frozenset(zone.masked),
-                writable=zone.writable and not names.closes_whole(root),
+                mount,
+                fixed=closed.get(root, frozenset()) - frozenset(mount.masked),
+                writable=mount.writable and not names.closes_whole(root),
             )
-            for root, zone in zones
+            for root, mount in mounts
         ]
 
-    def _stay(
+    def _live_tree(
         self, workspace_id: WorkspaceId, disk_of: WorkspaceDisks, roots: Sequence[WorkspacePath]
     ) -> LiveTreeTracker:
-        return LiveTreeTracker(self._shelves.sync, self._shelves.files, Tenant(workspace_id), disk_of, roots)
+        return LiveTreeTracker(
+            self._workspace_services.sync, self._workspace_services.files, Tenant(workspace_id), disk_of, roots
+        )
 
     def _running(self) -> BackgroundSandbox:
         if self._background is None:
@@ -284,8 +288,8 @@ class BackgroundShell:
         task = asyncio.create_task(self._finish_job(job))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        if self._roll is None or self._roll.done():
-            self._roll = asyncio.create_task(self._stop_unwanted_jobs())
+        if self._stop_check is None or self._stop_check.done():
+            self._stop_check = asyncio.create_task(self._stop_unwanted_jobs())
 
     async def _finish_job(self, job: BackgroundJob) -> None:
         """Wait for the end of a process. Then commit its last changes, and record how it ended."""
@@ -293,10 +297,10 @@ class BackgroundShell:
         state = await background.ended(name, owner=owner)
         ended_ns = time.time_ns()
         try:
-            await self._record_changes(job, await job.stay.commit_changes())
+            await self._record_changes(job, await job.live_tree.commit_changes())
             come_up = await in_thread(job.names.new_paths)
             job.quarantined = await quarantine_untracked(
-                self._shelves, self._committer, job.tenant, job.disk_of, come_up
+                self._workspace_services, self._committer, job.tenant, job.disk_of, come_up
             )
         except Exception:
             # Uncommitted changes are later imported like any outside change. The end is recorded in any case.
@@ -309,9 +313,9 @@ class BackgroundShell:
             job.finished.set()
             self._forget_old()
 
-    async def _record_changes(self, job: BackgroundJob, booked: Sequence[ChangeSet]) -> None:
+    async def _record_changes(self, job: BackgroundJob, committed: Sequence[ChangeSet]) -> None:
         """Keep this process's own changes for the next result, and write them to the audit log."""
-        own = [change_set for change_set in booked if change_set.author.call_id == job.row.author.call_id]
+        own = [change_set for change_set in committed if change_set.author.call_id == job.row.author.call_id]
         job.unreported_changes += own
         if own:
             await self._audit.append([_record(job, "changed", change_sets=own)])
@@ -323,7 +327,7 @@ class BackgroundShell:
     async def _stop_unwanted_jobs(self) -> None:
         """Stop processes that are no longer wanted: their session was deleted, or another server requested it."""
         while at_work := [job for job in self._jobs.values() if not job.finished.is_set()]:
-            await asyncio.sleep(_ROLL_CALL_SECONDS)
+            await asyncio.sleep(_STOP_CHECK_SECONDS)
             try:
                 wanted = await self._rows.wanted(self._process)
             except OperationalError as error:
@@ -349,11 +353,11 @@ class BackgroundShell:
             WorkspacePath(Mount.CENTRAL, "/"),
             WorkspacePath(Mount.STATE, "/", scope),
         ]
-        seen = await self._shelves.files.lookup(Tenant(row.workspace_id), roots)
-        disk_of = self._shelves.mounts.disks_of(row.workspace_id, seen.home.root_path)
+        seen = await self._workspace_services.files.lookup(Tenant(row.workspace_id), roots)
+        disk_of = self._workspace_services.mounts.disks_of(row.workspace_id, seen.home.root_path)
         names = ProtectedPathWatch(self._shell, {}, AgentRules() if author.agent_id else None)
-        await self._stay(row.workspace_id, disk_of, roots).start(
-            closed=names.closes, max_file_bytes=self._shelves.max_file_bytes, all_were_known=True
+        await self._live_tree(row.workspace_id, disk_of, roots).start(
+            closed=names.closes, max_file_bytes=self._workspace_services.max_file_bytes, all_tracked_before=True
         )
 
     def _forget_old(self) -> None:
@@ -367,7 +371,7 @@ def _rules(caller: Caller) -> AgentRules | None:
     return caller.agent.rules if caller.agent else None
 
 
-def _refuse_paths(caller: Caller) -> None:
+def _reject_paths(caller: Caller) -> None:
     """Deny agents with path limits: on the live tree, a process cannot be limited to paths."""
     permission = permission_for(caller.agent.rules, TOOL_NAME) if caller.agent else None
     if permission is not None and permission.paths is not None:
@@ -395,6 +399,6 @@ def _record(
         outcome=outcome,
         created_at=datetime.now(UTC),
         duration_us=(time.time_ns() - job.row.started_ns) // 1000,
-        files=[*files, *({"path": shown(place), "displaced": True} for place in job.quarantined)],
+        files=[*files, *({"path": shown(path), "displaced": True} for path in job.quarantined)],
         isolation=job.row.isolation,
     )

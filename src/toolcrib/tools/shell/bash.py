@@ -37,8 +37,8 @@ def bash_with(shell: Shell) -> Tool:
     async def bash(arguments: BashArguments, context: ToolContext) -> dict[str, Any]:
         seconds = _seconds(arguments, context.caller)
         ran = await shell.run(arguments.command, context, seconds=seconds)
-        _refuse_unended(ran.result, seconds)
-        return _told(ran, context.draft.change_set(context.caller))
+        _reject_unended(ran.result, seconds)
+        return _result(ran, context.draft.change_set(context.caller))
 
     return Tool(
         name=TOOL_NAME,
@@ -80,7 +80,7 @@ class _CommandTimedOut(_CommandEnded, TimedOut):
     code = TimedOut.code
 
 
-def _refuse_unended(result: CommandResult, allowed: float) -> None:
+def _reject_unended(result: CommandResult, allowed: float) -> None:
     if result.timed_out:
         raise _CommandTimedOut(f"The command timed out after {allowed:.0f} s. Nothing was changed.", result)
     if result.stopped:
@@ -89,7 +89,7 @@ def _refuse_unended(result: CommandResult, allowed: float) -> None:
         )
 
 
-def _told(ran: CommandRun, change_set: ChangeSet) -> dict[str, Any]:
+def _result(ran: CommandRun, change_set: ChangeSet) -> dict[str, Any]:
     result = ran.result
     failed = result.exit_code != 0
     effect = summarize_effect([change_set])
@@ -106,9 +106,9 @@ def _told(ran: CommandRun, change_set: ChangeSet) -> dict[str, Any]:
     return {"output": output, "metadata": metadata, "is_error": failed}
 
 
-def _untracked(place: WorkspacePath, size: int) -> dict[str, Any]:
+def _untracked(path: WorkspacePath, size: int) -> dict[str, Any]:
     """Describe content that ignore rules or its size keep out of the history; undo moves it to the trash and back."""
-    return {"path": written(place), "bytes": size}
+    return {"path": written(path), "bytes": size}
 
 
 def _facts(result: CommandResult) -> dict[str, Any]:
@@ -126,10 +126,10 @@ def _contact(contact: HostContact) -> dict[str, Any]:
 
 
 def _failed(error: ToolcribError) -> dict[str, Any] | None:
-    told = text_result.failed(error)
-    if told is None or not isinstance(error, _CommandEnded):
-        return told
-    said = error.result.output.text[-_LAST_WORDS:]
-    told["output"] = f"{said}\n{told['output']}" if said else told["output"]
-    told["metadata"] |= {"timedOut": error.result.timed_out, **_facts(error.result)}
-    return told
+    result = text_result.failed(error)
+    if result is None or not isinstance(error, _CommandEnded):
+        return result
+    last_output = error.result.output.text[-_LAST_WORDS:]
+    result["output"] = f"{last_output}\n{result['output']}" if last_output else result["output"]
+    result["metadata"] |= {"timedOut": error.result.timed_out, **_facts(error.result)}
+    return result

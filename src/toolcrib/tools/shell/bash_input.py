@@ -8,7 +8,7 @@ from toolcrib.core.errors import ToolFailed
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.tools import text_result
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.shell.background_results import process_id, told
+from toolcrib.tools.shell.background_results import process_id, process_result
 from toolcrib.tools.shell.background_shell import BackgroundShell
 from toolcrib.tools.tool import Tool, ToolArguments
 
@@ -35,7 +35,7 @@ def bash_input_with(shell: BackgroundShell) -> Tool:
         if taken < len(data):
             raise ToolFailed(f"The process read {taken:,} of {len(data):,} bytes. Send the rest later.")
         context.remarks.isolation = job.row.isolation
-        return await told(shell, job, offset=arguments.offset, wait=_ANSWER_SECONDS)
+        return await process_result(shell, job, offset=arguments.offset, wait=_ANSWER_SECONDS)
 
     return Tool(
         name="bash_input",

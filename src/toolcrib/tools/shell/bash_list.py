@@ -23,7 +23,7 @@ def bash_list_with(shell: BackgroundShell) -> Tool:
         processes = await shell.all_of(context.caller)
         lines = [f"{process.id}  {ending(process)}  {process.command.splitlines()[0]}" for process in processes]
         return text_result.text(
-            "\n".join(lines) or "No background processes.", processes=[_told(one) for one in processes]
+            "\n".join(lines) or "No background processes.", processes=[_entry(one) for one in processes]
         )
 
     return Tool(
@@ -40,6 +40,6 @@ def bash_list_with(shell: BackgroundShell) -> Tool:
     )
 
 
-def _told(process: BackgroundProcess) -> dict[str, Any]:
+def _entry(process: BackgroundProcess) -> dict[str, Any]:
     began = datetime.fromtimestamp(process.started_ns / 1e9, UTC).isoformat(timespec="seconds")
     return {**facts(process), "command": process.command, "node": process.node, "startedAt": began}

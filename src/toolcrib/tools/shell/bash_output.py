@@ -7,7 +7,7 @@ from pydantic import Field
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.tools import text_result
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.shell.background_results import process_id, told
+from toolcrib.tools.shell.background_results import process_id, process_result
 from toolcrib.tools.shell.background_shell import BackgroundShell
 from toolcrib.tools.tool import Tool, ToolArguments
 
@@ -25,7 +25,7 @@ def bash_output_with(shell: BackgroundShell) -> Tool:
 
     async def bash_output(arguments: BashOutputArguments, context: ToolContext) -> dict[str, Any]:
         job = await shell.find(context.caller, process_id(arguments.process_id))
-        return await told(shell, job, offset=arguments.offset, wait=arguments.wait)
+        return await process_result(shell, job, offset=arguments.offset, wait=arguments.wait)
 
     return Tool(
         name="bash_output",

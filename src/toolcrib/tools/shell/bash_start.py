@@ -7,7 +7,7 @@ from pydantic import Field
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.tools import text_result
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.shell.background_results import told
+from toolcrib.tools.shell.background_results import process_result
 from toolcrib.tools.shell.background_shell import TOOL_NAME, BackgroundShell
 from toolcrib.tools.tool import Tool, ToolArguments
 
@@ -26,7 +26,7 @@ def bash_start_with(shell: BackgroundShell) -> Tool:
 
     async def bash_start(arguments: BashStartArguments, context: ToolContext) -> dict[str, Any]:
         job = await shell.start(arguments.command, context)
-        return await told(
+        return await process_result(
             shell, job, offset=0, wait=_FIRST_SECONDS, first=f"[process {job.row.id}; read its output with bash_output]"
         )
 

@@ -7,7 +7,7 @@ from pydantic import Field
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.tools import text_result
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.shell.background_results import process_id, told
+from toolcrib.tools.shell.background_results import process_id, process_result
 from toolcrib.tools.shell.background_shell import BackgroundShell
 from toolcrib.tools.tool import Tool, ToolArguments
 
@@ -29,7 +29,7 @@ def bash_stop_with(shell: BackgroundShell) -> Tool:
             return text_result.text(
                 "The process runs on another server, which was asked to stop it.", processId=str(wanted)
             )
-        return await told(shell, job, offset=arguments.offset, wait=0)
+        return await process_result(shell, job, offset=arguments.offset, wait=0)
 
     return Tool(
         name="bash_stop",

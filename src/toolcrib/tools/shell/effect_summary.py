@@ -16,8 +16,8 @@ def summarize_effect(change_sets: Sequence[ChangeSet]) -> dict[str, Any]:
     if not changes:
         return {}
     count = Counter(change.kind for change in changes)
-    places = sorted({place for change_set in change_sets for place in change_set.paths})
+    paths = sorted({path for change_set in change_sets for path in change_set.paths})
     return {
         **{str(kind): count[kind] for kind in (ChangeKind.CREATED, ChangeKind.MODIFIED, ChangeKind.DELETED)},
-        "paths": [written(place) for place in places[:MOST_PATHS]],
+        "paths": [written(path) for path in paths[:MOST_PATHS]],
     }

@@ -23,23 +23,23 @@ class ProtectedPathWatch:
 
     def __init__(self, shell: Shell, roots: Mapping[WorkspacePath, Path], rules: AgentRules | None) -> None:
         self._shell = shell
-        self._roots = {place: path for place, path in roots.items() if place.mount.writable}
+        self._roots = {workspace_path: path for workspace_path, path in roots.items() if workspace_path.mount.writable}
         self._protection = ProtectedPaths(rules.unprotected_paths) if rules is not None else None
         self._at_first: frozenset[WorkspacePath] = frozenset()
 
-    def protects(self, place: WorkspacePath) -> str | None:
+    def protects(self, path: WorkspacePath) -> str | None:
         """Return the name that protects a path.
 
         ``.git`` applies to everyone, because git changes it while it is scanned.
         """
-        if place.name == _GIT:
+        if path.name == _GIT:
             return _GIT
-        if place.mount is Mount.STATE and place.path == LOGS.path:
+        if path.mount is Mount.STATE and path.path == LOGS.path:
             return LOGS.name
-        return self._protection.protects_writing(place) if self._protection else None
+        return self._protection.protects_writing(path) if self._protection else None
 
-    def closes(self, place: WorkspacePath) -> bool:
-        return self.protects(place) is not None
+    def closes(self, path: WorkspacePath) -> bool:
+        return self.protects(path) is not None
 
     def closes_whole(self, root: WorkspacePath) -> bool:
         """Whether an agent's process may write nothing in a tree: @state with a workflow.
@@ -55,7 +55,7 @@ class ProtectedPathWatch:
             root: self._shell.protected_paths(path, root, self.protects) | _logs(root, path)
             for root, path in self._roots.items()
         }
-        self._at_first = frozenset(_place(root, path) for root, paths in found.items() for path in paths)
+        self._at_first = frozenset(_workspace_path(root, path) for root, paths in found.items() for path in paths)
         return found
 
     def new_paths(self) -> list[WorkspacePath]:
@@ -64,13 +64,17 @@ class ProtectedPathWatch:
             return []
         protects = self._protection.protects_writing
         now = {
-            _place(root, path)
+            _workspace_path(root, path)
             for root, folder in self._roots.items()
             for path in self._shell.protected_paths(folder, root, protects)
         }
-        return sorted(place for place in now if self._at_first.isdisjoint((place, *place.ancestors)))
+        return sorted(
+            workspace_path
+            for workspace_path in now
+            if self._at_first.isdisjoint((workspace_path, *workspace_path.ancestors))
+        )
 
-    def objection(self) -> str | None:
+    def denial(self) -> str | None:
         """Return why the process must end, or ``None``."""
         names = self.new_paths()
         if not names:
@@ -78,7 +82,7 @@ class ProtectedPathWatch:
         return f"{', '.join(map(shown, names[:5]))} appeared while it ran; this path is protected"
 
 
-def _place(root: WorkspacePath, path: str) -> WorkspacePath:
+def _workspace_path(root: WorkspacePath, path: str) -> WorkspacePath:
     return WorkspacePath(root.mount, f"/{path}", root.scope)
 
 

@@ -122,10 +122,10 @@ class Shell:
         # Only now: masks and copies must reflect the tree that the command starts on.
         agent = context.caller.agent
         permission = permission_for(agent.rules, TOOL_NAME) if agent else None
-        zones, _ = await asyncio.gather(self.zones(context, permission), base.wait_for_clock_tick())
+        mounts, _ = await asyncio.gather(self.mounts(context, permission), base.wait_for_clock_tick())
         staging = self._staging.folder
         async with self._sandbox.transaction(
-            [zone for _, zone in zones], staging, dispose=self._staging.dispose
+            [mount for _, mount in mounts], staging, dispose=self._staging.dispose
         ) as view:
             hosts = granted_hosts(agent.rules if agent else None, TOOL_NAME)
             command = SandboxCommand(text, env=ENVIRONMENT, seconds=seconds, hosts=hosts)
@@ -134,11 +134,11 @@ class Shell:
             if result.timed_out or result.stopped:
                 return CommandRun(result)
             left_out, adopted = await _adopted(
-                await view.effect(), {zone.name: root for root, zone in zones}, context, base
+                await view.effect(), {mount.name: root for root, mount in mounts}, context, base
             )
         return CommandRun(result, left_out, adopted.unkept)
 
-    async def zones(
+    async def mounts(
         self, context: ToolContext, permission: ToolPermission | None = None
     ) -> list[tuple[WorkspacePath, ViewMount]]:
         """Return the four mounts as the command sees them. The project comes first: the command starts there.
@@ -150,8 +150,8 @@ class Shell:
         protects = ProtectedPaths(agent.rules.unprotected_paths).protects_reading if agent else None
         masked = await in_thread(self._masked, roots, protects, permission) if protects else {}
         return [
-            (place, ViewMount(mount, root, self._target(mount, root), mount.writable, masked.get(mount, frozenset())))
-            for mount, (place, root) in roots.items()
+            (path, ViewMount(mount, root, self._target(mount, root), mount.writable, masked.get(mount, frozenset())))
+            for mount, (path, root) in roots.items()
         ]
 
     def _target(self, mount: Mount, root: Path) -> str:
@@ -168,15 +168,15 @@ class Shell:
         protects: Protects,
         permission: ToolPermission | None,
     ) -> dict[Mount, frozenset[str]]:
-        masked = {mount: self._hidden.below(root, place, protects) for mount, (place, root) in roots.items()}
+        masked = {mount: self._hidden.below(root, path, protects) for mount, (path, root) in roots.items()}
         if permission is None or permission.paths is None:
             return masked
-        outside = {mount: outside_paths(root, place, permission) for mount, (place, root) in roots.items()}
+        outside = {mount: outside_paths(root, path, permission) for mount, (path, root) in roots.items()}
         return {mount: _topmost(masked[mount] | outside[mount]) for mount in masked}
 
-    def protected_paths(self, root: Path, place: WorkspacePath, protects: Protects) -> frozenset[str]:
+    def protected_paths(self, root: Path, path: WorkspacePath, protects: Protects) -> frozenset[str]:
         """Return the protected paths below a mount's root by name, without hard links."""
-        return self._hidden.below(root, place, protects, aliases=False)
+        return self._hidden.below(root, path, protects, aliases=False)
 
 
 def _topmost(paths: frozenset[str]) -> frozenset[str]:
@@ -191,10 +191,10 @@ async def _adopted(
     taken, left_out = _sorted_out(effect, roots)
     if not taken:
         return left_out, ImportResult()
-    context.remarks.protected += _judged(context.caller, taken)
-    residues = [_residue(effect, entry, place) for entry, place in taken]
-    bulk = UntrackedFiles({roots[zone].mount_key: written for zone, written in effect.written.items()})
-    return left_out, await import_effects(context.tree, context.draft, residues, base, bulk)
+    context.remarks.protected += _protected_paths(context.caller, taken)
+    path_effects = [_path_effect(effect, entry, path) for entry, path in taken]
+    untracked = UntrackedFiles({roots[mount].mount_key: written for mount, written in effect.written.items()})
+    return left_out, await import_effects(context.tree, context.draft, path_effects, base, untracked)
 
 
 def _sorted_out(
@@ -203,7 +203,7 @@ def _sorted_out(
     taken: list[tuple[ChangedEntry, WorkspacePath]] = []
     left_out: list[str] = []
     for entry in effect:
-        root = roots[entry.zone]
+        root = roots[entry.mount]
         if entry.path == ".":
             left_out.append(f"the mode of {root}, the root of a mount")
         elif entry.kind is EntryType.SPECIAL and entry.change is not EntryChange.DELETED:
@@ -213,22 +213,22 @@ def _sorted_out(
     return taken, tuple(left_out)
 
 
-def _judged(caller: Caller, taken: Sequence[tuple[ChangedEntry, WorkspacePath]]) -> Iterator[WorkspacePath]:
+def _protected_paths(caller: Caller, taken: Sequence[tuple[ChangedEntry, WorkspacePath]]) -> Iterator[WorkspacePath]:
     """Yield the paths that need a person's approval. Raises for what nothing can approve; then no effect is kept."""
     guard = PathGuard(caller, TOOL_NAME)
-    for entry, place in taken:
-        objection = guard.denial(PathAccess.WRITE, place)
-        if objection is None and not entry.masked:
+    for entry, path in taken:
+        denial = guard.denial(PathAccess.WRITE, path)
+        if denial is None and not entry.masked:
             continue
-        if objection is not None and not isinstance(objection.error, ProtectedPath):
-            raise objection.error
-        yield place
+        if denial is not None and not isinstance(denial.error, ProtectedPath):
+            raise denial.error
+        yield path
 
 
-def _residue(effect: FilesystemEffect, entry: ChangedEntry, place: WorkspacePath) -> PathEffect:
+def _path_effect(effect: FilesystemEffect, entry: ChangedEntry, path: WorkspacePath) -> PathEffect:
     gone = entry.change is EntryChange.DELETED
     return PathEffect(
-        place,
+        path,
         None if gone else _KINDS[entry.kind],
         was_there=entry.change is not EntryChange.CREATED,
         mode=entry.mode & 0o777,

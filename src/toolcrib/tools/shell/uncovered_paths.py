@@ -15,14 +15,14 @@ MOST: Final = 50_000
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def outside_paths(root: Path, place: WorkspacePath, permission: ToolPermission) -> frozenset[str]:
-    """Return the paths below ``root``, mounted at ``place``, that are not covered; whole folders where possible."""
-    if covers_whole(permission, place):
+def outside_paths(root: Path, workspace_path: WorkspacePath, permission: ToolPermission) -> frozenset[str]:
+    """Return the paths below ``root``, mounted at ``path``, that are not covered; whole folders where possible."""
+    if covers_whole(permission, workspace_path):
         return frozenset()
     opened = os.open(root, _FOLDER & ~os.O_NOFOLLOW)
     try:
         found: set[str] = set()
-        for path in _outside(opened, place, permission):
+        for path in _outside(opened, workspace_path, permission):
             found.add(path)
             if len(found) > MOST:
                 raise TooLarge(
@@ -34,7 +34,7 @@ def outside_paths(root: Path, place: WorkspacePath, permission: ToolPermission) 
         os.close(opened)
 
 
-def _outside(root: int, place: WorkspacePath, permission: ToolPermission) -> Iterator[str]:
+def _outside(root: int, workspace_path: WorkspacePath, permission: ToolPermission) -> Iterator[str]:
     pending = [""]
     while pending:
         folder = pending.pop()
@@ -51,7 +51,7 @@ def _outside(root: int, place: WorkspacePath, permission: ToolPermission) -> Ite
             os.close(opened)
         for name, is_folder in listed:
             path = f"{folder}/{name}" if folder else name
-            here = WorkspacePath(place.mount, f"/{path}", place.scope)
+            here = WorkspacePath(workspace_path.mount, f"/{path}", workspace_path.scope)
             if not is_folder:
                 if not path_allowed(permission, here):
                     yield path

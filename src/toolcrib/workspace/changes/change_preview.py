@@ -65,12 +65,12 @@ def _facts(change: FileChange) -> dict[str, Any]:
     before, after = change.before, change.after
     node = after or before
     assert node is not None
-    moved = before is not None and after is not None and before.place != after.place
+    moved = before is not None and after is not None and before.path != after.path
     return {
-        "path": shown(node.place),
+        "path": shown(node.path),
         "change": change.kind,
         "kind": node.kind,
-        **({"from": shown(before.place)} if before is not None and moved else {}),
+        **({"from": shown(before.path)} if before is not None and moved else {}),
         **({"target": after.target} if after is not None and after.kind is EntryKind.LINK else {}),
         "before": _side(before),
         "after": _side(after),
@@ -94,7 +94,7 @@ def _pair(change: FileChange, bodies: Mapping[bytes, bytes]) -> Pair | None:
         return None
     if max(len(before), len(after)) > _MOST_DIFFED_BYTES or is_binary(before) or is_binary(after):
         return None
-    names = tuple(shown(state.place) if state else "/dev/null" for state in (change.before, change.after))
+    names = tuple(shown(state.path) if state else "/dev/null" for state in (change.before, change.after))
     return before, after, (names[0], names[1])
 
 

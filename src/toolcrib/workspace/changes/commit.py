@@ -72,15 +72,15 @@ class Committer:
         call: CallRecord | None,
         audit: AuditRecord | None,
     ) -> None:
-        places = change_set.paths
-        watched = sorted({*places, *_parents(change_set)})
-        async with self._changes.lock(tenant, places, whole=touches_folders(change_set)) as locked:
+        paths = change_set.paths
+        watched = sorted({*paths, *_parents(change_set)})
+        async with self._changes.lock(tenant, paths, whole=touches_folders(change_set)) as locked:
             seen = await locked.lookup(watched, needs)
             found = dict(zip(watched, seen.files, strict=True))
             disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.root_path)
             _check_history(change_set, found)
             try:
-                await in_thread_if_many(len(places), _check_disk, change_set, found, disk_of)
+                await in_thread_if_many(len(paths), _check_disk, change_set, found, disk_of)
             except BaseChanged as error:
                 error.drifted = True
                 raise
@@ -105,7 +105,7 @@ class Committer:
     ) -> None:
         """Record in the same transaction what enters the trash and what leaves it."""
         if returned and not await record_restored(connection, tenant, [one.token for one in returned]):
-            raise BaseChanged(f"{shown(returned[0].place)} is no longer in the trash.")
+            raise BaseChanged(f"{shown(returned[0].path)} is no longer in the trash.")
         if displaced:
             await record_trashed(connection, tenant, change_set.id, displaced, node=self._node, limits=self._trash)
 
@@ -121,28 +121,26 @@ class Committer:
 
 def _parents(change_set: ChangeSet) -> set[WorkspacePath]:
     """Return the folders that must still exist for what is put into them."""
-    parents = {change.after.place.parent for change in change_set.changes if change.after is not None}
+    parents = {change.after.path.parent for change in change_set.changes if change.after is not None}
     return {parent for parent in parents if not parent.is_root}
 
 
 def _check_history(change_set: ChangeSet, found: Mapping[WorkspacePath, File | None]) -> None:
     """Check that every change is still based on the file's current version."""
-    freed = {
-        c.before.place for c in change_set.changes if c.before and (not c.after or c.after.place != c.before.place)
-    }
-    made = {c.after.place for c in change_set.changes if c.after}
+    freed = {c.before.path for c in change_set.changes if c.before and (not c.after or c.after.path != c.before.path)}
+    made = {c.after.path for c in change_set.changes if c.after}
     for change in change_set.changes:
         if change.before is not None:
-            file = found[change.before.place]
+            file = found[change.before.path]
             if file is None or file.id != change.file_id or file.version_id != change.base:
-                raise _moved_on(change.before.place)
+                raise _moved_on(change.before.path)
             if file.pending:
-                raise BaseChanged(f"An earlier change of {shown(change.before.place)} is not on disk yet.")
+                raise BaseChanged(f"An earlier change of {shown(change.before.path)} is not on disk yet.")
         if change.after is None:
             continue
-        if _takes_new_place(change) and found[change.after.place] is not None and change.after.place not in freed:
-            raise _moved_on(change.after.place)
-        parent = change.after.place.parent
+        if _takes_new_place(change) and found[change.after.path] is not None and change.after.path not in freed:
+            raise _moved_on(change.after.path)
+        parent = change.after.path.parent
         if not parent.is_root and parent not in made and found[parent] is None:
             raise BaseChanged(f"The directory {shown(parent)} no longer exists.")
 
@@ -154,25 +152,25 @@ def _check_disk(change_set: ChangeSet, found: Mapping[WorkspacePath, File | None
     """
     _require_room(change_set, disk_of)
     _require_trash(change_set, disk_of)
-    freed = {change.before.place for change in change_set.changes if change.before}
-    displaced = [one.place for one in list_trashed(change_set) if one.kind is EntryKind.FOLDER]
+    freed = {change.before.path for change in change_set.changes if change.before}
+    displaced = [one.path for one in list_trashed(change_set) if one.kind is EntryKind.FOLDER]
     for change in change_set.changes:
         if change.before is not None:
-            disk, file = disk_of(change.before.place), found[change.before.place]
+            disk, file = disk_of(change.before.path), found[change.before.path]
             assert file is not None
-            if not disk_matches_head(disk, file, disk.stat(change.before.place)):
-                raise _moved_on(change.before.place)
+            if not disk_matches_head(disk, file, disk.stat(change.before.path)):
+                raise _moved_on(change.before.path)
             if change.after is None and change.before.kind is EntryKind.FOLDER:
                 # A folder that goes into the trash takes its untracked content with it.
-                if any(place == change.before.place or change.before.place.is_below(place) for place in displaced):
+                if any(path == change.before.path or change.before.path.is_below(path) for path in displaced):
                     continue
-                inside = {change.before.place.child(entry.name) for entry in disk.entries(change.before.place)}
+                inside = {change.before.path.child(entry.name) for entry in disk.entries(change.before.path)}
                 if not inside <= freed:
-                    raise BaseChanged(f"{shown(change.before.place)} is no longer empty.")
-        if change.after is not None and _takes_new_place(change) and change.after.place not in freed:
-            node = stat_no_symlinks(disk_of(change.after.place), change.after.place)
+                    raise BaseChanged(f"{shown(change.before.path)} is no longer empty.")
+        if change.after is not None and _takes_new_place(change) and change.after.path not in freed:
+            node = stat_no_symlinks(disk_of(change.after.path), change.after.path)
             if node is not None and not (node.kind is EntryKind.FOLDER is change.after.kind):
-                raise _moved_on(change.after.place)
+                raise _moved_on(change.after.path)
 
 
 def _require_room(change_set: ChangeSet, disk_of: WorkspaceDisks) -> None:
@@ -180,7 +178,7 @@ def _require_room(change_set: ChangeSet, disk_of: WorkspaceDisks) -> None:
     wanted: dict[MountWriter, int] = {}
     for change in change_set.changes:
         if change.body is not None and change.after is not None:
-            disk = disk_of(change.after.place)
+            disk = disk_of(change.after.path)
             wanted[disk] = wanted.get(disk, 0) + len(change.body)
     for disk, size in wanted.items():
         if disk.free_bytes() < size + _SPARE:
@@ -192,21 +190,21 @@ def _require_room(change_set: ChangeSet, disk_of: WorkspaceDisks) -> None:
 def _require_trash(change_set: ChangeSet, disk_of: WorkspaceDisks) -> None:
     """Check that displaced content can be renamed into the trash, and that restored content is still there."""
     for displaced in list_trashed(change_set):
-        if not disk_of.trash.can_rename_from(disk_of(displaced.place)):
+        if not disk_of.trash.can_rename_from(disk_of(displaced.path)):
             raise ToolFailed(
-                f"{shown(displaced.place)} is too large for the history and on another file system than the "
+                f"{shown(displaced.path)} is too large for the history and on another file system than the "
                 "trash, so it could not be restored. Nothing was changed. Move it outside Toolcrib."
             )
     for returned in list_restored(change_set):
         if not disk_of.trash.holds(returned.token):
             raise BaseChanged(
-                f"The file to restore at {shown(returned.place)} is no longer in the trash. Nothing was changed."
+                f"The file to restore at {shown(returned.path)} is no longer in the trash. Nothing was changed."
             )
 
 
 def _takes_new_place(change: FileChange) -> bool:
-    return change.after is not None and (change.before is None or change.before.place != change.after.place)
+    return change.after is not None and (change.before is None or change.before.path != change.after.path)
 
 
-def _moved_on(place: WorkspacePath) -> BaseChanged:
-    return BaseChanged(f"{shown(place)} was changed concurrently. Read it again, then repeat the call.")
+def _moved_on(path: WorkspacePath) -> BaseChanged:
+    return BaseChanged(f"{shown(path)} was changed concurrently. Read it again, then repeat the call.")

@@ -41,15 +41,15 @@ class Draft:
         """Return the collected changes with the caller as author."""
         return ChangeSet(author_of(caller), tuple(self._changes))
 
-    async def lookup(self, place: WorkspacePath) -> PathState:
+    async def lookup(self, path: WorkspacePath) -> PathState:
         """Look up a path that is about to be written. Loads the folders above it in the same query."""
-        *above, standing = await self._tree.lookup_all([*self._tree.with_scope(place).ancestors, place])
-        self._folders.update((folder.place, folder) for folder in above)
-        return standing
+        *above, path_state = await self._tree.lookup_all([*self._tree.with_scope(path).ancestors, path])
+        self._folders.update((folder.path, folder) for folder in above)
+        return path_state
 
     async def write(
         self,
-        standing: PathState,
+        path_state: PathState,
         body: bytes,
         *,
         content: ContentKind,
@@ -57,99 +57,99 @@ class Draft:
         retype: bool = False,
     ) -> FileChange:
         """Create a file or replace its content. An existing file keeps its type unless ``retype`` is set."""
-        self._tree.check_write(standing.place)
-        self._refuse_unwritable(await self._tree.virtual.folder_or(standing))
-        file = standing.file
+        self._tree.check_write(path_state.path)
+        self._reject_unwritable(await self._tree.virtual.folder_or(path_state))
+        file = path_state.file
         if file is None:
-            await self._make_parents(standing.place)
+            await self._make_parents(path_state.path)
         mode = file.state.mode if file and file.state.kind is EntryKind.FILE else FILE_MODE
-        state = file_state(standing.place, body, mode=mode, content=content)
+        state = file_state(path_state.path, body, mode=mode, content=content)
         return self._add(file, state, body=body, type=file.type if file and not retype else type)
 
-    async def mkdir(self, standing: PathState) -> FileId:
+    async def mkdir(self, path_state: PathState) -> FileId:
         """Create a folder and its parents. Returns the existing folder if there is one."""
-        self._tree.check_write(standing.place)
-        _refuse_special_file(standing)
-        if standing.exists and not standing.is_folder:
-            raise Conflict(f"{shown(standing.place)} is a file. Choose another path, or remove it first.")
-        if standing.exists and standing.file is None and not standing.place.is_root:
-            [standing] = await self._tree.track([standing.place])
-        if standing.file is not None:
-            return standing.file.id
-        await self._make_parents(standing.place)
-        return self._add(None, _folder(standing.place), type=FileType.FOLDER).file_id
+        self._tree.check_write(path_state.path)
+        _reject_special_file(path_state)
+        if path_state.exists and not path_state.is_folder:
+            raise Conflict(f"{shown(path_state.path)} is a file. Choose another path, or remove it first.")
+        if path_state.exists and path_state.file is None and not path_state.path.is_root:
+            [path_state] = await self._tree.track([path_state.path])
+        if path_state.file is not None:
+            return path_state.file.id
+        await self._make_parents(path_state.path)
+        return self._add(None, _folder(path_state.path), type=FileType.FOLDER).file_id
 
-    async def touch(self, standing: PathState) -> FileId:
+    async def touch(self, path_state: PathState) -> FileId:
         """Set a new modification time, or create an empty file."""
-        if not standing.exists:
-            return (await self.write(standing, b"", content=ContentKind.TEXT)).file_id
-        self._tree.check_write(standing.place)
-        if standing.place.is_root or standing.is_virtual:
+        if not path_state.exists:
+            return (await self.write(path_state, b"", content=ContentKind.TEXT)).file_id
+        self._tree.check_write(path_state.path)
+        if path_state.path.is_root or path_state.is_virtual:
             raise BadArguments(
-                {"path": f"{shown(standing.place)} is managed by the system; its timestamps cannot be changed."}
+                {"path": f"{shown(path_state.path)} is managed by the system; its timestamps cannot be changed."}
             )
-        file = (await self.ensure_tracked(standing)).file
+        file = (await self.ensure_tracked(path_state)).file
         assert file is not None
         return self._add(file, file.state).file_id
 
-    async def remove(self, standing: PathState) -> None:
+    async def remove(self, path_state: PathState) -> None:
         """Remove a file, a link or an empty folder.
 
         Untracked content is imported first, so that undo can restore it.
         """
-        self._tree.check_write(standing.place)
-        file = (await self.ensure_tracked(standing)).file
+        self._tree.check_write(path_state.path)
+        file = (await self.ensure_tracked(path_state)).file
         assert file is not None
         self._add(file, None)
 
     async def move(self, source: PathState, target: PathState) -> None:
         """Move a file, or a folder with everything in it, to a free path."""
-        destination = target.place
-        self._tree.check_write(source.place)
+        destination = target.path
+        self._tree.check_write(source.path)
         self._tree.check_write(destination)
-        _refuse_special_file(target)
-        if destination == source.place:
+        _reject_special_file(target)
+        if destination == source.path:
             return
-        if destination.mount_key != source.place.mount_key:
+        if destination.mount_key != source.path.mount_key:
             raise Conflict(f"{shown(destination)} is in another mount. Write the file there, then remove the old one.")
-        if destination.is_below(source.place):
-            raise Conflict(f"{shown(source.place)} cannot be moved into itself. Choose a path outside it.")
+        if destination.is_below(source.path):
+            raise Conflict(f"{shown(source.path)} cannot be moved into itself. Choose a path outside it.")
         file = (await self.ensure_tracked(source)).file
         assert file is not None
-        self._add(file, replace(file.state, place=destination))
+        self._add(file, replace(file.state, path=destination))
         if not source.is_folder:
             return
-        await self._tree.check_write_below(source.place, moved_to=destination)
-        for child in await self._tree.tracked_below(source.place):
-            moved = child.state.place.relocate(source.place, destination)
-            self._tree.check_write(child.state.place)
+        await self._tree.check_write_below(source.path, moved_to=destination)
+        for child in await self._tree.tracked_below(source.path):
+            moved = child.state.path.relocate(source.path, destination)
+            self._tree.check_write(child.state.path)
             self._tree.check_write(moved)
-            self._add(child, replace(child.state, place=moved))
+            self._add(child, replace(child.state, path=moved))
 
     async def restore(self, file: File, version: Version) -> FileChange:
         """Restore a version: at the file's current path or, if the file was deleted, at the version's path."""
-        place = version.state.place if file.deleted else file.state.place
-        self._tree.check_write(place)
-        standing = await self._tree.lookup(place)
-        if file.deleted and standing.exists:
-            raise Conflict(f"Another file exists at {shown(place)}. Move it away first, then restore.")
+        path = version.state.path if file.deleted else file.state.path
+        self._tree.check_write(path)
+        path_state = await self._tree.lookup(path)
+        if file.deleted and path_state.exists:
+            raise Conflict(f"Another file exists at {shown(path)}. Move it away first, then restore.")
         if not file.deleted:
             # The lookup has just imported changes made on disk. The restored version goes on top of them.
-            file = standing.file if standing.file and standing.file.id == file.id else file
-        await self._make_parents(place)
+            file = path_state.file if path_state.file and path_state.file.id == file.id else file
+        await self._make_parents(path)
         body = await self._tree.history.body(version) if version.state.sha256 else None
         if reason := await self._not_in_trash(file, version.state):
-            raise NotFound(f"The content of {shown(place)} is not in the history. {reason}")
-        return self._add(file, replace(version.state, place=place), body=body)
+            raise NotFound(f"The content of {shown(path)} is not in the history. {reason}")
+        return self._add(file, replace(version.state, path=path), body=body)
 
     async def revert(
         self, file: File, state: EntryState | None, body: bytes | None, *, freed: Collection[WorkspacePath]
     ) -> None:
         """Revert a file to an earlier state, or remove it. ``freed`` are the paths that this draft vacates."""
-        for place in {known.place for known in (None if file.deleted else file.state, state) if known is not None}:
-            self._tree.check_write(place)
+        for path in {known.path for known in (None if file.deleted else file.state, state) if known is not None}:
+            self._tree.check_write(path)
         if state is not None:
-            await self._make_parents(state.place, freed)
+            await self._make_parents(state.path, freed)
         self._add(file, state, body=body)
 
     def add_change(
@@ -166,22 +166,22 @@ class Draft:
             type_ = FileType.FOLDER if after.kind is EntryKind.FOLDER else FileType.DOCUMENT
         return self._add(file, after, body=body, type=type_, whatever_its_size=whatever_its_size)
 
-    async def move_to_trash(self, standing: PathState) -> None:
+    async def move_to_trash(self, path_state: PathState) -> None:
         """Move a file, or a folder with everything in it, into the trash without reading it.
 
         For content that ignore rules keep out of the history. Tracked files inside are deleted from the history too.
         Something larger than the trash is not kept, and undo reports that.
         """
-        self._tree.check_write(standing.place)
-        [taken] = await self._tree.track([standing.place], whole=True)
+        self._tree.check_write(path_state.path)
+        [taken] = await self._tree.track([path_state.path], whole=True)
         if taken.file is None:
-            raise NotFound(f"File not found: {shown(standing.place)}")
+            raise NotFound(f"File not found: {shown(path_state.path)}")
         self._add(taken.file, None, whatever_its_size=True)
         if not taken.is_folder:
             return
-        await self._tree.check_write_below(taken.place)
-        for child in await self._tree.tracked_below(taken.place):
-            self._tree.check_write(child.state.place)
+        await self._tree.check_write_below(taken.path)
+        for child in await self._tree.tracked_below(taken.path):
+            self._tree.check_write(child.state.path)
             self._add(child, None, whatever_its_size=True)
 
     async def _not_in_trash(self, file: File, state: EntryState | None) -> str | None:
@@ -191,35 +191,35 @@ class Draft:
             return None
         return trash_unavailable_reason((await self._tree.history.trashed([state])).get(token))
 
-    async def ensure_tracked(self, standing: PathState) -> PathState:
+    async def ensure_tracked(self, path_state: PathState) -> PathState:
         """Return the path state with its file tracked, importing the file if it is only on disk."""
-        if standing.file is not None:
-            return standing
-        [taken] = await self._tree.track([standing.place])
+        if path_state.file is not None:
+            return path_state
+        [taken] = await self._tree.track([path_state.path])
         if taken.file is None:
-            raise NotFound(f"File not found: {shown(standing.place)}")
+            raise NotFound(f"File not found: {shown(path_state.path)}")
         return taken
 
-    async def _make_parents(self, place: WorkspacePath, freed: Collection[WorkspacePath] = ()) -> None:
+    async def _make_parents(self, path: WorkspacePath, freed: Collection[WorkspacePath] = ()) -> None:
         """Plan every missing folder above the path, and import those that exist only on disk."""
-        if not place.ancestors:
+        if not path.ancestors:
             return
-        planned = {change.after.place for change in self._changes if change.after is not None}
-        if not all(above in self._folders for above in place.ancestors):
+        planned = {change.after.path for change in self._changes if change.after is not None}
+        if not all(above in self._folders for above in path.ancestors):
             # Where this draft removes a link, the folders below it do not exist yet.
-            found = await self._tree.lookup_all(self._tree.with_scope(place).ancestors, past_links=bool(freed))
-            self._folders.update((folder.place, folder) for folder in found)
-        for above in (self._folders[folder] for folder in place.ancestors):
-            if above.place in planned:
+            found = await self._tree.lookup_all(self._tree.with_scope(path).ancestors, past_links=bool(freed))
+            self._folders.update((folder.path, folder) for folder in found)
+        for above in (self._folders[folder] for folder in path.ancestors):
+            if above.path in planned:
                 continue
-            if not above.exists or above.place in freed:
-                self._tree.check_name(above.place)
-                self._add(None, _folder(above.place), type=FileType.FOLDER)
+            if not above.exists or above.path in freed:
+                self._tree.check_name(above.path)
+                self._add(None, _folder(above.path), type=FileType.FOLDER)
                 continue
             if not above.is_folder:
-                raise Conflict(f"{shown(above.place)} is a file, not a directory. Choose another path.")
+                raise Conflict(f"{shown(above.path)} is a file, not a directory. Choose another path.")
             if above.file is None:
-                [self._folders[above.place]] = await self._tree.track([above.place])
+                [self._folders[above.path]] = await self._tree.track([above.path])
 
     def _add(
         self,
@@ -240,40 +240,40 @@ class Draft:
             body=body,
         )
         if not whatever_its_size:
-            self._refuse_to_lose(change)
+            self._reject_to_lose(change)
         self._changes.append(change)
         return change
 
-    def _refuse_to_lose(self, change: FileChange) -> None:
+    def _reject_to_lose(self, change: FileChange) -> None:
         for displaced in list_trashed(ChangeSet(EXTERNAL, (change,))):
             assert change.before is not None
             if not self._tree.history.fits_the_trash(change.before):
                 raise TooLarge(
-                    f"{shown(displaced.place)} has {displaced.size:,} bytes, too many for the history and the trash, "
+                    f"{shown(displaced.path)} has {displaced.size:,} bytes, too many for the history and the trash, "
                     "so it could not be restored. Nothing was changed. Remove it outside Toolcrib, or ask the "
                     "operator to raise TOOLCRIB_TRASH_MAX_BYTES."
                 )
 
-    def _refuse_unwritable(self, standing: PathState) -> None:
-        if standing.is_virtual:
+    def _reject_unwritable(self, path_state: PathState) -> None:
+        if path_state.is_virtual:
             raise BadArguments(
-                {"path": f"{shown(standing.place)} is managed by the system. Use its own API to change it."}
+                {"path": f"{shown(path_state.path)} is managed by the system. Use its own API to change it."}
             )
-        if standing.is_folder:
-            raise BadArguments({"path": f"Cannot write to a folder: {shown(standing.place)}"})
-        if standing.kind is EntryKind.LINK:
+        if path_state.is_folder:
+            raise BadArguments({"path": f"Cannot write to a folder: {shown(path_state.path)}"})
+        if path_state.kind is EntryKind.LINK:
             raise SymlinkNotFollowed(
-                f"{shown(standing.place)} is a symbolic link; links are not followed. Remove it first."
+                f"{shown(path_state.path)} is a symbolic link; links are not followed. Remove it first."
             )
-        if standing.node is not None and standing.node.kind is None:
+        if path_state.node is not None and path_state.node.kind is None:
             raise Conflict(
-                f"{shown(standing.place)} is a special file (a FIFO, socket or device). Choose another path."
+                f"{shown(path_state.path)} is a special file (a FIFO, socket or device). Choose another path."
             )
 
 
-def _refuse_special_file(standing: PathState) -> None:
-    if standing.is_special:
-        raise Conflict(f"{shown(standing.place)} is a special file (a FIFO, socket or device). Choose another path.")
+def _reject_special_file(path_state: PathState) -> None:
+    if path_state.is_special:
+        raise Conflict(f"{shown(path_state.path)} is a special file (a FIFO, socket or device). Choose another path.")
 
 
 def author_of(caller: Caller) -> Author:
@@ -288,5 +288,5 @@ def author_of(caller: Caller) -> Author:
     )
 
 
-def _folder(place: WorkspacePath) -> EntryState:
-    return EntryState(place, EntryKind.FOLDER, FOLDER_MODE)
+def _folder(path: WorkspacePath) -> EntryState:
+    return EntryState(path, EntryKind.FOLDER, FOLDER_MODE)

@@ -33,14 +33,14 @@ class FileRevert:
     @property
     def leaves(self) -> bool:
         """Whether the file leaves its current path."""
-        return not self.file.deleted and (self.state is None or self.state.place != self.file.state.place)
+        return not self.file.deleted and (self.state is None or self.state.path != self.file.state.path)
 
     @property
     def is_idle(self) -> bool:
         """Whether the file is already in the wanted state."""
         if self.file.deleted or self.state is None:
             return self.file.deleted and self.state is None
-        return self.state.place == self.file.state.place and self.state.holds_same_as(self.file.state)
+        return self.state.path == self.file.state.path and self.state.holds_same_as(self.file.state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ async def plan_undo(tree: WorkspaceTree, histories: Sequence[FileTimeline], *, f
 
 async def draft_undo(tree: WorkspaceTree, draft: Draft, reversals: Sequence[FileRevert]) -> None:
     """Add the reverts to the draft, folders first, so that files find their parents planned."""
-    freed = {reversal.file.state.place for reversal in reversals if reversal.leaves}
+    freed = {reversal.file.state.path for reversal in reversals if reversal.leaves}
     # When files swap paths, renaming is not enough: every content is written again.
-    trades = any(reversal.state is not None and reversal.state.place in freed for reversal in reversals)
+    trades = any(reversal.state is not None and reversal.state.path in freed for reversal in reversals)
     for reversal in sorted(reversals, key=_folders_first):
         body = await _content(tree, reversal, always=trades)
         await draft.revert(reversal.file, reversal.state, body, freed=freed)
@@ -139,26 +139,26 @@ async def _lost(tree: WorkspaceTree, reversals: Sequence[FileRevert]) -> dict[Fi
 async def _impossible(tree: WorkspaceTree, reversals: Sequence[FileRevert]) -> dict[FileId, str]:
     """Find reverts that would remove a folder with content that stays, or that would land on an occupied path."""
     leaving = {reversal.file.id for reversal in reversals if reversal.leaves}
-    freed = {reversal.file.state.place for reversal in reversals if reversal.leaves}
+    freed = {reversal.file.state.path for reversal in reversals if reversal.leaves}
     # A folder that moves or goes into the trash as a whole takes its untracked content with it.
     folders = [r for r in reversals if r.leaves and r.file.state.kind is EntryKind.FOLDER]
-    carriers = [r.file.state.place for r in folders if r.state is not None or token_of(r.file.state) is not None]
+    carriers = [r.file.state.path for r in folders if r.state is not None or token_of(r.file.state) is not None]
     refused: dict[FileId, str] = {}
     claimed: set[WorkspacePath] = set()
     for reversal in reversals:
         file, state = reversal.file, reversal.state
-        if state is not None and state.place in claimed:
+        if state is not None and state.path in claimed:
             refused[file.id] = "Another of these files would return to the same path."
             continue
         if state is not None:
-            claimed.add(state.place)
+            claimed.add(state.path)
         if (
             reversal.leaves
             and file.state.kind is EntryKind.FOLDER
             and await _stays_inside(tree, reversal, leaving, carriers)
         ):
             refused[file.id] = "Contains other files."
-        elif state is not None and await _is_taken(tree, reversal, state.place, freed):
+        elif state is not None and await _is_taken(tree, reversal, state.path, freed):
             refused[file.id] = "Another file exists at its old path."
     left = [reversal for reversal in reversals if reversal.file.id not in refused]
     return refused | _below_a_file(left) | await _onto_what_is_brought(tree, left, freed)
@@ -167,11 +167,11 @@ async def _impossible(tree: WorkspaceTree, reversals: Sequence[FileRevert]) -> d
 def _below_a_file(reversals: Sequence[FileRevert]) -> dict[FileId, str]:
     """Find reverts into a folder whose path another revert turns into a file."""
     states = [reversal.state for reversal in reversals if reversal.state is not None]
-    files = {state.place for state in states if state.kind is not EntryKind.FOLDER}
+    files = {state.path for state in states if state.kind is not EntryKind.FOLDER}
     return {
         reversal.file.id: "Another of these files would return to the path of its directory."
         for reversal in reversals
-        if reversal.state is not None and not files.isdisjoint(reversal.state.place.ancestors)
+        if reversal.state is not None and not files.isdisjoint(reversal.state.path.ancestors)
     }
 
 
@@ -179,20 +179,20 @@ async def _onto_what_is_brought(
     tree: WorkspaceTree, reversals: Sequence[FileRevert], freed: Collection[WorkspacePath]
 ) -> dict[FileId, str]:
     """Find reverts to a path where a folder that moves back brings untracked content."""
-    moves = [(r.file.state, r.state.place) for r in reversals if r.leaves and r.state is not None]
-    goals = {state.place: goal for state, goal in moves}
-    folders = {state.place for state, _ in moves if state.kind is EntryKind.FOLDER}
+    moves = [(r.file.state, r.state.path) for r in reversals if r.leaves and r.state is not None]
+    goals = {state.path: goal for state, goal in moves}
+    folders = {state.path for state, _ in moves if state.kind is EntryKind.FOLDER}
     turns = RenameOrder(goals, folders)
     origins = {goals[folder]: folder for folder in folders}
-    comers = [r for r in reversals if r.state and not (r.leaves and turns.carrier(r.file.state.place))]
+    comers = [r for r in reversals if r.state and not (r.leaves and turns.carrier(r.file.state.path))]
     asked = [
         (comer, *source) for comer in comers for source in _sources(comer, origins, folders) if source[0] not in freed
     ]
-    found = await tree.lookup_all([place for _, place, _ in asked], past_links=True) if asked else []
+    found = await tree.lookup_all([path for _, path, _ in asked], past_links=True) if asked else []
     return {
         comer.file.id: "A restored directory would bring another file to its path."
-        for (comer, _, may_be_folder), standing in zip(asked, found, strict=True)
-        if standing.exists and not (standing.is_folder and may_be_folder)
+        for (comer, _, may_be_folder), path_state in zip(asked, found, strict=True)
+        if path_state.exists and not (path_state.is_folder and may_be_folder)
     }
 
 
@@ -204,47 +204,47 @@ def _sources(
     ``movers`` are the folders that move; ``origins`` maps their new paths to the old ones.
     """
     assert comer.state is not None
-    goal = comer.state.place
+    goal = comer.state.path
     for above in (above for above in goal.ancestors if above in origins):
-        for place in (place for place in (*goal.ancestors, goal) if place.is_below(above)):
-            source = place.relocate(above, origins[above])
+        for path in (path for path in (*goal.ancestors, goal) if path.is_below(above)):
+            source = path.relocate(above, origins[above])
             if _moving_above(source, movers) == origins[above]:
-                yield source, place != goal or comer.state.kind is EntryKind.FOLDER
+                yield source, path != goal or comer.state.kind is EntryKind.FOLDER
 
 
-def _moving_above(place: WorkspacePath, movers: Collection[WorkspacePath]) -> WorkspacePath | None:
-    return next((folder for folder in reversed(place.ancestors) if folder in movers), None)
+def _moving_above(path: WorkspacePath, movers: Collection[WorkspacePath]) -> WorkspacePath | None:
+    return next((folder for folder in reversed(path.ancestors) if folder in movers), None)
 
 
 async def _stays_inside(
     tree: WorkspaceTree, reversal: FileRevert, leaving: Collection[FileId], carriers: Collection[WorkspacePath]
 ) -> bool:
     """Whether something stays in a folder that leaves. ``carriers`` take their untracked content with them."""
-    here = reversal.file.state.place
+    here = reversal.file.state.path
     known = await tree.tracked_below(here)
     if any(file.id not in leaving for file in known):
         return True
     if any(_goes_with(here, carrier) for carrier in carriers):
         return False
-    names = {file.state.place for file in known}
-    unknown = [place for place in await tree.disk_paths_below(here) if place not in names]
-    return any(not any(place.is_below(carrier) for carrier in carriers) for place in unknown)
+    names = {file.state.path for file in known}
+    unknown = [path for path in await tree.disk_paths_below(here) if path not in names]
+    return any(not any(path.is_below(carrier) for carrier in carriers) for path in unknown)
 
 
-def _goes_with(place: WorkspacePath, folder: WorkspacePath) -> bool:
-    return place == folder or place.is_below(folder)
+def _goes_with(path: WorkspacePath, folder: WorkspacePath) -> bool:
+    return path == folder or path.is_below(folder)
 
 
 async def _is_taken(
-    tree: WorkspaceTree, reversal: FileRevert, place: WorkspacePath, freed: Collection[WorkspacePath]
+    tree: WorkspaceTree, reversal: FileRevert, path: WorkspacePath, freed: Collection[WorkspacePath]
 ) -> bool:
     """Whether something occupies the target path, or a non-folder occupies a path above it."""
     if not reversal.file.deleted and not reversal.leaves:
         return False
-    *above, there = await tree.lookup_all([*place.ancestors, place], past_links=True)
+    *above, there = await tree.lookup_all([*path.ancestors, path], past_links=True)
     in_the_way = [there] if there.exists else []
     in_the_way += [folder for folder in above if folder.exists and not folder.is_folder]
-    return any(standing.place not in freed for standing in in_the_way)
+    return any(path_state.path not in freed for path_state in in_the_way)
 
 
 def _clash(history: FileTimeline, reason: str) -> UndoConflict:
@@ -258,9 +258,9 @@ def _last_of_ours(history: FileTimeline) -> Version:
 def _same(one: Version, other: Version) -> bool:
     if one.deleted or other.deleted:
         return one.deleted and other.deleted
-    return one.state.place == other.state.place and one.state.holds_same_as(other.state)
+    return one.state.path == other.state.path and one.state.holds_same_as(other.state)
 
 
 def _folders_first(reversal: FileRevert) -> tuple[bool, int]:
     state = reversal.state or reversal.file.state
-    return state.kind is not EntryKind.FOLDER, len(state.place.parts)
+    return state.kind is not EntryKind.FOLDER, len(state.path.parts)

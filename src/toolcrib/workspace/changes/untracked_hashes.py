@@ -48,11 +48,11 @@ def with_hashes(disk_of: WorkspaceDisks, change_set: ChangeSet) -> tuple[ChangeS
 def require_as_shown(disk_of: WorkspaceDisks, change_set: ChangeSet) -> None:
     """Raise ``BaseChanged`` if content that was hashed for the proposal is different now."""
     for change in change_set.changes:
-        for state, look in ((change.after, _lying), (change.before, _standing)):
+        for state, look in ((change.after, _lying), (change.before, _path_state)):
             if state is None or state.unkept_sha256 is None:
                 continue
             if look(disk_of, state) != state.unkept_sha256:
-                error = BaseChanged(f"{shown(state.place)} differs from what the approval showed. Nothing was changed.")
+                error = BaseChanged(f"{shown(state.path)} differs from what the approval showed. Nothing was changed.")
                 error.unlike_shown = True
                 raise error
 
@@ -72,10 +72,10 @@ def _with_hashes(disk_of: WorkspaceDisks, change: FileChange, unkept: UntrackedH
         return change
     if after is not None and (token := token_of(after)) is not None:
         found = disk_of.trash.hashed(token, room=unkept.room)
-        _show(unkept, after.place, found)
+        _show(unkept, after.path, found)
         after = replace(after, unkept_sha256=digest_of(found))
     if before is not None and token_of(before) is not None and before.kind is EntryKind.FILE:
-        before = replace(before, unkept_sha256=_standing(disk_of, before, unkept))
+        before = replace(before, unkept_sha256=_path_state(disk_of, before, unkept))
     return replace(change, before=before, after=after)
 
 
@@ -91,10 +91,10 @@ def _show(unkept: UntrackedHash, top: WorkspacePath, found: list[TreeHash]) -> N
 
 def _made(top: WorkspacePath, one: TreeHash) -> FileChange:
     """Represent an entry inside a folder as a change that creates it."""
-    place = replace(top, path=f"{top.path}{one.path}")
+    path = replace(top, path=f"{top.path}{one.path}")
     # A special file is shown as an empty file. Commands cannot create any.
-    state = EntryState(place, one.kind or EntryKind.FILE, one.mode & 0o777, one.sha256, one.size, target=one.target)
-    body = None if _hides(place) else one.body
+    state = EntryState(path, one.kind or EntryKind.FILE, one.mode & 0o777, one.sha256, one.size, target=one.target)
+    body = None if _hides(path) else one.body
     return FileChange(FileId(new_id()), VersionId(new_id()), FileType.DOCUMENT, None, None, state, body)
 
 
@@ -106,15 +106,15 @@ def _lying(disk_of: WorkspaceDisks, state: EntryState) -> bytes | None:
     return None
 
 
-def _standing(disk_of: WorkspaceDisks, state: EntryState, unkept: UntrackedHash | None = None) -> bytes | None:
+def _path_state(disk_of: WorkspaceDisks, state: EntryState, unkept: UntrackedHash | None = None) -> bytes | None:
     """Hash a file in the tree. Returns ``None`` if it cannot be read."""
     whole, kept = sha256(), bytearray()
     with suppress(ToolFailed, CallDenied):
-        for piece in disk_of(state.place).pieces(state.place):
+        for piece in disk_of(state.path).pieces(state.path):
             whole.update(piece)
             if len(kept) <= LARGEST_KEPT:
                 kept += piece
-        if unkept is not None and len(kept) <= min(LARGEST_KEPT, unkept.room) and _hides(state.place) is None:
+        if unkept is not None and len(kept) <= min(LARGEST_KEPT, unkept.room) and _hides(state.path) is None:
             unkept.bodies[whole.digest()] = bytes(kept)
             unkept.room -= len(kept)
         return whole.digest()

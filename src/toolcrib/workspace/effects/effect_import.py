@@ -61,23 +61,27 @@ class CommandBase:
         await past(self.began_ns)
 
     async def require_unchanged(
-        self, tree: WorkspaceTree, residues: Sequence[PathEffect], standings: Mapping[WorkspacePath, PathState]
+        self, tree: WorkspaceTree, path_effects: Sequence[PathEffect], path_states: Mapping[WorkspacePath, PathState]
     ) -> None:
         """Raise ``Conflict``, naming files and authors, if a touched path changed since the command started."""
-        later = await tree.history.changed_since(self.moment, [residue.place for residue in residues])
-        met = [residue for residue in residues if self._is_in_the_way(residue, standings[residue.place], later)]
+        later = await tree.history.changed_since(self.moment, [path_effect.path for path_effect in path_effects])
+        met = [
+            path_effect
+            for path_effect in path_effects
+            if self._is_in_the_way(path_effect, path_states[path_effect.path], later)
+        ]
         if met:
-            raise await _conflict(tree, [(residue.place, later.get(residue.place)) for residue in met])
+            raise await _conflict(tree, [(path_effect.path, later.get(path_effect.path)) for path_effect in met])
 
-    def _is_in_the_way(self, residue: PathEffect, now: PathState, later: Mapping[WorkspacePath, VersionId]) -> bool:
-        if residue.kind is EntryKind.FOLDER and now.is_folder:
+    def _is_in_the_way(self, path_effect: PathEffect, now: PathState, later: Mapping[WorkspacePath, VersionId]) -> bool:
+        if path_effect.kind is EntryKind.FOLDER and now.is_folder:
             # Files added to the folder meanwhile do not matter, nor who created it first.
-            return residue.place in later and now.node is not None and now.node.mode != residue.mode
-        if residue.place in later:
-            return now.exists or not residue.is_gone
+            return path_effect.path in later and now.node is not None and now.node.mode != path_effect.mode
+        if path_effect.path in later:
+            return now.exists or not path_effect.is_deleted
         if not now.exists:
-            return residue.was_there and not residue.is_gone
-        if not residue.was_there:
+            return path_effect.was_there and not path_effect.is_deleted
+        if not path_effect.was_there:
             return True
         # A folder gets a new ctime whenever an entry is added. The entry is checked by itself.
         return now.node is not None and not now.is_folder and now.node.fingerprint.ctime_ns > self.began_ns
@@ -94,24 +98,26 @@ async def past(moment_ns: int) -> None:
 
 async def overtaken(tree: WorkspaceTree, change_set: ChangeSet) -> Conflict | None:
     """Return a conflict if a path of the set is no longer in the state that the set was planned on."""
-    places = change_set.paths
-    found = {standing.place: standing.file for standing in await tree.lookup_all(places, aliases=True, past_links=True)}
-    left = {change.before.place for change in change_set.changes if change.before is not None and change.vacates_path}
+    paths = change_set.paths
+    found = {
+        path_state.path: path_state.file for path_state in await tree.lookup_all(paths, aliases=True, past_links=True)
+    }
+    left = {change.before.path for change in change_set.changes if change.before is not None and change.vacates_path}
     moved_on: list[tuple[WorkspacePath, File | None]] = []
     for change in change_set.changes:
         if change.before is not None:
-            head = found[change.before.place]
+            head = found[change.before.path]
             if head is None or (head.id, head.version_id) != (change.file_id, change.base):
-                moved_on.append((change.before.place, head))
-        elif change.after is not None and change.after.place not in left and found[change.after.place] is not None:
-            moved_on.append((change.after.place, found[change.after.place]))
+                moved_on.append((change.before.path, head))
+        elif change.after is not None and change.after.path not in left and found[change.after.path] is not None:
+            moved_on.append((change.after.path, found[change.after.path]))
     if not moved_on:
         return None
-    return await _conflict(tree, [(place, file.version_id if file else None) for place, file in moved_on])
+    return await _conflict(tree, [(path, file.version_id if file else None) for path, file in moved_on])
 
 
 async def _conflict(tree: WorkspaceTree, met: Sequence[tuple[WorkspacePath, VersionId | None]]) -> Conflict:
-    words = [f"{shown(place)} (by {await tree.author_of(version)})" for place, version in met[:_NAMED]]
+    words = [f"{shown(path)} (by {await tree.author_of(version)})" for path, version in met[:_NAMED]]
     others = f" and {len(met) - _NAMED} more" if len(met) > _NAMED else ""
     return Conflict(
         f"Changed while the command ran: {', '.join(words)}{others}. The command's changes were discarded. "
@@ -143,33 +149,35 @@ class ImportResult:
 
 
 async def import_effects(
-    tree: WorkspaceTree, draft: Draft, residues: Iterable[PathEffect], base: CommandBase, bulk: UntrackedFiles
+    tree: WorkspaceTree, draft: Draft, path_effects: Iterable[PathEffect], base: CommandBase, untracked: UntrackedFiles
 ) -> ImportResult:
     """Add the path effects to the draft. Raises ``Conflict`` if others changed one of the paths since ``base``."""
-    last = _last(residues)
+    last = _last(path_effects)
     shares, found = await _shared_out(tree, last)
     wanted = shares.kept + [unit.top for unit in shares.made] + shares.gone
-    for residue in wanted:
-        _refuse_unsayable(residue)
+    for path_effect in wanted:
+        _reject_unsayable(path_effect)
     # Query virtual files separately: their folder may be missing on disk, so a lookup would not find them.
-    _refuse_virtual(await tree.virtual.among(residue.place for residue in wanted))
-    _refuse_too_much(shares.kept)
-    above = {folder for residue in wanted if not residue.is_gone for folder in residue.place.ancestors} - found.keys()
+    _reject_virtual(await tree.virtual.among(path_effect.path for path_effect in wanted))
+    _reject_too_much(shares.kept)
+    above = {
+        folder for path_effect in wanted if not path_effect.is_deleted for folder in path_effect.path.ancestors
+    } - found.keys()
     found |= await _found(tree, above, ())
     await base.require_unchanged(tree, wanted, found)
     found |= await _taken_in(tree, [*above, *_to_keep(shares.kept)], found)
     found |= await _taken_in(tree, _to_keep(unit.top for unit in shares.made), found, whole=True)
-    _refuse_unless_folders(above, found)
+    _reject_unless_folders(above, found)
     for step in await in_thread(_steps, shares.kept, found):
         draft.add_change(step.file, step.after, body=step.body)
     await _displace(tree, draft, shares.gone)
-    return ImportResult(await _move(tree, draft, bulk, shares.made, found))
+    return ImportResult(await _move(tree, draft, untracked, shares.made, found))
 
 
-def _refuse_virtual(places: Collection[WorkspacePath]) -> None:
-    for place in places:
+def _reject_virtual(paths: Collection[WorkspacePath]) -> None:
+    for path in paths:
         raise Conflict(
-            f"{shown(place)} is managed by the system. Nothing was changed. Run a command that does not change it."
+            f"{shown(path)} is managed by the system. Nothing was changed. Run a command that does not change it."
         )
 
 
@@ -187,28 +195,28 @@ async def _shared_out(
     while True:
         shares = await in_thread(classify, last, after, before, tree.max_file_bytes, known)
         tops = shares.kept + [unit.top for unit in shares.made] + shares.gone
-        found |= await _found(tree, (), [residue for residue in tops if residue.place not in found])
+        found |= await _found(tree, (), [path_effect for path_effect in tops if path_effect.path not in found])
         doubtful = [unit.top for unit in shares.made if unit.top.size <= tree.max_file_bytes] + shares.gone
-        kept = {residue.place for residue in doubtful if _is_kept(found[residue.place])} - known
+        kept = {path_effect.path for path_effect in doubtful if _is_kept(found[path_effect.path])} - known
         if not kept:
             return shares, found
         known |= kept
 
 
-def _is_kept(standing: PathState) -> bool:
-    return standing.file is not None and token_of(standing.file.state) is None
+def _is_kept(path_state: PathState) -> bool:
+    return path_state.file is not None and token_of(path_state.file.state) is None
 
 
-def _rules(last: Mapping[WorkspacePath, PathEffect], disk_of: WorkspaceDisks, place: WorkspacePath) -> bytes | None:
+def _rules(last: Mapping[WorkspacePath, PathEffect], disk_of: WorkspaceDisks, path: WorkspacePath) -> bytes | None:
     """Read the ignore rules at a path as the command left them."""
-    residue = last.get(place)
-    if residue is not None and (residue.is_gone or residue.kind is not EntryKind.FILE):
+    path_effect = last.get(path)
+    if path_effect is not None and (path_effect.is_deleted or path_effect.kind is not EntryKind.FILE):
         return None
-    if residue is not None and residue.open is not None:
-        with residue.open() as opened:
+    if path_effect is not None and path_effect.open is not None:
+        with path_effect.open() as opened:
             return opened.read(_MOST_RULES)
     try:
-        return disk_of(place).read(place, limit=_MOST_RULES)[0]
+        return disk_of(path).read(path, limit=_MOST_RULES)[0]
     except (ToolFailed, CallDenied):
         return None
 
@@ -217,88 +225,90 @@ async def _displace(tree: WorkspaceTree, draft: Draft, gone: Sequence[PathEffect
     """Move untracked content that the command removed into the trash, folders as one piece."""
     if not gone:
         return
-    for standing in await tree.track([residue.place for residue in gone], whole=True, aliases=True):
-        if standing.file is None:
+    for path_state in await tree.track([path_effect.path for path_effect in gone], whole=True, aliases=True):
+        if path_state.file is None:
             continue
-        draft.add_change(standing.file, None, whatever_its_size=True)
-        for child in await tree.tracked_below(standing.place) if standing.is_folder else ():
+        draft.add_change(path_state.file, None, whatever_its_size=True)
+        for child in await tree.tracked_below(path_state.path) if path_state.is_folder else ():
             draft.add_change(child, None, whatever_its_size=True)
 
 
 async def _move(
     tree: WorkspaceTree,
     draft: Draft,
-    bulk: UntrackedFiles,
+    untracked: UntrackedFiles,
     units: Sequence[EffectUnit],
     found: Mapping[WorkspacePath, PathState],
 ) -> tuple[tuple[WorkspacePath, int], ...]:
     """Move untracked content that the command created through the trash into the tree."""
     if not units:
         return ()
-    states = await in_thread(bulk.states, units)
+    states = await in_thread(untracked.states, units)
     rows = []
     for unit, state in zip(units, states, strict=True):
-        file = found[unit.top.place].file
+        file = found[unit.top.path].file
         if file is not None and file.state.kind is not state.kind:
             draft.add_change(file, None, whatever_its_size=True)
             file = None
         rows.append(displaced(draft.add_change(file, state, whatever_its_size=True).file_id, state))
     # Record the rows first: an entry without a row, left by a crash, would never be removed from the trash.
     trash = await tree.stage(rows)
-    await in_thread(bulk.move, trash, units, states)
-    return tuple((state.place, state.size) for state in states)
+    await in_thread(untracked.move, trash, units, states)
+    return tuple((state.path, state.size) for state in states)
 
 
-def _last(residues: Iterable[PathEffect]) -> dict[WorkspacePath, PathEffect]:
+def _last(path_effects: Iterable[PathEffect]) -> dict[WorkspacePath, PathEffect]:
     """Reduce to the final effect per path, for paths that were removed and then created again."""
     last: dict[WorkspacePath, PathEffect] = {}
-    for residue in residues:
-        was_there = residue.was_there or (residue.place in last and last[residue.place].was_there)
-        last[residue.place] = replace(residue, was_there=was_there)
+    for path_effect in path_effects:
+        was_there = path_effect.was_there or (path_effect.path in last and last[path_effect.path].was_there)
+        last[path_effect.path] = replace(path_effect, was_there=was_there)
     return last
 
 
-def _to_keep(residues: Iterable[PathEffect]) -> list[WorkspacePath]:
+def _to_keep(path_effects: Iterable[PathEffect]) -> list[WorkspacePath]:
     """Return paths with earlier content, which undo must be able to restore."""
-    return [residue.place for residue in residues if residue.was_there]
+    return [path_effect.path for path_effect in path_effects if path_effect.was_there]
 
 
 async def _found(
-    tree: WorkspaceTree, above: Iterable[WorkspacePath], residues: Iterable[PathEffect]
+    tree: WorkspaceTree, above: Iterable[WorkspacePath], path_effects: Iterable[PathEffect]
 ) -> dict[WorkspacePath, PathState]:
     """Look up all paths, level by level. Skips the content of folders that do not exist yet."""
-    folders = {residue.place for residue in residues if residue.kind is EntryKind.FOLDER}
+    folders = {path_effect.path for path_effect in path_effects if path_effect.kind is EntryKind.FOLDER}
     missing: set[WorkspacePath] = set()
     found: dict[WorkspacePath, PathState] = {}
-    for _, level in groupby(sorted({*above, *(residue.place for residue in residues)}, key=_depth), key=_depth):
-        places = list(level)
-        found |= {place: PathState(place, None, None) for place in places if place.parent in missing}
-        found |= await _looked_at(tree, [place for place in places if place.parent not in missing])
-        missing.update(place for place in places if place in folders and not found[place].is_folder)
+    for _, level in groupby(
+        sorted({*above, *(path_effect.path for path_effect in path_effects)}, key=_depth), key=_depth
+    ):
+        paths = list(level)
+        found |= {path: PathState(path, None, None) for path in paths if path.parent in missing}
+        found |= await _looked_at(tree, [path for path in paths if path.parent not in missing])
+        missing.update(path for path in paths if path in folders and not found[path].is_folder)
     return found
 
 
-def _depth(place: WorkspacePath) -> int:
-    return len(place.parts)
+def _depth(path: WorkspacePath) -> int:
+    return len(path.parts)
 
 
-async def _looked_at(tree: WorkspaceTree, places: Sequence[WorkspacePath]) -> dict[WorkspacePath, PathState]:
+async def _looked_at(tree: WorkspaceTree, paths: Sequence[WorkspacePath]) -> dict[WorkspacePath, PathState]:
     found: dict[WorkspacePath, PathState] = {}
-    for start in range(0, len(places), _CHUNK):
-        chunk = places[start : start + _CHUNK]
+    for start in range(0, len(paths), _CHUNK):
+        chunk = paths[start : start + _CHUNK]
         found |= zip(chunk, await tree.lookup_all(chunk, aliases=True, past_links=True), strict=True)
     return found
 
 
 async def _taken_in(
     tree: WorkspaceTree,
-    places: Iterable[WorkspacePath],
+    paths: Iterable[WorkspacePath],
     found: Mapping[WorkspacePath, PathState],
     *,
     whole: bool = False,
 ) -> dict[WorkspacePath, PathState]:
     """Import those of the paths that exist only on disk."""
-    unknown = sorted(place for place in places if found[place].file is None and found[place].exists)
+    unknown = sorted(path for path in paths if found[path].file is None and found[path].exists)
     taken: dict[WorkspacePath, PathState] = {}
     for start in range(0, len(unknown), _CHUNK):
         chunk = unknown[start : start + _CHUNK]
@@ -306,20 +316,20 @@ async def _taken_in(
     return taken
 
 
-def _steps(residues: Sequence[PathEffect], found: Mapping[WorkspacePath, PathState]) -> list[_EffectStep]:
-    return [step for residue in residues for step in _steps_of(residue, found[residue.place])]
+def _steps(path_effects: Sequence[PathEffect], found: Mapping[WorkspacePath, PathState]) -> list[_EffectStep]:
+    return [step for path_effect in path_effects for step in _steps_of(path_effect, found[path_effect.path])]
 
 
-def _steps_of(residue: PathEffect, standing: PathState) -> list[_EffectStep]:
-    if standing.is_special:
+def _steps_of(path_effect: PathEffect, path_state: PathState) -> list[_EffectStep]:
+    if path_state.is_special:
         raise Conflict(
-            f"{shown(residue.place)} is a special file (a FIFO, socket or device) and cannot be restored once "
+            f"{shown(path_effect.path)} is a special file (a FIFO, socket or device) and cannot be restored once "
             "it is removed. Nothing was changed. Remove it outside Toolcrib."
         )
-    file = standing.file
-    if residue.is_gone:
+    file = path_state.file
+    if path_effect.is_deleted:
         return [_EffectStep(file, None)] if file is not None else []
-    step = _next(residue, file)
+    step = _next(path_effect, file)
     assert step.after is not None
     if file is None:
         return [step]
@@ -329,21 +339,23 @@ def _steps_of(residue: PathEffect, standing: PathState) -> list[_EffectStep]:
     return [] if step.after.holds_same_as(file.state) else [step]
 
 
-def _next(residue: PathEffect, file: File | None) -> _EffectStep:
-    match residue.kind:
+def _next(path_effect: PathEffect, file: File | None) -> _EffectStep:
+    match path_effect.kind:
         case EntryKind.FOLDER:
             known = file.state if file is not None and file.state.kind is EntryKind.FOLDER else None
-            folder = EntryState(residue.place, EntryKind.FOLDER, residue.mode)
-            return _EffectStep(file, replace(known, mode=residue.mode) if known else folder)
+            folder = EntryState(path_effect.path, EntryKind.FOLDER, path_effect.mode)
+            return _EffectStep(file, replace(known, mode=path_effect.mode) if known else folder)
         case EntryKind.LINK:
-            return _EffectStep(file, EntryState(residue.place, EntryKind.LINK, _LINK_MODE, target=residue.target))
-    if residue.open is None:
+            return _EffectStep(
+                file, EntryState(path_effect.path, EntryKind.LINK, _LINK_MODE, target=path_effect.target)
+            )
+    if path_effect.open is None:
         assert file is not None
-        return _EffectStep(file, replace(file.state, mode=residue.mode))
-    with residue.open() as opened:
-        body = opened.read(residue.size + 1)
+        return _EffectStep(file, replace(file.state, mode=path_effect.mode))
+    with path_effect.open() as opened:
+        body = opened.read(path_effect.size + 1)
     state = file_state(
-        residue.place, body, mode=residue.mode, content=file.state.content_kind if file else ContentKind.TEXT
+        path_effect.path, body, mode=path_effect.mode, content=file.state.content_kind if file else ContentKind.TEXT
     )
     if state.content_kind is ContentKind.JSON and isinstance(decode_content(body, ContentKind.JSON), str):
         state = replace(state, content_kind=ContentKind.TEXT)
@@ -351,7 +363,7 @@ def _next(residue: PathEffect, file: File | None) -> _EffectStep:
     return _EffectStep(file, state, body if is_new else None)
 
 
-def _refuse_unless_folders(above: Iterable[WorkspacePath], found: Mapping[WorkspacePath, PathState]) -> None:
+def _reject_unless_folders(above: Iterable[WorkspacePath], found: Mapping[WorkspacePath, PathState]) -> None:
     for folder in above:
         if found[folder].file is None or not found[folder].is_folder:
             raise Conflict(
@@ -360,8 +372,8 @@ def _refuse_unless_folders(above: Iterable[WorkspacePath], found: Mapping[Worksp
             )
 
 
-def _refuse_too_much(residues: Iterable[PathEffect]) -> None:
-    size = sum(residue.size for residue in residues if residue.open is not None)
+def _reject_too_much(path_effects: Iterable[PathEffect]) -> None:
+    size = sum(path_effect.size for path_effect in path_effects if path_effect.open is not None)
     if size > MOST_BYTES:
         raise TooLarge(
             f"The command wrote {size:,} bytes to tracked files; the limit is {MOST_BYTES:,}. "
@@ -369,14 +381,14 @@ def _refuse_too_much(residues: Iterable[PathEffect]) -> None:
         )
 
 
-def _refuse_unsayable(residue: PathEffect) -> None:
-    if not is_valid_path(residue.place.path) or any(map(is_temporary, residue.place.parts)):
+def _reject_unsayable(path_effect: PathEffect) -> None:
+    if not is_valid_path(path_effect.path.path) or any(map(is_temporary, path_effect.path.parts)):
         raise ToolFailed(
-            f"The command created or removed {residue.place.path!r}, an invalid name: it is not Unicode, has control "
-            "characters or leading or trailing spaces, or is too long. Nothing was changed. Use another name."
+            f"The command created or removed {path_effect.path.path!r}, an invalid name: it is not Unicode, has "
+            "control characters or leading or trailing spaces, or is too long. Nothing was changed. Use another name."
         )
-    if residue.target is not None and not residue.target.isprintable():
+    if path_effect.target is not None and not path_effect.target.isprintable():
         raise ToolFailed(
-            f"The command created the link {shown(residue.place)} to {residue.target!r}, which is not Unicode. "
+            f"The command created the link {shown(path_effect.path)} to {path_effect.target!r}, which is not Unicode. "
             "Nothing was changed. Use another target."
         )

@@ -63,7 +63,7 @@ class TreeSnapshot:
     ) -> None:
         self._disk_of = disk_of
         self._roots = roots
-        self._known = frozenset(known) | {above for place in known for above in place.ancestors}
+        self._known = frozenset(known) | {above for path in known for above in path.ancestors}
         self._closed = closed
         self._max_file_bytes = max_file_bytes
         self._passed_over: dict[tuple[_Key, bool], bool] = {}
@@ -73,15 +73,17 @@ class TreeSnapshot:
     def scan(self) -> TreeScan:
         """Return the current entries."""
         self._last, too_large = self._walked()
-        looks = ((place, self._disk_of(place).stat(place)) for place in map(self._place, self._last))
-        return TreeScan({place: node for place, node in looks if node is not None}, tuple(map(self._place, too_large)))
+        looks = ((path, self._disk_of(path).stat(path)) for path in map(self._workspace_path, self._last))
+        return TreeScan(
+            {path: node for path, node in looks if node is not None}, tuple(map(self._workspace_path, too_large))
+        )
 
     def changed_paths(self) -> list[WorkspacePath]:
         """Return paths that changed or disappeared since the last scan."""
         before = self._last
         self._last, _ = self._walked()
         different = {key for key, stamp in self._last.items() if before.get(key) != stamp}
-        return sorted(map(self._place, different | (before.keys() - self._last.keys())))
+        return sorted(map(self._workspace_path, different | (before.keys() - self._last.keys())))
 
     def _walked(self) -> tuple[dict[_Key, _Stamp], list[_Key]]:
         ignoring = GitignoreRules(partial(_rules_at, self._disk_of))
@@ -104,12 +106,12 @@ class TreeSnapshot:
                     pending.append(key)
         return found, too_large
 
-    def _place(self, key: _Key) -> WorkspacePath:
+    def _workspace_path(self, key: _Key) -> WorkspacePath:
         root = self._roots[key[0]]
         return WorkspacePath(root.mount, key[1] or "/", root.scope)
 
     def _entries(self, key: _Key) -> list[tuple[str, os.stat_result]]:
-        folder = self._place(key)
+        folder = self._workspace_path(key)
         try:
             return self._disk_of(folder).stats(folder)
         except (ToolFailed, PathOutsideMount):
@@ -126,20 +128,22 @@ class TreeSnapshot:
         is_folder = stat.S_ISDIR(mode)
         if stat.S_IFMT(mode) not in _KINDS:
             return True
-        judged = self._passed_over.get((key, is_folder))
-        if judged is None:
-            judged = self._passed_over[key, is_folder] = self._judged(self._place(key), ignoring, is_folder=is_folder)
-        return judged
+        is_passed_over = self._passed_over.get((key, is_folder))
+        if is_passed_over is None:
+            is_passed_over = self._passed_over[key, is_folder] = self._is_passed_over(
+                self._workspace_path(key), ignoring, is_folder=is_folder
+            )
+        return is_passed_over
 
-    def _judged(self, place: WorkspacePath, ignoring: GitignoreRules, *, is_folder: bool) -> bool:
-        if not is_valid_name(place.name) or self._closed(place):
+    def _is_passed_over(self, path: WorkspacePath, ignoring: GitignoreRules, *, is_folder: bool) -> bool:
+        if not is_valid_name(path.name) or self._closed(path):
             return True
-        return place not in self._known and ignoring.ignores(place, folder=is_folder)
+        return path not in self._known and ignoring.ignores(path, folder=is_folder)
 
 
-def _rules_at(disk_of: WorkspaceDisks, place: WorkspacePath) -> bytes | None:
+def _rules_at(disk_of: WorkspaceDisks, path: WorkspacePath) -> bytes | None:
     try:
-        return disk_of(place).read(place, limit=_MOST_RULES)[0]
+        return disk_of(path).read(path, limit=_MOST_RULES)[0]
     except (ToolFailed, CallDenied):
         return None
 
@@ -155,7 +159,7 @@ def _stamp(seen: os.stat_result) -> _Stamp:
 
 
 # Limits for the import before a process starts: everything is read once and stored in the database.
-MOST_PLACES: Final = 100_000
+MAX_PATHS: Final = 100_000
 MOST_BYTES: Final = 1_000_000_000
 _AT_ONCE: Final = 1_000
 _BYTES_AT_ONCE: Final = 50_000_000
@@ -177,11 +181,11 @@ class LiveTreeTracker:
         self._tenant = tenant
         self._disk_of = disk_of
         self._roots = [root for root in roots if root.mount is not Mount.PKG]
-        self._census: TreeSnapshot | None = None
+        self._snapshot: TreeSnapshot | None = None
         self._looking = asyncio.Lock()
 
     async def start(
-        self, *, closed: Callable[[WorkspacePath], bool], max_file_bytes: int, all_were_known: bool = False
+        self, *, closed: Callable[[WorkspacePath], bool], max_file_bytes: int, all_tracked_before: bool = False
     ) -> tuple[WorkspacePath, ...]:
         """Import untracked files, so that everything can be restored. Returns paths that are too large to keep.
 
@@ -194,50 +198,50 @@ class LiveTreeTracker:
             TooLarge: There are too many files or bytes to import.
         """
         files = [file for root in self._roots for file in await self._files.below(self._tenant, root)]
-        known = {file.state.place: file for file in files if token_of(file.state) is None}
+        known = {file.state.path: file for file in files if token_of(file.state) is None}
         # For untracked entries the history records only that they exist.
-        whole = {file.state.place for file in files if token_of(file.state) is not None}
-        census = self._census = TreeSnapshot(
+        whole = {file.state.path for file in files if token_of(file.state) is not None}
+        snapshot = self._snapshot = TreeSnapshot(
             self._disk_of,
             self._roots,
             known=known,
-            closed=lambda place: place in whole or closed(place),
+            closed=lambda path: path in whole or closed(path),
             max_file_bytes=max_file_bytes,
         )
-        counted = await in_thread(census.scan)
-        different = {place: node for place, node in counted.nodes.items() if _is_news(known.get(place), node)}
+        counted = await in_thread(snapshot.scan)
+        different = {path: node for path, node in counted.nodes.items() if _is_news(known.get(path), node)}
         seen = {*counted.nodes, *counted.too_large}
-        gone = [place for place in known if place not in seen and not closed(place)]
-        _refuse_too_much(different)
-        for places in _batches(different):
-            await self._sync.reconcile(self._tenant, places, take_in=True, all_were_known=all_were_known)
+        gone = [path for path in known if path not in seen and not closed(path)]
+        _reject_too_much(different)
+        for paths in _batches(different):
+            await self._sync.reconcile(self._tenant, paths, track=True, all_tracked_before=all_tracked_before)
         for start in range(0, len(gone), _AT_ONCE):
             await self._sync.reconcile(self._tenant, gone[start : start + _AT_ONCE])
         return counted.too_large
 
     async def commit_changes(self) -> tuple[ChangeSet, ...]:
         """Commit what changed since the last scan. Serialized: each scan starts where the previous one ended."""
-        assert self._census is not None
+        assert self._snapshot is not None
         async with self._looking:
-            changed = await in_thread(self._census.changed_paths)
-            booked: list[ChangeSet] = []
+            changed = await in_thread(self._snapshot.changed_paths)
+            committed: list[ChangeSet] = []
             for start in range(0, len(changed), _AT_ONCE):
-                booked += await self._sync.reconcile(
-                    self._tenant, changed[start : start + _AT_ONCE], take_in=True, all_were_known=True
+                committed += await self._sync.reconcile(
+                    self._tenant, changed[start : start + _AT_ONCE], track=True, all_tracked_before=True
                 )
-            return tuple(booked)
+            return tuple(committed)
 
 
 def _is_news(file: File | None, node: DiskEntry) -> bool:
     return file is None or differs_by_stat(file, node)
 
 
-def _refuse_too_much(different: dict[WorkspacePath, DiskEntry]) -> None:
+def _reject_too_much(different: dict[WorkspacePath, DiskEntry]) -> None:
     size = sum(node.fingerprint.size for node in different.values())
-    if len(different) > MOST_PLACES or size > MOST_BYTES:
+    if len(different) > MAX_PATHS or size > MOST_BYTES:
         raise TooLarge(
             f"{len(different):,} files with {size:,} bytes would have to be tracked first, so that what "
-            f"a background process does can be undone; the limits are {MOST_PLACES:,} and {MOST_BYTES:,}. List "
+            f"a background process does can be undone; the limits are {MAX_PATHS:,} and {MOST_BYTES:,}. List "
             "generated files in a .gitignore, or run the command with `bash`."
         )
 
@@ -246,9 +250,9 @@ def _batches(different: dict[WorkspacePath, DiskEntry]) -> Iterator[list[Workspa
     """Split paths so that the contents of a batch fit into memory; folders come before their content."""
     batch: list[WorkspacePath] = []
     size = 0
-    for place in sorted(different):
-        batch.append(place)
-        size += different[place].fingerprint.size
+    for path in sorted(different):
+        batch.append(path)
+        size += different[path].fingerprint.size
         if len(batch) >= _AT_ONCE or size >= _BYTES_AT_ONCE:
             yield batch
             batch, size = [], 0
@@ -261,37 +265,37 @@ _SYSTEM = Author(AuthorKind.SYSTEM)
 
 
 async def quarantine_untracked(
-    shelves: WorkspaceServices,
+    workspace_services: WorkspaceServices,
     committer: Committer,
     tenant: Tenant,
     disk_of: WorkspaceDisks,
-    places: Sequence[WorkspacePath],
+    paths: Sequence[WorkspacePath],
 ) -> tuple[WorkspacePath, ...]:
     """Move untracked entries at these paths into the trash. Tracked files came through the gate and stay.
 
     For the server itself: removes what a process created at paths that require approval. Returns the moved paths.
     """
-    unknown = [place for place in places if not await _is_known(shelves, tenant, place)]
-    nodes = await in_thread(lambda: {place: disk_of(place).stat(place) for place in unknown})
+    unknown = [path for path in paths if not await _is_known(workspace_services, tenant, path)]
+    nodes = await in_thread(lambda: {path: disk_of(path).stat(path) for path in unknown})
     whole = [
-        place for place, node in nodes.items() if node is not None and node.kind in (EntryKind.FILE, EntryKind.FOLDER)
+        path for path, node in nodes.items() if node is not None and node.kind in (EntryKind.FILE, EntryKind.FOLDER)
     ]
-    links = [place for place, node in nodes.items() if node is not None and node.kind is EntryKind.LINK]
+    links = [path for path, node in nodes.items() if node is not None and node.kind is EntryKind.LINK]
     for wanted, taken_whole in ((whole, whole), (links, [])):
-        above = {folder for place in wanted for folder in place.ancestors}
+        above = {folder for path in wanted for folder in path.ancestors}
         if wanted:
-            await shelves.sync.reconcile(tenant, sorted({*above, *wanted}), take_in=True, whole=taken_whole)
+            await workspace_services.sync.reconcile(tenant, sorted({*above, *wanted}), track=True, whole=taken_whole)
     gone = [*whole, *links]
-    seen = await shelves.files.lookup(tenant, gone, WorkspaceRole.VIEWER) if gone else None
+    seen = await workspace_services.files.lookup(tenant, gone, WorkspaceRole.VIEWER) if gone else None
     changes = [_removal(file) for file in (seen.files if seen else ()) if file is not None]
     if changes:
         await committer.commit(tenant, ChangeSet(_SYSTEM, tuple(changes)), needs=WorkspaceRole.VIEWER)
-    return tuple(sorted(state.place for change in changes if (state := change.before)))
+    return tuple(sorted(state.path for change in changes if (state := change.before)))
 
 
-async def _is_known(shelves: WorkspaceServices, tenant: Tenant, place: WorkspacePath) -> bool:
+async def _is_known(workspace_services: WorkspaceServices, tenant: Tenant, path: WorkspacePath) -> bool:
     """Whether the path is tracked, or belongs to a folder that is recorded as a whole."""
-    *above, file = (await shelves.files.lookup(tenant, [*place.ancestors, place], WorkspaceRole.VIEWER)).files
+    *above, file = (await workspace_services.files.lookup(tenant, [*path.ancestors, path], WorkspaceRole.VIEWER)).files
     return file is not None or any(folder is not None and token_of(folder.state) is not None for folder in above)
 
 

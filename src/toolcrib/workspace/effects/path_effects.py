@@ -29,7 +29,7 @@ class PathEffect:
         open: Opens the file's bytes while the reporter keeps them. ``None`` means that the bytes did not change.
     """
 
-    place: WorkspacePath
+    path: WorkspacePath
     kind: EntryKind | None
     was_there: bool
     mode: int = 0
@@ -39,7 +39,7 @@ class PathEffect:
     was_folder: bool = False
 
     @property
-    def is_gone(self) -> bool:
+    def is_deleted(self) -> bool:
         return self.kind is None
 
 
@@ -52,7 +52,7 @@ class EffectUnit:
 
     @property
     def size(self) -> int:
-        return sum(residue.size for residue in (self.top, *self.inner) if residue.open is not None)
+        return sum(path_effect.size for path_effect in (self.top, *self.inner) if path_effect.open is not None)
 
 
 class UntrackedFiles:
@@ -73,36 +73,36 @@ class UntrackedFiles:
         for unit, state in zip(units, states, strict=True):
             token = token_of(state)
             assert token is not None
-            with MountWriter(self._written[state.place.mount_key]) as disk:
+            with MountWriter(self._written[state.path.mount_key]) as disk:
                 if not trash.can_rename_from(disk):
                     raise ToolFailed(
-                        f"{shown(state.place)} is not in the history and on another file system than the trash, so "
+                        f"{shown(state.path)} is not in the history and on another file system than the trash, so "
                         "it cannot be moved. Nothing was changed. Ask the operator to put both on one file system."
                     )
-                disk.normalize(state.place, imported=True)
-                _lock_again(self._written[state.place.mount_key], unit)
-                trash.move_in(disk, state.place, token)
+                disk.normalize(state.path, imported=True)
+                _lock_again(self._written[state.path.mount_key], unit)
+                trash.move_in(disk, state.path, token)
 
     def _state(self, unit: EffectUnit) -> EntryState:
-        with MountWriter(self._written[unit.top.place.mount_key]) as disk:
-            node = disk.stat(unit.top.place)
+        with MountWriter(self._written[unit.top.path.mount_key]) as disk:
+            node = disk.stat(unit.top.path)
         if node is None or node.kind is not unit.top.kind:
-            raise ToolFailed(f"{shown(unit.top.place)} no longer exists in the command's view. Nothing was changed.")
-        return replace(untracked_state(unit.top.place, node, size=unit.size), mode=unit.top.mode)
+            raise ToolFailed(f"{shown(unit.top.path)} no longer exists in the command's view. Nothing was changed.")
+        return replace(untracked_state(unit.top.path, node, size=unit.size), mode=unit.top.mode)
 
 
 def displaced(file_id: FileId, state: EntryState) -> TrashedFile:
     """Return the trash row of content that waits in the trash until it is moved into the tree."""
     token = token_of(state)
     assert token is not None
-    return TrashedFile(token, file_id, state.place, state.kind, state.mode, state.size)
+    return TrashedFile(token, file_id, state.path, state.kind, state.mode, state.size)
 
 
 def _lock_again(written: Path, unit: EffectUnit) -> None:
     """Restore the modes that reading has changed."""
-    for residue in reversed(unit.inner):
-        if residue.kind not in (None, EntryKind.LINK) and residue.mode & 0o700 != 0o700:
-            os.chmod(written / residue.place.path[1:], residue.mode, follow_symlinks=True)
+    for path_effect in reversed(unit.inner):
+        if path_effect.kind not in (None, EntryKind.LINK) and path_effect.mode & 0o700 != 0o700:
+            os.chmod(written / path_effect.path.path[1:], path_effect.mode, follow_symlinks=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,34 +127,34 @@ def classify(
     """
     shares = EffectClassification()
     whole: dict[WorkspacePath, list[PathEffect]] = {}
-    for place in sorted(last):
-        residue = last[place]
-        above = next((folder for folder in place.ancestors if folder in whole), None)
+    for path in sorted(last):
+        path_effect = last[path]
+        above = next((folder for folder in path.ancestors if folder in whole), None)
         if above is not None:
-            whole[above].append(residue)
-        elif _is_too_large(residue, max_file_bytes):
-            shares.made.append(EffectUnit(residue))
-        elif place in known or not _ignores(residue, after, before):
-            shares.kept.append(residue)
-        elif residue.is_gone:
-            whole[place] = []
-            shares.gone.append(residue)
-        elif residue.kind is EntryKind.FOLDER and not residue.was_there:
-            whole[place] = []
-        elif residue.kind is EntryKind.FILE and residue.open is not None:
-            shares.made.append(EffectUnit(residue))
+            whole[above].append(path_effect)
+        elif _is_too_large(path_effect, max_file_bytes):
+            shares.made.append(EffectUnit(path_effect))
+        elif path in known or not _ignores(path_effect, after, before):
+            shares.kept.append(path_effect)
+        elif path_effect.is_deleted:
+            whole[path] = []
+            shares.gone.append(path_effect)
+        elif path_effect.kind is EntryKind.FOLDER and not path_effect.was_there:
+            whole[path] = []
+        elif path_effect.kind is EntryKind.FILE and path_effect.open is not None:
+            shares.made.append(EffectUnit(path_effect))
         else:
-            shares.kept.append(residue)
-    gone = {residue.place for residue in shares.gone}
+            shares.kept.append(path_effect)
+    gone = {path_effect.path for path_effect in shares.gone}
     shares.made.extend(EffectUnit(last[top], tuple(inner)) for top, inner in whole.items() if top not in gone)
     return shares
 
 
-def _is_too_large(residue: PathEffect, max_file_bytes: int) -> bool:
-    return residue.kind is EntryKind.FILE and residue.open is not None and residue.size > max_file_bytes
+def _is_too_large(path_effect: PathEffect, max_file_bytes: int) -> bool:
+    return path_effect.kind is EntryKind.FILE and path_effect.open is not None and path_effect.size > max_file_bytes
 
 
-def _ignores(residue: PathEffect, after: GitignoreRules, before: GitignoreRules) -> bool:
-    if residue.is_gone:
-        return before.ignores(residue.place, folder=residue.was_folder)
-    return after.ignores(residue.place, folder=residue.kind is EntryKind.FOLDER)
+def _ignores(path_effect: PathEffect, after: GitignoreRules, before: GitignoreRules) -> bool:
+    if path_effect.is_deleted:
+        return before.ignores(path_effect.path, folder=path_effect.was_folder)
+    return after.ignores(path_effect.path, folder=path_effect.kind is EntryKind.FOLDER)

@@ -49,19 +49,19 @@ def digest_of(found: Sequence[TreeHash]) -> bytes:
 class TreeHasher:
     """Hashes one entry and everything below it. Keeps the bytes of small files while ``room`` lasts."""
 
-    def __init__(self, descent: ConfinedRoot, *, room: int) -> None:
-        self._descent = descent
+    def __init__(self, confined_root: ConfinedRoot, *, room: int) -> None:
+        self._confined_root = confined_root
         self._room = room
         self._locked: list[tuple[WorkspacePath, int]] = []
 
-    def hashed(self, place: WorkspacePath) -> list[TreeHash]:
+    def hashed(self, workspace_path: WorkspacePath) -> list[TreeHash]:
         """Return the top first, then the others sorted by path. Raises ``OSError`` if something cannot be read."""
-        with held(self._descent.open(place, OPEN_PATH_FLAGS)) as node:
+        with held(self._confined_root.open(workspace_path, OPEN_PATH_FLAGS)) as node:
             seen = os.fstat(node)
             target = os.readlink("", dir_fd=node) if stat.S_ISLNK(seen.st_mode) else None
         with self._locking_again():
-            found = [self._hashed("", place, seen, target)]
-            folders = [("", place)] if stat.S_ISDIR(seen.st_mode) else []
+            found = [self._hashed("", workspace_path, seen, target)]
+            folders = [("", workspace_path)] if stat.S_ISDIR(seen.st_mode) else []
             for path, folder in folders:
                 for name, seen, target in self._within(folder):
                     below = f"{path}/{name}"
@@ -78,13 +78,13 @@ class TreeHasher:
                 found.append((entry.name, entry.stat(follow_symlinks=False), target))
         return found
 
-    def _hashed(self, path: str, place: WorkspacePath, seen: os.stat_result, target: str | None) -> TreeHash:
+    def _hashed(self, path: str, workspace_path: WorkspacePath, seen: os.stat_result, target: str | None) -> TreeHash:
         kind, mode = _KINDS.get(stat.S_IFMT(seen.st_mode)), stat.S_IMODE(seen.st_mode)
         if kind is not EntryKind.FILE:
             return TreeHash(path, kind, mode, target=target)
         whole, size, kept = sha256(), 0, bytearray()
         keeps = seen.st_size <= min(LARGEST_KEPT, self._room)
-        with held(self._open(place, OPEN_FILE_FLAGS)) as file:
+        with held(self._open(workspace_path, OPEN_FILE_FLAGS)) as file:
             while piece := os.read(file, _CHUNK):
                 whole.update(piece)
                 size += len(piece)
@@ -95,16 +95,16 @@ class TreeHasher:
             self._room -= size
         return TreeHash(path, kind, mode, size, whole.digest(), body=bytes(kept) if keeps else None)
 
-    def _open(self, place: WorkspacePath, flags: int) -> int:
+    def _open(self, path: WorkspacePath, flags: int) -> int:
         """Open a path, unlocking its mode first if its owner has locked it."""
         try:
-            return self._descent.open(place, flags)
+            return self._confined_root.open(path, flags)
         except PermissionError:
-            with held(self._descent.open(place, OPEN_PATH_FLAGS)) as node:
+            with held(self._confined_root.open(path, OPEN_PATH_FLAGS)) as node:
                 mode = stat.S_IMODE(os.fstat(node).st_mode)
                 os.chmod(f"/proc/self/fd/{node}", mode | _OPEN)
-            self._locked.append((place, mode))
-            return self._descent.open(place, flags)
+            self._locked.append((path, mode))
+            return self._confined_root.open(path, flags)
 
     @contextmanager
     def _locking_again(self) -> Iterator[None]:
@@ -112,6 +112,6 @@ class TreeHasher:
         try:
             yield
         finally:
-            for place, mode in reversed(self._locked):
-                with held(self._descent.open(place, OPEN_PATH_FLAGS)) as node:
+            for path, mode in reversed(self._locked):
+                with held(self._confined_root.open(path, OPEN_PATH_FLAGS)) as node:
                     os.chmod(f"/proc/self/fd/{node}", mode)

@@ -55,76 +55,76 @@ class ConfinedRoot:
         if hasattr(self, "_opener"):
             self.close()
 
-    def open(self, place: WorkspacePath, flags: int) -> int:
-        """Open ``place`` and return a descriptor, which the caller closes.
+    def open(self, path: WorkspacePath, flags: int) -> int:
+        """Open ``path`` and return a descriptor, which the caller closes.
 
         Raises:
             SymlinkNotFollowed: A link is on the way.
             PathOutsideMount: A link leads out of the mount, or another file system is mounted on the way.
             OSError: Every other failure.
         """
-        require_normal(place)
+        require_normal(path)
         try:
-            return self._opener.open(place.path[1:] or ".", flags)
+            return self._opener.open(path.path[1:] or ".", flags)
         except OSError as error:
             if error.errno == errno.ELOOP:
-                raise self.link_met(place) from None
+                raise self.link_met(path) from None
             if error.errno == errno.EXDEV:
                 raise PathOutsideMount(
-                    f"{shown(place)} is outside the workspace: another file system is mounted there."
+                    f"{shown(path)} is outside the workspace: another file system is mounted there."
                     " Use a path inside the workspace."
                 ) from None
             raise
 
-    def folder(self, place: WorkspacePath, mode: int = FOLDER_MODE) -> int:
-        """Open the folder at ``place``, creating it and its parents if they are missing."""
+    def folder(self, path: WorkspacePath, mode: int = FOLDER_MODE) -> int:
+        """Open the folder at ``path``, creating it and its parents if they are missing."""
         try:
-            return self.open(place, OPEN_DIR_FLAGS)
+            return self.open(path, OPEN_DIR_FLAGS)
         except FileNotFoundError:
-            if place.is_root:
+            if path.is_root:
                 raise
-        above = self.folder(place.parent)
+        above = self.folder(path.parent)
         try:
-            is_ours = _made(place.name, above)
-            opened = self.open(place, OPEN_DIR_FLAGS)
+            is_ours = _made(path.name, above)
+            opened = self.open(path, OPEN_DIR_FLAGS)
         finally:
             os.close(above)
         if is_ours:
             try:
-                _settle(opened, mode)
+                _set_mode(opened, mode)
             except OSError:
                 os.close(opened)
                 raise
         return opened
 
-    def link_met(self, place: WorkspacePath) -> SymlinkNotFollowed | PathOutsideMount:
-        """Build the error for a link on the way to ``place``: it leads out of the mount, or it is not followed.
+    def link_met(self, path: WorkspacePath) -> SymlinkNotFollowed | PathOutsideMount:
+        """Build the error for a link on the way to ``path``: it leads out of the mount, or it is not followed.
 
         Only the message depends on this. Nothing is opened through a link, and a link that is gone by now is described
         as one that stays inside.
         """
         met: WorkspacePath | None = None
-        here, ahead = mount_root(place.mount, place.scope), list(place.parts)
+        here, ahead = mount_root(path.mount, path.scope), list(path.parts)
         for _ in range(_MOST_STEPS):
             if not ahead:
                 break
             name = ahead.pop(0)
             if name == ".." and here.is_root:
-                return _leads_out(place)
+                return _leads_out(path)
             here = here.parent if name == ".." else here if name in ("", ".") else here.child(name)
             target = self._target(here)
             if target is None:
                 continue
             if target.startswith("/"):
-                return _leads_out(place)
+                return _leads_out(path)
             met = met or here
             here, ahead = here.parent, target.split("/") + ahead
-        link = shown(met or place)
+        link = shown(met or path)
         return SymlinkNotFollowed(f"{link} is a symbolic link; links are not followed. Use the path it points to.")
 
-    def _target(self, place: WorkspacePath) -> str | None:
+    def _target(self, path: WorkspacePath) -> str | None:
         try:
-            node = self._opener.open(place.path[1:] or ".", OPEN_PATH_FLAGS)
+            node = self._opener.open(path.path[1:] or ".", OPEN_PATH_FLAGS)
         except OSError:
             return None
         try:
@@ -135,10 +135,10 @@ class ConfinedRoot:
             os.close(node)
 
 
-def require_normal(place: WorkspacePath) -> None:
+def require_normal(path: WorkspacePath) -> None:
     """Reject a path that is not normalized. Parsers normalize every path; this check is the second barrier."""
-    if _NOT_NORMALIZED.search(place.path):
-        raise PathOutsideMount(f"{place.path!r} is outside the workspace: it is not normalized. Use a normalized path.")
+    if _NOT_NORMALIZED.search(path.path):
+        raise PathOutsideMount(f"{path.path!r} is outside the workspace: it is not normalized. Use a normalized path.")
 
 
 class _ConfinedOpener(Protocol):
@@ -236,15 +236,15 @@ def _made(name: str, above: int) -> bool:
     return True
 
 
-def _settle(folder: int, mode: int) -> None:
+def _set_mode(folder: int, mode: int) -> None:
     """Set a new folder's mode independent of the umask; keeps an inherited set-group-ID bit."""
     inherited = os.fstat(folder).st_mode & stat.S_ISGID
     os.fchmod(folder, inherited | mode & 0o777)
     os.fsync(folder)
 
 
-def _leads_out(place: WorkspacePath) -> PathOutsideMount:
+def _leads_out(path: WorkspacePath) -> PathOutsideMount:
     return PathOutsideMount(
-        f"{shown(place)} is outside the workspace: a symbolic link on the way leads there."
+        f"{shown(path)} is outside the workspace: a symbolic link on the way leads there."
         " Use a path inside the workspace."
     )

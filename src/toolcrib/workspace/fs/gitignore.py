@@ -32,29 +32,29 @@ class GitignoreRules:
         self._folders: dict[WorkspacePath, bool] = {}
         self._seconds = 0.0
 
-    def ignores(self, place: WorkspacePath, *, folder: bool) -> bool:
+    def ignores(self, path: WorkspacePath, *, folder: bool) -> bool:
         """Whether the history ignores a path."""
-        if place.is_root or place.mount not in _ZONES or _GIT in place.parts:
+        if path.is_root or path.mount not in _ZONES or _GIT in path.parts:
             return False
         if folder:
-            return self._ignores_folder(place)
-        return self._ignores_folder(place.parent) or self._judged(place, "")
+            return self._ignores_folder(path)
+        return self._ignores_folder(path.parent) or self._matches(path, "")
 
-    def _ignores_folder(self, place: WorkspacePath) -> bool:
-        if place.is_root:
+    def _ignores_folder(self, path: WorkspacePath) -> bool:
+        if path.is_root:
             return False
-        known = self._folders.get(place)
+        known = self._folders.get(path)
         if known is None:
-            known = self._folders[place] = self._ignores_folder(place.parent) or self._judged(place, "/")
+            known = self._folders[path] = self._ignores_folder(path.parent) or self._matches(path, "/")
         return known
 
-    def _judged(self, place: WorkspacePath, end: str) -> bool:
+    def _matches(self, path: WorkspacePath, end: str) -> bool:
         """Apply the rules of the folders above, nearest first."""
-        for folder in (*reversed(place.ancestors), mount_root(place.mount, place.scope)):
+        for folder in (*reversed(path.ancestors), mount_root(path.mount, path.scope)):
             rules = self._rules_of(folder)
             if rules is None:
                 continue
-            inside = place.path[1:] if folder.is_root else place.path[len(folder.path) + 1 :]
+            inside = path.path[1:] if folder.is_root else path.path[len(folder.path) + 1 :]
             verdict = self._timed(rules, inside + end)
             if verdict is not None:
                 return verdict
@@ -73,11 +73,11 @@ class GitignoreRules:
 
     def _rules_of(self, folder: WorkspacePath) -> GitIgnoreRules | None:
         if folder not in self._rules:
-            place = folder.child(RULES)
-            self._rules[folder] = self._parsed(place, self._read(place))
+            path = folder.child(RULES)
+            self._rules[folder] = self._parsed(path, self._read(path))
         return self._rules[folder]
 
-    def _parsed(self, place: WorkspacePath, body: bytes | None) -> GitIgnoreRules | None:
+    def _parsed(self, path: WorkspacePath, body: bytes | None) -> GitIgnoreRules | None:
         lines = [line for line in (body or b"").decode(errors="replace").splitlines() if line and line[0] != "#"]
         if not lines:
             return None
@@ -91,4 +91,4 @@ class GitignoreRules:
         try:
             return GitIgnoreRules(lines)
         except PatternTooLargeError as error:
-            raise ToolFailed(f"{shown(place)} cannot be evaluated: {error} Nothing was changed.") from error
+            raise ToolFailed(f"{shown(path)} cannot be evaluated: {error} Nothing was changed.") from error

@@ -54,20 +54,20 @@ _MEANINGS: dict[int, tuple[type[ToolcribError], str]] = {
 
 
 @contextmanager
-def explaining(place: WorkspacePath) -> Iterator[None]:
-    """Translate an ``OSError`` from a change at ``place`` into a Toolcrib error."""
+def explaining(path: WorkspacePath) -> Iterator[None]:
+    """Translate an ``OSError`` from a change at ``path`` into a Toolcrib error."""
     try:
         yield
     except OSError as error:
-        explain(error, place)
+        explain(error, path)
 
 
-def explain(error: OSError, place: WorkspacePath) -> NoReturn:
+def explain(error: OSError, path: WorkspacePath) -> NoReturn:
     """Raise the error that ``error`` means. Re-raises it if neither the caller nor the tree caused it."""
     if error.errno not in _MEANINGS:
         raise error
     meaning, words = _MEANINGS[error.errno]
-    raise meaning(words.replace("{path}", shown(place))) from error
+    raise meaning(words.replace("{path}", shown(path))) from error
 
 
 TEMPORARY = re.compile(r"\.~toolcrib-[0-9a-f]{16}\.tmp")
@@ -79,10 +79,10 @@ class MountReader:
     """One mount's tree on disk, confined to a root descriptor that stays open."""
 
     def __init__(self, root: Path, *, openat2: bool | None = None) -> None:
-        self._descent = ConfinedRoot(root, openat2=openat2)
+        self._confined_root = ConfinedRoot(root, openat2=openat2)
 
     def close(self) -> None:
-        self._descent.close()
+        self._confined_root.close()
 
     def __enter__(self) -> Self:
         return self
@@ -90,20 +90,20 @@ class MountReader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def stat(self, place: WorkspacePath) -> DiskEntry | None:
-        """Return the entry at ``place``, without following a link; ``None`` if there is none."""
+    def stat(self, path: WorkspacePath) -> DiskEntry | None:
+        """Return the entry at ``path``, without following a link; ``None`` if there is none."""
         try:
-            opened = self._descent.open(place, OPEN_PATH_FLAGS)
+            opened = self._confined_root.open(path, OPEN_PATH_FLAGS)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            explain(error, place)
+            explain(error, path)
         try:
             return node_at(opened)
         finally:
             os.close(opened)
 
-    def read(self, place: WorkspacePath, *, limit: int, hard_links: bool = True) -> tuple[bytes, DiskEntry]:
+    def read(self, path: WorkspacePath, *, limit: int, hard_links: bool = True) -> tuple[bytes, DiskEntry]:
         """Return a file's bytes and its disk entry from just before they were read.
 
         Args:
@@ -114,37 +114,37 @@ class MountReader:
             TooLarge: The file has more than ``limit`` bytes.
             ProtectedPath: The file has several names and ``hard_links`` is false.
         """
-        opened = self._open_file(place)
+        opened = self._open_file(path)
         try:
             node = node_at(opened)
-            _require_readable(place, node, hard_links=hard_links)
+            _require_readable(path, node, hard_links=hard_links)
             if node.fingerprint.size > limit:
-                raise too_large(place, f"{node.fingerprint.size:,}", limit)
+                raise too_large(path, f"{node.fingerprint.size:,}", limit)
             body = _bytes_of(opened, node.fingerprint.size, limit)
         finally:
             os.close(opened)
         if len(body) > limit:
-            raise too_large(place, f"more than {limit:,}", limit)
+            raise too_large(path, f"more than {limit:,}", limit)
         return body, node
 
-    def pieces(self, place: WorkspacePath, *, hard_links: bool = True) -> Iterator[bytes]:
+    def pieces(self, path: WorkspacePath, *, hard_links: bool = True) -> Iterator[bytes]:
         """Yield a file's bytes in chunks, for files of any size."""
-        with held(self._open_file(place)) as opened:
-            _require_readable(place, node_at(opened), hard_links=hard_links)
+        with held(self._open_file(path)) as opened:
+            _require_readable(path, node_at(opened), hard_links=hard_links)
             while piece := os.read(opened, _CHUNK):
                 yield piece
 
     def read_head(
-        self, place: WorkspacePath, spans: Iterable[tuple[int, int]], *, hard_links: bool = True
+        self, path: WorkspacePath, spans: Iterable[tuple[int, int]], *, hard_links: bool = True
     ) -> list[bytes]:
         """Read parts of a file, each given as offset and maximum length."""
-        opened = self._open_file(place)
+        opened = self._open_file(path)
         try:
             seen = os.fstat(opened)
             if not stat.S_ISREG(seen.st_mode):
-                raise _not_regular(place)
+                raise _not_regular(path)
             if seen.st_nlink > 1 and not hard_links:
-                raise hard_link_error(place)
+                raise hard_link_error(path)
             if seen.st_size > _SMALL:
                 return [os.pread(opened, length, offset) for offset, length in spans]
             # One read is faster than several small ones. If the file grows meanwhile, the extra bytes are ignored.
@@ -153,18 +153,18 @@ class MountReader:
         finally:
             os.close(opened)
 
-    def entries(self, place: WorkspacePath) -> list[DirEntry]:
+    def entries(self, path: WorkspacePath) -> list[DirEntry]:
         """List a folder in no particular order, without Toolcrib's temporary files."""
-        with held(self._open_folder(place)) as opened, os.scandir(opened) as found:
+        with held(self._open_folder(path)) as opened, os.scandir(opened) as found:
             return [entry_of(entry) for entry in found if not is_temporary(entry.name)]
 
-    def stats(self, place: WorkspacePath) -> list[tuple[str, os.stat_result]]:
+    def stats(self, path: WorkspacePath) -> list[tuple[str, os.stat_result]]:
         """List a folder with stat results, without Toolcrib's temporary files.
 
         Fast enough for large scans that look for a few changes. Skips entries that vanish meanwhile.
         """
         found: list[tuple[str, os.stat_result]] = []
-        with held(self._open_folder(place)) as opened, os.scandir(opened) as entries:
+        with held(self._open_folder(path)) as opened, os.scandir(opened) as entries:
             for entry in entries:
                 name = entry.name
                 if name.startswith(".~") and is_temporary(name):
@@ -173,12 +173,12 @@ class MountReader:
                     found.append((name, entry.stat(follow_symlinks=False)))
         return found
 
-    def walk(self, place: WorkspacePath) -> Iterator[tuple[WorkspacePath, DirEntry]]:
+    def walk(self, path: WorkspacePath) -> Iterator[tuple[WorkspacePath, DirEntry]]:
         """Yield everything below a folder, each folder before its content.
 
         A folder that vanishes, cannot be opened or is another mount is yielded but not entered.
         """
-        return self._walk(place, self.entries(place))
+        return self._walk(path, self.entries(path))
 
     def _walk(self, folder: WorkspacePath, entries: list[DirEntry]) -> Iterator[tuple[WorkspacePath, DirEntry]]:
         pending: list[WorkspacePath] = []
@@ -194,13 +194,13 @@ class MountReader:
             with suppress(ToolFailed, PathOutsideMount):
                 entries = self.entries(folder)
 
-    def symlink_error(self, place: WorkspacePath) -> SymlinkNotFollowed | PathOutsideMount:
-        """Build the error for the link at ``place``, or on the way to it."""
-        return self._descent.link_met(place)
+    def symlink_error(self, path: WorkspacePath) -> SymlinkNotFollowed | PathOutsideMount:
+        """Build the error for the link at ``path``, or on the way to it."""
+        return self._confined_root.link_met(path)
 
-    def names(self, place: WorkspacePath, *, recursive: bool = True) -> Iterator[tuple[str, str, EntryKind | None]]:
+    def names(self, path: WorkspacePath, *, recursive: bool = True) -> Iterator[tuple[str, str, EntryKind | None]]:
         """Yield what ``walk`` yields as plain paths, names and kinds. Cheaper when most results are dropped."""
-        folder, opened = place, self._open_folder(place)
+        folder, opened = path, self._open_folder(path)
         pending: list[WorkspacePath] = []
         while True:
             above = "/" if folder.is_root else folder.path + "/"
@@ -223,38 +223,38 @@ class MountReader:
     @property
     def root(self) -> int:
         """The root's descriptor. It stays open as long as this object."""
-        return self._descent.root
+        return self._confined_root.root
 
     def free_bytes(self) -> int:
         """Return the free space in bytes."""
-        found = os.statvfs(self._descent.root)
+        found = os.statvfs(self._confined_root.root)
         return found.f_bavail * found.f_frsize
 
-    def _open_folder(self, place: WorkspacePath) -> int:
+    def _open_folder(self, path: WorkspacePath) -> int:
         try:
-            return self._descent.open(place, OPEN_DIR_FLAGS)
+            return self._confined_root.open(path, OPEN_DIR_FLAGS)
         except FileNotFoundError:
-            raise NotFound(f"Folder not found: {shown(place)}") from None
+            raise NotFound(f"Folder not found: {shown(path)}") from None
         except NotADirectoryError:
-            raise self._no_folder(place) from None
+            raise self._no_folder(path) from None
         except OSError as error:
-            explain(error, place)
+            explain(error, path)
 
-    def _open_file(self, place: WorkspacePath) -> int:
+    def _open_file(self, path: WorkspacePath) -> int:
         try:
-            return self._descent.open(place, OPEN_FILE_FLAGS)
+            return self._confined_root.open(path, OPEN_FILE_FLAGS)
         except (FileNotFoundError, NotADirectoryError):
-            raise NotFound(f"File not found: {shown(place)}") from None
+            raise NotFound(f"File not found: {shown(path)}") from None
         except OSError as error:
             # A socket, or a device without a driver, cannot even be opened.
             if error.errno == errno.ENXIO:
-                raise _not_regular(place) from None
-            explain(error, place)
+                raise _not_regular(path) from None
+            explain(error, path)
 
-    def _no_folder(self, place: WorkspacePath) -> ToolFailed:
-        if self.stat(place) is None:
-            return NotFound(f"Folder not found: {shown(place)}")
-        return BadArguments({"path": f"Not a folder: {shown(place)}"})
+    def _no_folder(self, path: WorkspacePath) -> ToolFailed:
+        if self.stat(path) is None:
+            return NotFound(f"Folder not found: {shown(path)}")
+        return BadArguments({"path": f"Not a folder: {shown(path)}"})
 
 
 @contextmanager
@@ -275,13 +275,13 @@ def node_at(descriptor: int) -> DiskEntry:
     return node_of(seen, seen_ns=seen_ns, target=target)
 
 
-def _require_readable(place: WorkspacePath, node: DiskEntry, *, hard_links: bool) -> None:
+def _require_readable(path: WorkspacePath, node: DiskEntry, *, hard_links: bool) -> None:
     if node.kind is EntryKind.FOLDER:
-        raise BadArguments({"path": f"Cannot read a folder: {shown(place)}"})
+        raise BadArguments({"path": f"Cannot read a folder: {shown(path)}"})
     if node.kind is not EntryKind.FILE:
-        raise _not_regular(place)
+        raise _not_regular(path)
     if node.links > 1 and not hard_links:
-        raise hard_link_error(place)
+        raise hard_link_error(path)
 
 
 def is_temporary(name: str) -> bool:
@@ -289,20 +289,20 @@ def is_temporary(name: str) -> bool:
     return TEMPORARY.fullmatch(name) is not None
 
 
-def hard_link_error(place: WorkspacePath) -> ProtectedPath:
+def hard_link_error(path: WorkspacePath) -> ProtectedPath:
     """Build the error for a file with several names."""
     return ProtectedPath(
-        f"{shown(place)} has several hard links, and one of them may be protected. Copy the file, then read the copy."
+        f"{shown(path)} has several hard links, and one of them may be protected. Copy the file, then read the copy."
     )
 
 
-def _not_regular(place: WorkspacePath) -> ToolFailed:
-    return ToolFailed(f"{shown(place)} is not a regular file but a FIFO, socket or device. Read another.")
+def _not_regular(path: WorkspacePath) -> ToolFailed:
+    return ToolFailed(f"{shown(path)} is not a regular file but a FIFO, socket or device. Read another.")
 
 
-def too_large(place: WorkspacePath, size: str, limit: int) -> TooLarge:
+def too_large(path: WorkspacePath, size: str, limit: int) -> TooLarge:
     """Build the error for a file that exceeds a limit."""
-    return TooLarge(f"{shown(place)} has {size} bytes; the limit is {limit:,}. Search in it instead.")
+    return TooLarge(f"{shown(path)} has {size} bytes; the limit is {limit:,}. Search in it instead.")
 
 
 def _bytes_of(file: int, size: int, limit: int) -> bytes:

@@ -43,15 +43,15 @@ class MountWriter(MountReader):
         super().__init__(root, openat2=openat2)
         self._writable = writable
 
-    def write(self, place: WorkspacePath, body: bytes, *, mode: int) -> DiskEntry:
+    def write(self, path: WorkspacePath, body: bytes, *, mode: int) -> DiskEntry:
         """Create or replace a file. Creates missing parent folders."""
-        with self._changing(place) as folder:
-            self._require_replaceable(place, folder)
+        with self._changing(path) as folder:
+            self._require_replaceable(path, folder)
             with _temporary(folder) as name, held(os.open(name, _NEW_FILE, 0o600, dir_fd=folder)) as file:
                 os.fchmod(file, mode & 0o777)
                 _write_all(file, body)
                 os.fsync(file)
-                os.rename(name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+                os.rename(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
                 os.fsync(folder)
                 return node_at(file)
 
@@ -62,56 +62,56 @@ class MountWriter(MountReader):
         """
         names: list[str] = []
         try:
-            for place, body, mode in contents:
-                names.append(self._begin(place, body, mode))
-            syncfs(self._descent.root)
+            for path, body, mode in contents:
+                names.append(self._begin(path, body, mode))
+            syncfs(self._confined_root.root)
         except BaseException:
-            for (place, _, _), name in zip(contents, names, strict=False):
-                with suppress(ToolcribError, OSError), self._changing(place) as folder:
+            for (path, _, _), name in zip(contents, names, strict=False):
+                with suppress(ToolcribError, OSError), self._changing(path) as folder:
                     os.unlink(name, dir_fd=folder)
             raise
-        nodes = [self._finish(place, name) for (place, _, _), name in zip(contents, names, strict=True)]
-        syncfs(self._descent.root)
+        nodes = [self._finish(path, name) for (path, _, _), name in zip(contents, names, strict=True)]
+        syncfs(self._confined_root.root)
         return nodes
 
-    def _begin(self, place: WorkspacePath, body: bytes, mode: int) -> str:
-        with self._changing(place) as folder:
-            self._require_replaceable(place, folder)
+    def _begin(self, path: WorkspacePath, body: bytes, mode: int) -> str:
+        with self._changing(path) as folder:
+            self._require_replaceable(path, folder)
             with _temporary(folder) as name, held(os.open(name, _NEW_FILE, 0o600, dir_fd=folder)) as file:
                 os.fchmod(file, mode & 0o777)
                 _write_all(file, body)
                 return name
 
-    def _finish(self, place: WorkspacePath, name: str) -> DiskEntry:
-        with self._changing(place) as folder:
-            os.rename(name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
-            with held(os.open(place.name, OPEN_PATH_FLAGS, dir_fd=folder)) as file:
+    def _finish(self, path: WorkspacePath, name: str) -> DiskEntry:
+        with self._changing(path) as folder:
+            os.rename(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            with held(os.open(path.name, OPEN_PATH_FLAGS, dir_fd=folder)) as file:
                 return node_at(file)
 
-    def append(self, place: WorkspacePath, line: bytes) -> int:
+    def append(self, path: WorkspacePath, line: bytes) -> int:
         """Append to a log file, creating it if missing. Returns its new length.
 
         For logs without a history. Lines of several writers do not mix; the last ones may be lost if the machine stops.
         """
-        with self._changing(place) as folder, held(os.open(place.name, _LOG, 0o644, dir_fd=folder)) as file:
-            self._require_plain(place, os.fstat(file).st_mode)
+        with self._changing(path) as folder, held(os.open(path.name, _LOG, 0o644, dir_fd=folder)) as file:
+            self._require_plain(path, os.fstat(file).st_mode)
             _write_all(file, line)
             return os.fstat(file).st_size
 
-    def make_folder(self, place: WorkspacePath, *, mode: int) -> DiskEntry:
+    def make_folder(self, path: WorkspacePath, *, mode: int) -> DiskEntry:
         """Create a folder and its parents. An existing folder stays unchanged."""
-        self._require_writable(place)
-        with explaining(place), held(self._descent.folder(place, mode)) as folder:
+        self._require_writable(path)
+        with explaining(path), held(self._confined_root.folder(path, mode)) as folder:
             return node_at(folder)
 
-    def make_link(self, place: WorkspacePath, target: str) -> DiskEntry:
+    def make_link(self, path: WorkspacePath, target: str) -> DiskEntry:
         """Create a symbolic link, or replace a file or link with one. Toolcrib never follows it."""
-        with self._changing(place) as folder:
-            self._require_replaceable(place, folder, links=True)
+        with self._changing(path) as folder:
+            self._require_replaceable(path, folder, links=True)
             with _temporary(folder) as name:
                 os.symlink(target, name, dir_fd=folder)
                 with held(os.open(name, OPEN_PATH_FLAGS, dir_fd=folder)) as link:
-                    os.rename(name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+                    os.rename(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
                     os.fsync(folder)
                     return node_at(link)
 
@@ -123,7 +123,10 @@ class MountWriter(MountReader):
         if self.stat(source) is None:
             raise NotFound(f"File not found: {shown(source)}")
         target = into or self
-        with target._changing(destination) as there, held(self._descent.open(source.parent, OPEN_DIR_FLAGS)) as here:
+        with (
+            target._changing(destination) as there,
+            held(self._confined_root.open(source.parent, OPEN_DIR_FLAGS)) as here,
+        ):
             renameat2(here, source.name, there, destination.name, flags=RENAME_NOREPLACE)
             os.fsync(there)
             os.fsync(here)
@@ -133,7 +136,7 @@ class MountWriter(MountReader):
         name = f".~toolcrib-{secrets.token_hex(8)}.tmp"
         try:
             # The kernel compares the mounts before it looks up the name, which does not exist.
-            renameat2(self._descent.root, name, other._descent.root, name, flags=RENAME_NOREPLACE)
+            renameat2(self._confined_root.root, name, other._confined_root.root, name, flags=RENAME_NOREPLACE)
         except FileNotFoundError:
             return True
         except OSError as error:
@@ -141,59 +144,59 @@ class MountWriter(MountReader):
                 raise
         return False
 
-    def normalize(self, place: WorkspacePath, *, imported: bool, setgid_folders: bool = False) -> None:
-        """Strip what must not reach the host from ``place`` and everything below; see ``Normalizer``."""
-        self._require_changeable(place)
-        with explaining(place):
-            Normalizer(self._descent, imported=imported, setgid_folders=setgid_folders).normalize(place)
+    def normalize(self, path: WorkspacePath, *, imported: bool, setgid_folders: bool = False) -> None:
+        """Strip what must not reach the host from ``path`` and everything below; see ``Normalizer``."""
+        self._require_changeable(path)
+        with explaining(path):
+            Normalizer(self._confined_root, imported=imported, setgid_folders=setgid_folders).normalize(path)
 
-    def hashed(self, place: WorkspacePath, *, room: int = 0) -> list[TreeHash]:
-        """Hash ``place`` and everything below. Includes the bytes of small files while ``room`` lasts."""
-        self._require_changeable(place)
-        with explaining(place):
-            return TreeHasher(self._descent, room=room).hashed(place)
+    def hashed(self, path: WorkspacePath, *, room: int = 0) -> list[TreeHash]:
+        """Hash ``path`` and everything below. Includes the bytes of small files while ``room`` lasts."""
+        self._require_changeable(path)
+        with explaining(path):
+            return TreeHasher(self._confined_root, room=room).hashed(path)
 
-    def gives_group(self, place: WorkspacePath) -> bool:
-        """Whether new entries beside ``place`` inherit the folder's group. Checks the nearest folder that exists."""
+    def gives_group(self, path: WorkspacePath) -> bool:
+        """Whether new entries beside ``path`` inherit the folder's group. Checks the nearest folder that exists."""
         try:
-            with held(self._descent.open(place.parent, OPEN_DIR_FLAGS)) as folder:
+            with held(self._confined_root.open(path.parent, OPEN_DIR_FLAGS)) as folder:
                 return bool(os.fstat(folder).st_mode & stat.S_ISGID)
         except (FileNotFoundError, NotADirectoryError):
-            return not place.parent.is_root and self.gives_group(place.parent)
+            return not path.parent.is_root and self.gives_group(path.parent)
 
-    def set_mode(self, place: WorkspacePath, mode: int) -> DiskEntry:
+    def set_mode(self, path: WorkspacePath, mode: int) -> DiskEntry:
         """Set the permissions of a file or folder."""
-        with self._standing(place) as node:
+        with self._path_state(path) as node:
             current = os.fstat(node).st_mode
             inherited = current & stat.S_ISGID if stat.S_ISDIR(current) else 0
             os.chmod(_handle(node), inherited | mode & 0o777)
             _flush(node)
             return node_at(node)
 
-    def set_times(self, place: WorkspacePath) -> DiskEntry:
+    def set_times(self, path: WorkspacePath) -> DiskEntry:
         """Set the modification time of a file or folder to now."""
-        with self._standing(place) as node:
+        with self._path_state(path) as node:
             os.utime(_handle(node))
             _flush(node)
             return node_at(node)
 
-    def remove(self, place: WorkspacePath) -> None:
+    def remove(self, path: WorkspacePath) -> None:
         """Remove a file, a link or an empty folder. A missing path is not an error."""
-        self._require_changeable(place)
-        with explaining(place):
+        self._require_changeable(path)
+        with explaining(path):
             try:
-                above = self._descent.open(place.parent, OPEN_DIR_FLAGS)
+                above = self._confined_root.open(path.parent, OPEN_DIR_FLAGS)
             except (FileNotFoundError, NotADirectoryError):
                 return
             with held(above):
-                _remove(place.name, above)
+                _remove(path.name, above)
                 os.fsync(above)
 
-    def remove_whole(self, place: WorkspacePath) -> None:
-        """Remove ``place`` with everything below it. Links are removed, not followed."""
-        self._require_changeable(place)
-        node = self.stat(place)
-        folders = [place] if node is not None and node.kind is EntryKind.FOLDER else []
+    def remove_whole(self, path: WorkspacePath) -> None:
+        """Remove ``path`` with everything below it. Links are removed, not followed."""
+        self._require_changeable(path)
+        node = self.stat(path)
+        folders = [path] if node is not None and node.kind is EntryKind.FOLDER else []
         for folder in folders:
             # The owner of a folder may change its mode, and the server owns everything here.
             self.set_mode(folder, 0o700)
@@ -202,7 +205,7 @@ class MountWriter(MountReader):
             with explaining(folder), held(self._open_folder(folder)) as opened:
                 for name in os.listdir(opened):
                     _remove(name, opened)
-        self.remove(place)
+        self.remove(path)
 
     def sweep(self, folder: WorkspacePath) -> int:
         """Remove temporary files that a crash left directly in ``folder``. Returns their number.
@@ -212,7 +215,7 @@ class MountWriter(MountReader):
         self._require_writable(folder)
         with explaining(folder):
             try:
-                opened = self._descent.open(folder, OPEN_DIR_FLAGS)
+                opened = self._confined_root.open(folder, OPEN_DIR_FLAGS)
             except (FileNotFoundError, NotADirectoryError):
                 return 0
             with held(opened):
@@ -224,55 +227,55 @@ class MountWriter(MountReader):
                 return len(strays)
 
     @contextmanager
-    def _changing(self, place: WorkspacePath) -> Iterator[int]:
-        """Open the parent folder of ``place`` for a change, creating it if missing."""
-        self._require_changeable(place)
-        with explaining(place), held(self._descent.folder(place.parent)) as folder:
+    def _changing(self, path: WorkspacePath) -> Iterator[int]:
+        """Open the parent folder of ``path`` for a change, creating it if missing."""
+        self._require_changeable(path)
+        with explaining(path), held(self._confined_root.folder(path.parent)) as folder:
             yield folder
 
     @contextmanager
-    def _standing(self, place: WorkspacePath) -> Iterator[int]:
-        """Open the file or folder at ``place`` for a change of its metadata."""
-        self._require_writable(place)
+    def _path_state(self, path: WorkspacePath) -> Iterator[int]:
+        """Open the file or folder at ``path`` for a change of its metadata."""
+        self._require_writable(path)
         try:
-            opened = self._descent.open(place, OPEN_PATH_FLAGS)
+            opened = self._confined_root.open(path, OPEN_PATH_FLAGS)
         except (FileNotFoundError, NotADirectoryError):
-            raise NotFound(f"File not found: {shown(place)}") from None
+            raise NotFound(f"File not found: {shown(path)}") from None
         except OSError as error:
-            explain(error, place)
-        with explaining(place), held(opened):
-            self._require_plain(place, os.fstat(opened).st_mode)
+            explain(error, path)
+        with explaining(path), held(opened):
+            self._require_plain(path, os.fstat(opened).st_mode)
             yield opened
 
-    def _require_writable(self, place: WorkspacePath) -> None:
-        require_normal(place)
+    def _require_writable(self, path: WorkspacePath) -> None:
+        require_normal(path)
         if not self._writable:
-            raise ReadOnlyMount(f"{place} cannot be changed: @{place.mount} is read-only. Use another mount.")
-        if _RESERVED.search(place.path):
+            raise ReadOnlyMount(f"{path} cannot be changed: @{path.mount} is read-only. Use another mount.")
+        if _RESERVED.search(path.path):
             raise BadArguments({"path": "Names like .~toolcrib-….tmp are for temporary files. Choose another."})
 
-    def _require_changeable(self, place: WorkspacePath) -> None:
-        self._require_writable(place)
-        if place.is_root:
-            raise Conflict(f"{place} is the root of its mount and cannot be removed. Use a path inside it.")
+    def _require_changeable(self, path: WorkspacePath) -> None:
+        self._require_writable(path)
+        if path.is_root:
+            raise Conflict(f"{path} is the root of its mount and cannot be removed. Use a path inside it.")
 
-    def _require_replaceable(self, place: WorkspacePath, folder: int, *, links: bool = False) -> None:
+    def _require_replaceable(self, path: WorkspacePath, folder: int, *, links: bool = False) -> None:
         try:
-            occupant = os.stat(place.name, dir_fd=folder, follow_symlinks=False)
+            occupant = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return
         if links and stat.S_ISLNK(occupant.st_mode):
             return
         if stat.S_ISDIR(occupant.st_mode):
-            raise Conflict(f"{shown(place)} is a directory. Choose another path, or remove it first.")
-        self._require_plain(place, occupant.st_mode)
+            raise Conflict(f"{shown(path)} is a directory. Choose another path, or remove it first.")
+        self._require_plain(path, occupant.st_mode)
 
-    def _require_plain(self, place: WorkspacePath, mode: int) -> None:
+    def _require_plain(self, path: WorkspacePath, mode: int) -> None:
         """Raise unless the mode is a regular file or a folder."""
         if stat.S_ISLNK(mode):
-            raise self._descent.link_met(place)
+            raise self._confined_root.link_met(path)
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            raise Conflict(f"{shown(place)} is a special file, such as a FIFO or socket. Choose another path.")
+            raise Conflict(f"{shown(path)} is a special file, such as a FIFO or socket. Choose another path.")
 
 
 @contextmanager

@@ -30,15 +30,15 @@ class MountTable:
         self._disks: OrderedDict[tuple[WorkspaceId, str | None, str, Path | None], MountWriter] = OrderedDict()
         self._lock = threading.Lock()
 
-    def disk(self, workspace_id: WorkspaceId, tree: str | None, place: WorkspacePath) -> MountWriter:
+    def disk(self, workspace_id: WorkspaceId, tree: str | None, path: WorkspacePath) -> MountWriter:
         """Return the disk of a path's mount. ``tree`` is the user's own directory for @project, if there is one."""
-        package = self.packages.current(workspace_id) if place.mount is Mount.PKG else None
-        key = (workspace_id, tree, place.mount_key, package)
+        package = self.packages.current(workspace_id) if path.mount is Mount.PKG else None
+        key = (workspace_id, tree, path.mount_key, package)
         with self._lock:
             disk = self._disks.get(key)
             if disk is None:
-                root = package or self._root(workspace_id, tree, place)
-                disk = self._disks[key] = self._open(root, place, own=tree is not None)
+                root = package or self._root(workspace_id, tree, path)
+                disk = self._disks[key] = self._open(root, path, own=tree is not None)
                 if len(self._disks) > _OPEN_ROOTS:
                     self._disks.popitem(last=False)
             self._disks.move_to_end(key)
@@ -48,10 +48,10 @@ class MountTable:
         """Return the disks of one workspace, keyed by path."""
         return WorkspaceDisks(self, workspace_id, tree)
 
-    def root(self, workspace_id: WorkspaceId, tree: str | None, place: WorkspacePath) -> Path:
+    def root(self, workspace_id: WorkspaceId, tree: str | None, path: WorkspacePath) -> Path:
         """Return the directory of a path's mount for programs that run in it. Creates it if Toolcrib owns it."""
-        self.disk(workspace_id, tree, place)
-        return self._root(workspace_id, tree, place).resolve()
+        self.disk(workspace_id, tree, path)
+        return self._root(workspace_id, tree, path).resolve()
 
     def forget(self, workspace_id: WorkspaceId) -> None:
         """Close the roots of a deleted workspace."""
@@ -72,18 +72,18 @@ class MountTable:
                 return path[len(str(known)) :].lstrip("/") or "."
         return None
 
-    def _root(self, workspace_id: WorkspaceId, tree: str | None, place: WorkspacePath) -> Path:
-        if place.mount is Mount.PROJECT and tree is not None:
+    def _root(self, workspace_id: WorkspaceId, tree: str | None, path: WorkspacePath) -> Path:
+        if path.mount is Mount.PROJECT and tree is not None:
             return Path(tree)
-        if place.mount is Mount.PKG and (package := self.packages.current(workspace_id)) is not None:
+        if path.mount is Mount.PKG and (package := self.packages.current(workspace_id)) is not None:
             return package
-        return self._data_dir / "workspaces" / str(workspace_id) / place.mount_key
+        return self._data_dir / "workspaces" / str(workspace_id) / path.mount_key
 
-    def _open(self, root: Path, place: WorkspacePath, *, own: bool) -> MountWriter:
-        if not (own and place.mount is Mount.PROJECT):
+    def _open(self, root: Path, path: WorkspacePath, *, own: bool) -> MountWriter:
+        if not (own and path.mount is Mount.PROJECT):
             make_private(root, self._data_dir)
         try:
-            return MountWriter(root, writable=place.mount.writable, openat2=self._openat2)
+            return MountWriter(root, writable=path.mount.writable, openat2=self._openat2)
         except FileNotFoundError:
             raise Misconfigured(
                 f"The workspace's directory {root} does not exist. Restore it, or delete the workspace."
@@ -98,8 +98,8 @@ class WorkspaceDisks:
         self._workspace_id = workspace_id
         self._tree = tree
 
-    def __call__(self, place: WorkspacePath) -> MountWriter:
-        return self._mounts.disk(self._workspace_id, self._tree, place)
+    def __call__(self, path: WorkspacePath) -> MountWriter:
+        return self._mounts.disk(self._workspace_id, self._tree, path)
 
     @cached_property
     def trash(self) -> TrashDirectory:

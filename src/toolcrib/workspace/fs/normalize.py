@@ -33,36 +33,36 @@ class Normalizer:
         setgid_folders: Folders keep their set-group-ID bit, because the folders around them have it too.
     """
 
-    def __init__(self, descent: ConfinedRoot, *, imported: bool, setgid_folders: bool = False) -> None:
-        self._descent = descent
+    def __init__(self, confined_root: ConfinedRoot, *, imported: bool, setgid_folders: bool = False) -> None:
+        self._confined_root = confined_root
         self._imported = imported
         self._of_folders = stat.S_ISUID if setgid_folders else _SET_ID
-        found = os.fstat(descent.root)
+        found = os.fstat(confined_root.root)
         self._owner = found.st_uid, found.st_gid
 
-    def normalize(self, place: WorkspacePath) -> None:
-        """Normalize ``place`` and everything below. Raises ``OSError`` if an imported entry cannot be made harmless."""
-        with held(self._descent.open(place.parent, OPEN_DIR_FLAGS)) as above:
-            found = os.stat(place.name, dir_fd=above, follow_symlinks=False)
-            self._settle(above, place.name, found)
-        folders = [place] if stat.S_ISDIR(found.st_mode) else []
+    def normalize(self, path: WorkspacePath) -> None:
+        """Normalize ``path`` and everything below. Raises ``OSError`` if an imported entry cannot be made harmless."""
+        with held(self._confined_root.open(path.parent, OPEN_DIR_FLAGS)) as above:
+            found = os.stat(path.name, dir_fd=above, follow_symlinks=False)
+            self._normalize_entry(above, path.name, found)
+        folders = [path] if stat.S_ISDIR(found.st_mode) else []
         for folder in folders:
             folders += [folder.child(name) for name in self._within(folder)]
 
-    def _within(self, place: WorkspacePath) -> list[str]:
+    def _within(self, path: WorkspacePath) -> list[str]:
         """Normalize the entries of a folder and return the names of its subfolders."""
         try:
-            with self._opened(place) as folder, os.scandir(folder) as entries:
+            with self._opened(path) as folder, os.scandir(folder) as entries:
                 found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
                 for name, seen in found:
-                    self._settle(folder, name, seen)
+                    self._normalize_entry(folder, name, seen)
         except (PermissionError, FileNotFoundError):
             if self._imported:
                 raise
             return []
         return [name for name, seen in found if stat.S_ISDIR(seen.st_mode)]
 
-    def _settle(self, folder: int, name: str, seen: os.stat_result) -> None:
+    def _normalize_entry(self, folder: int, name: str, seen: os.stat_result) -> None:
         kind = stat.S_IFMT(seen.st_mode)
         if kind in _DEVICES or (self._imported and kind not in _PLAIN):
             os.unlink(name, dir_fd=folder)
@@ -83,16 +83,16 @@ class Normalizer:
                 raise
 
     @contextmanager
-    def _opened(self, place: WorkspacePath) -> Iterator[int]:
+    def _opened(self, path: WorkspacePath) -> Iterator[int]:
         """Open a folder, unlocking its mode if its owner locked it. Restores the mode afterwards."""
         try:
-            opened = self._descent.open(place, OPEN_DIR_FLAGS)
+            opened = self._confined_root.open(path, OPEN_DIR_FLAGS)
         except PermissionError:
-            with held(self._descent.open(place, OPEN_PATH_FLAGS)) as node:
+            with held(self._confined_root.open(path, OPEN_PATH_FLAGS)) as node:
                 handle, mode = f"/proc/self/fd/{node}", stat.S_IMODE(os.fstat(node).st_mode)
                 os.chmod(handle, mode | _OPEN)
                 try:
-                    with held(self._descent.open(place, OPEN_DIR_FLAGS)) as opened:
+                    with held(self._confined_root.open(path, OPEN_DIR_FLAGS)) as opened:
                         yield opened
                 finally:
                     os.chmod(handle, mode & ~self._of_folders)

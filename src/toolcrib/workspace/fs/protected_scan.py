@@ -47,14 +47,14 @@ class ProtectedPathScanner:
         self._trees: OrderedDict[Path, _ScannedTree] = OrderedDict()
         self._lock = threading.Lock()
 
-    def below(self, root: Path, place: WorkspacePath, protects: Protects, *, aliases: bool = True) -> frozenset[str]:
-        """Return the protected paths below ``root``, which is mounted at ``place``. ``aliases`` includes hard links."""
+    def below(self, root: Path, path: WorkspacePath, protects: Protects, *, aliases: bool = True) -> frozenset[str]:
+        """Return the protected paths below ``root``, which is mounted at ``path``. ``aliases`` includes hard links."""
         with self._lock:
             tree = self._trees.setdefault(root, _ScannedTree())
             self._trees.move_to_end(root)
             if len(self._trees) > _TREES:
                 self._trees.popitem(last=False)
-        return tree.hidden(root, place, protects, aliases=aliases)
+        return tree.hidden(root, path, protects, aliases=aliases)
 
 
 class _ScannedTree:
@@ -62,15 +62,15 @@ class _ScannedTree:
         self._folders: dict[str, _ScannedFolder] = {}
         self._lock = threading.Lock()
 
-    def hidden(self, root: Path, place: WorkspacePath, protects: Protects, *, aliases: bool) -> frozenset[str]:
+    def hidden(self, root: Path, path: WorkspacePath, protects: Protects, *, aliases: bool) -> frozenset[str]:
         with self._lock:
             opened = os.open(root, _FOLDER & ~os.O_NOFOLLOW)
             try:
-                return self._hidden(opened, place, protects, aliases=aliases)
+                return self._hidden(opened, path, protects, aliases=aliases)
             finally:
                 os.close(opened)
 
-    def _hidden(self, root: int, place: WorkspacePath, protects: Protects, *, aliases: bool) -> frozenset[str]:
+    def _hidden(self, root: int, workspace_path: WorkspacePath, protects: Protects, *, aliases: bool) -> frozenset[str]:
         fresh: dict[str, _ScannedFolder] = {}
         hidden: set[str] = set()
         linked: set[int] = set()
@@ -85,7 +85,7 @@ class _ScannedTree:
             if not folder.closed:
                 pending += folder.folders
                 continue
-            closed = {name for name in folder.closed if protects(_child(place, name))}
+            closed = {name for name in folder.closed if protects(_child(workspace_path, name))}
             hidden |= closed
             if aliases:
                 linked.update(inode for name in closed for inode in _several_names(root, name))

@@ -110,7 +110,7 @@ class RipgrepProcess:
         whole, newline, rest = piece.rpartition(b"\n")
         text, self._rest = (self._rest + whole + newline, rest) if newline else (b"", self._rest + piece)
         # For little text, parsing takes less time than a thread switch.
-        return await in_thread(_told, text) if len(text) > _LITTLE else _told(text)
+        return await in_thread(_parse_hits, text) if len(text) > _LITTLE else _parse_hits(text)
 
     @property
     def was_refused(self) -> bool:
@@ -124,7 +124,7 @@ class RipgrepProcess:
         self._process.communicate()
 
 
-def _told(text: bytes) -> list[RipgrepHit]:
+def _parse_hits(text: bytes) -> list[RipgrepHit]:
     return list(map(RipgrepHit._make, _FOUND.findall(text)))
 
 

@@ -39,14 +39,14 @@ class TrashDirectory:
         """Whether the trash has content under a token."""
         return self._root.exists() and self._disk.stat(_lying(token)) is not None
 
-    def move_in(self, disk: MountWriter, place: WorkspacePath, token: UUID) -> None:
-        """Move ``place`` into the trash. A rename: the content is always complete, there or here."""
-        disk.rename(place, _lying(token), into=self._disk)
+    def move_in(self, disk: MountWriter, path: WorkspacePath, token: UUID) -> None:
+        """Move ``path`` into the trash. A rename: the content is always complete, there or here."""
+        disk.rename(path, _lying(token), into=self._disk)
 
-    def move_out(self, disk: MountWriter, token: UUID, place: WorkspacePath) -> None:
+    def move_out(self, disk: MountWriter, token: UUID, path: WorkspacePath) -> None:
         """Move content back to a free path. Strips set-id bits and the like."""
-        self._disk.normalize(_lying(token), imported=False, setgid_folders=disk.gives_group(place))
-        self._disk.rename(_lying(token), place, into=disk)
+        self._disk.normalize(_lying(token), imported=False, setgid_folders=disk.gives_group(path))
+        self._disk.rename(_lying(token), path, into=disk)
 
     def hashed(self, token: UUID, *, room: int = 0) -> list[TreeHash]:
         """Hash the content under a token, and everything below it."""
@@ -84,11 +84,11 @@ def is_same_inode(state: EntryState, node: DiskEntry | None) -> bool:
     return node is not None and node.kind is state.kind and node.fingerprint.inode == inode
 
 
-def untracked_state(place: WorkspacePath, node: DiskEntry, *, size: int | None = None) -> EntryState:
+def untracked_state(path: WorkspacePath, node: DiskEntry, *, size: int | None = None) -> EntryState:
     """Build the state of a file, or of a whole folder, whose content the history does not store."""
     assert node.kind in (EntryKind.FILE, EntryKind.FOLDER)
     return EntryState(
-        place=place,
+        path=path,
         kind=node.kind,
         mode=node.mode,
         size=node.fingerprint.size if size is None else size,
@@ -100,7 +100,7 @@ def untracked_state(place: WorkspacePath, node: DiskEntry, *, size: int | None =
 def list_trashed(change_set: ChangeSet) -> list[TrashedFile]:
     """List what a change set moves into the trash."""
     return [
-        TrashedFile(token, change.file_id, state.place, state.kind, state.mode, state.size)
+        TrashedFile(token, change.file_id, state.path, state.kind, state.mode, state.size)
         for change in change_set.changes
         for token, state in _displaced(change)
     ]
@@ -109,7 +109,7 @@ def list_trashed(change_set: ChangeSet) -> list[TrashedFile]:
 def list_restored(change_set: ChangeSet) -> list["RestoredFromTrash"]:
     """List what a change set restores from the trash."""
     return [
-        RestoredFromTrash(token, change.after.place)
+        RestoredFromTrash(token, change.after.path)
         for change in change_set.changes
         if change.after is not None and (token := token_of(change.after)) and token != token_of(change.before)
     ]
@@ -131,7 +131,7 @@ class RestoredFromTrash:
     """Content that leaves the trash, and the path where it goes."""
 
     token: UUID
-    place: WorkspacePath
+    path: WorkspacePath
 
 
 def _displaced(change: FileChange) -> Iterator[tuple[UUID, EntryState]]:

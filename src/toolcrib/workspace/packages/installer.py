@@ -45,12 +45,12 @@ class PackageInstaller:
     async def _install(self, tenant: Tenant, contents: PackageContents) -> Package:
         folders, before, is_placed = self._mounts.packages, None, False
 
-        async def place() -> None:
+        async def path() -> None:
             nonlocal before, is_placed
             before, is_placed = await in_thread(folders.put, tenant.workspace_id, contents.files), True
 
         try:
-            return await self.rows.install(tenant, contents, place)
+            return await self.rows.install(tenant, contents, path)
         except BaseException:
             if is_placed:
                 folders.show(tenant.workspace_id, before)
@@ -75,9 +75,9 @@ class PackageInstaller:
     async def begin(self, tenant: Tenant, session_id: SessionId, document: bytes) -> None:
         """Write the workflow document into the session's @state."""
         home = await self._home(tenant, WorkspaceRole.MEMBER)
-        place = replace(WORKFLOW, scope=str(session_id))
-        disk = self._mounts.disk(tenant.workspace_id, home.root_path, place)
-        await in_thread(partial(disk.write, place, document, mode=FILE_MODE))
+        path = replace(WORKFLOW, scope=str(session_id))
+        disk = self._mounts.disk(tenant.workspace_id, home.root_path, path)
+        await in_thread(partial(disk.write, path, document, mode=FILE_MODE))
 
     async def _home(self, tenant: Tenant, needs: WorkspaceRole) -> WorkspaceHome:
         home = (await self._files.lookup(tenant, [mount_root(Mount.PROJECT)], needs)).home

@@ -53,7 +53,7 @@ _UNREADABLE: Final = (
 
 async def package_in(archive: bytes) -> PackageContents:
     """Parse an archive in a worker. Raises ``BadArguments`` with what is wrong with it."""
-    plain = await in_worker(plainly_read, archive)
+    plain = await in_worker(read_archive_parts, archive)
     return PackageContents(
         name=plain["name"],
         version=plain["version"],
@@ -68,7 +68,7 @@ async def package_in(archive: bytes) -> PackageContents:
     )
 
 
-def plainly_read(archive: bytes) -> dict[str, Any]:
+def read_archive_parts(archive: bytes) -> dict[str, Any]:
     """Parse an archive into plain values that a worker can return."""
     files = _unpacked(archive)
     name, version = _manifest(files)
@@ -117,7 +117,7 @@ def _from_zip(archive: bytes) -> Iterator[tuple[str, bytes]]:
         for entry in entries:
             # The name as stored in the archive: the library cuts names at a NUL.
             name = entry.orig_filename
-            _refuse_special(name, entry.external_attr >> 16)
+            _reject_special(name, entry.external_attr >> 16)
             if entry.flag_bits & 0x1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise _bad(f"{name[:200]!r} is encrypted or uses an unsupported compression")
             if entry.is_dir():
@@ -137,13 +137,13 @@ def _from_tar(archive: bytes) -> Iterator[tuple[str, bytes]]:
             if number >= _MOST_ENTRIES:
                 raise _too_much()
             if entry.isdir():
-                _refuse_special(entry.name, entry.mode | stat.S_IFDIR)
+                _reject_special(entry.name, entry.mode | stat.S_IFDIR)
                 if entry.name.rstrip("/") not in ("", "."):
                     _path(entry.name.removeprefix("./").rstrip("/"))
                 continue
             if entry.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
                 raise _bad(f"{entry.name[:200]!r} is not a regular file: links and devices are not supported")
-            _refuse_special(entry.name, entry.mode)
+            _reject_special(entry.name, entry.mode)
             file = opened.extractfile(entry)
             assert file is not None
             yield _path(entry.name.removeprefix("./")), file.read()
@@ -160,7 +160,7 @@ def _inflated(archive: bytes) -> bytes:
     return body
 
 
-def _refuse_special(name: str, mode: int) -> None:
+def _reject_special(name: str, mode: int) -> None:
     # Archives of systems without Unix modes have none at all.
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise _bad(f"{name[:200]!r} is not a regular file: links and devices are not supported")

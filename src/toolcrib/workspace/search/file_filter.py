@@ -25,12 +25,12 @@ class LikePattern:
     expressions: ExpressionSet
     ending: str = ""
 
-    def means(self, path: str) -> bool:
+    def matches(self, path: str) -> bool:
         """Whether the pattern matches a path."""
         return self.expressions.any(path)
 
 
-def likeness(pattern: str) -> LikePattern:
+def like_pattern(pattern: str) -> LikePattern:
     """Parse a ``path_pattern``: SQL LIKE with ``*`` for ``%``, such as ``%.rs``, ``src/*`` or ``/src/%``.
 
     Case-insensitive. Without a wildcard it matches any path that contains it.
@@ -77,12 +77,12 @@ class FileFilter:
         """Globs for ripgrep, which may select more files than this filter."""
         return (f"*{self._paths.ending}",) if self._paths and self._paths.ending else ()
 
-    def place(self, path: str) -> WorkspacePath | None:
+    def workspace_path(self, path: str) -> WorkspacePath | None:
         """Return the workspace path of a path on disk if it is searched."""
-        if path in self._elsewhere or not self._means(path) or not can_be_named(path):
+        if path in self._elsewhere or not self._matches_path(path) or not can_be_named(path):
             return None
-        place = WorkspacePath(Mount.PROJECT, path)
-        return place if self._may_read(place) else None
+        workspace_path = WorkspacePath(Mount.PROJECT, path)
+        return workspace_path if self._may_read(workspace_path) else None
 
     def readable(self, files: Iterable[File]) -> list[File]:
         """Return those files without content on disk that are searched."""
@@ -90,8 +90,8 @@ class FileFilter:
             file
             for file in files
             if file.state.kind is EntryKind.FILE
-            and self._means(file.state.place.path)
-            and self._may_read(file.state.place)
+            and self._matches_path(file.state.path.path)
+            and self._may_read(file.state.path)
         ]
 
     async def count_denied(self, disk: MountWriter, off_disk: Iterable[File]) -> int:
@@ -102,20 +102,20 @@ class FileFilter:
         if not self._tree.is_an_agents:
             return 0
         paths = await in_thread(self._files, disk)
-        paths |= {file.state.place.path for file in off_disk if file.state.kind is EntryKind.FILE}
-        meant = (WorkspacePath(Mount.PROJECT, path) for path in paths if self._means(path))
-        return sum(not self._may_read(place) for place in meant)
+        paths |= {file.state.path.path for file in off_disk if file.state.kind is EntryKind.FILE}
+        meant = (WorkspacePath(Mount.PROJECT, path) for path in paths if self._matches_path(path))
+        return sum(not self._may_read(workspace_path) for workspace_path in meant)
 
     def _files(self, disk: MountWriter) -> set[str]:
         root = WorkspacePath(Mount.PROJECT, "/")
         return {path for path, _, kind in disk.names(root) if kind is EntryKind.FILE and can_be_named(path)}
 
-    def _means(self, path: str) -> bool:
-        return self._paths is None or self._paths.means(path)
+    def _matches_path(self, path: str) -> bool:
+        return self._paths is None or self._paths.matches(path)
 
-    def _may_read(self, place: WorkspacePath) -> bool:
+    def _may_read(self, path: WorkspacePath) -> bool:
         try:
-            self._tree.check_read(place)
+            self._tree.check_read(path)
         except CallDenied:
             return False
         return True

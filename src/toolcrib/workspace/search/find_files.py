@@ -39,7 +39,7 @@ class GlobSet:
         if not self.of_paths:
             return False
         parts = path[1:].split("/")
-        return any(_means(steps, parts) for steps in self.of_paths)
+        return any(_matches_steps(steps, parts) for steps in self.of_paths)
 
 
 def globs(patterns: Sequence[str], base: WorkspacePath) -> GlobSet:
@@ -102,7 +102,7 @@ def _either(patterns: Sequence[str]) -> list[str]:
     return made
 
 
-def _means(steps: tuple[Matches | None, ...], parts: list[str]) -> bool:
+def _matches_steps(steps: tuple[Matches | None, ...], parts: list[str]) -> bool:
     """Whether the steps match a whole path. ``None`` matches any number of folders.
 
     When a later step fails, only the last ``None`` needs another try: earlier ones matched as little as possible.
@@ -165,11 +165,11 @@ async def matching_globs(
     base, disk = await _folder(tree, base)
     off_disk = await tree.off_disk(base)
     found = await in_thread(_sorted, disk, base, lambda path, name, kind: kind and globs.match(path, name))
-    others = [path for file in off_disk if globs.match(path := file.state.place.path, file.state.place.name)]
+    others = [path for file in off_disk if globs.match(path := file.state.path.path, file.state.path.name)]
     if others:
         found = sorted({*found, *others}, key=order_of)
-    places = (_at(base, path) for path in filter(can_be_named, found))
-    return await tree.path_states(_taken(places, limit), off_disk, nodes_of_all=True)
+    paths = (_at(base, path) for path in filter(can_be_named, found))
+    return await tree.path_states(_taken(paths, limit), off_disk, nodes_of_all=True)
 
 
 async def with_traits(
@@ -178,58 +178,58 @@ async def with_traits(
     """Return path states below ``base`` that match the criteria, in path order, including virtual files."""
     base, disk = await _folder(tree, base)
     off_disk = await tree.off_disk(base, recursive=recursive)
-    virtual = {file.state.place.path: file.state for file in off_disk if file.is_virtual}
+    virtual = {file.state.path.path: file.state for file in off_disk if file.is_virtual}
 
     def wanted(_: str, name: str, kind: EntryKind | None) -> bool:
         return traits.suit_kind(kind) and (traits.name is None or traits.name(name))
 
     found = await in_thread(lambda: _sorted(disk, base, wanted, recursive=recursive))
     if virtual:
-        suited = {path for path, state in virtual.items() if wanted(path, state.place.name, state.kind)}
+        suited = {path for path, state in virtual.items() if wanted(path, state.path.name, state.kind)}
         found = sorted({*found, *suited}, key=order_of)
-    places: Iterator[WorkspacePath] = (_at(base, path) for path in filter(can_be_named, found))
+    paths: Iterator[WorkspacePath] = (_at(base, path) for path in filter(can_be_named, found))
     if traits.concern_size:
-        places = _of_size(disk, places, traits, virtual)
+        paths = _of_size(disk, paths, traits, virtual)
     if traits.type in (None, FileType.FOLDER):
-        return await tree.path_states(await in_thread(_taken, places, limit), off_disk, nodes_of_all=True)
-    return await _of_type(tree, places, off_disk, traits.type, limit)
+        return await tree.path_states(await in_thread(_taken, paths, limit), off_disk, nodes_of_all=True)
+    return await _of_type(tree, paths, off_disk, traits.type, limit)
 
 
 async def _of_type(
     tree: WorkspaceTree,
-    places: Iterator[WorkspacePath],
+    paths: Iterator[WorkspacePath],
     off_disk: Sequence[File],
     type_: FileType | None,
     limit: int | None,
 ) -> list[PathState]:
     """Filter by file type, which only the history knows. Queries in chunks until there are enough."""
     found: list[PathState] = []
-    while (limit is None or len(found) < limit) and (chunk := await in_thread(_taken, places, _CHUNK)):
-        standings = await tree.path_states(chunk, off_disk, nodes_of_all=True)
-        found += [standing for standing in standings if standing.type is type_]
+    while (limit is None or len(found) < limit) and (chunk := await in_thread(_taken, paths, _CHUNK)):
+        path_states = await tree.path_states(chunk, off_disk, nodes_of_all=True)
+        found += [path_state for path_state in path_states if path_state.type is type_]
     return found[:limit]
 
 
 def _of_size(
-    disk: MountWriter | None, places: Iterator[WorkspacePath], traits: FindCriteria, virtual: Mapping[str, EntryState]
+    disk: MountWriter | None, paths: Iterator[WorkspacePath], traits: FindCriteria, virtual: Mapping[str, EntryState]
 ) -> Iterator[WorkspacePath]:
-    for place in places:
-        state = virtual.get(place.path)
-        node = disk.stat(place) if disk and state is None else None
+    for path in paths:
+        state = virtual.get(path.path)
+        node = disk.stat(path) if disk and state is None else None
         size = state.size if state else node.fingerprint.size if node else None
         if size is not None and traits.suit_size(size):
-            yield place
+            yield path
 
 
-async def _folder(tree: WorkspaceTree, place: WorkspacePath) -> tuple[WorkspacePath, MountWriter | None]:
+async def _folder(tree: WorkspaceTree, path: WorkspacePath) -> tuple[WorkspacePath, MountWriter | None]:
     """Return the folder as ``ls`` would list it, and its disk. A virtual folder has no disk."""
-    tree.check_read(place)
-    standing = await tree.view(place)
-    if not standing.exists and not place.is_root:
-        raise NotFound(f"Folder not found: {shown(place)}")
-    if not standing.is_folder:
-        raise BadArguments({"path": f"Not a folder: {shown(place)}. Search in its parent directory."})
-    return standing.place, None if standing.is_virtual else await tree.disk_at(standing.place)
+    tree.check_read(path)
+    path_state = await tree.view(path)
+    if not path_state.exists and not path.is_root:
+        raise NotFound(f"Folder not found: {shown(path)}")
+    if not path_state.is_folder:
+        raise BadArguments({"path": f"Not a folder: {shown(path)}. Search in its parent directory."})
+    return path_state.path, None if path_state.is_virtual else await tree.disk_at(path_state.path)
 
 
 def _sorted(
@@ -243,8 +243,8 @@ def _sorted(
     return sorted((path for path, name, kind in names if wanted(path, name, kind)), key=order_of)
 
 
-def _taken(places: Iterator[WorkspacePath], count: int | None) -> list[WorkspacePath]:
-    return list(islice(places, None if count is None else min(count, sys.maxsize)))
+def _taken(paths: Iterator[WorkspacePath], count: int | None) -> list[WorkspacePath]:
+    return list(islice(paths, None if count is None else min(count, sys.maxsize)))
 
 
 def _at(base: WorkspacePath, path: str) -> WorkspacePath:

@@ -77,7 +77,7 @@ class GrepSearch:
         root = mount_root(Mount.PROJECT)
         disk = await self._tree.disk_at(root)
         off_disk = await self._tree.off_disk(root)
-        selection = FileFilter(self._tree, self._question.paths, {file.state.place.path for file in off_disk})
+        selection = FileFilter(self._tree, self._question.paths, {file.state.path.path for file in off_disk})
         reader = HitVerifier(disk, selection, self._question.around, self._tree.reads_hard_links)
         readable = selection.readable(off_disk)
         stored: list[MatchedLine] = []
@@ -91,7 +91,7 @@ class GrepSearch:
         # Matches on disk are already in order.
         matches = self._found
         if stored:
-            matches = sorted(matches + stored, key=lambda match: (order_of(match.place.path), match.number))
+            matches = sorted(matches + stored, key=lambda match: (order_of(match.path.path), match.number))
         matches += await self._in_virtual(
             [file for file in readable if file.is_virtual], most=self._question.limit - len(matches)
         )
@@ -163,7 +163,7 @@ class GrepSearch:
 
     async def _take(self, hits: Sequence[RipgrepHit], reader: HitVerifier) -> None:
         candidates = await in_thread(reader.candidates, hits, self._approach)
-        self._found += await self._judged(candidates)
+        self._found += await self._verified(candidates)
 
     async def _in_stored(self, files: Sequence[File]) -> list[MatchedLine]:
         """Find matches in content that is not on disk yet."""
@@ -184,7 +184,7 @@ class GrepSearch:
                 ignore_case=self._question.ignore_case,
                 seconds=max(self._seconds_left, 0),
             )
-            for file in sorted((file for file in files if file.id in matching), key=lambda file: file.state.place):
+            for file in sorted((file for file in files if file.id in matching), key=lambda file: file.state.path):
                 # A file that is too large to read, or was deleted just now, has no matches.
                 with suppress(NotFound, TooLarge):
                     found += await self._in_body(file, await self._tree.head_content(file))
@@ -195,9 +195,9 @@ class GrepSearch:
         return found
 
     async def _in_body(self, file: File, body: bytes) -> list[MatchedLine]:
-        return await self._judged(await in_thread(_every_line, file, body, self._question.around))
+        return await self._verified(await in_thread(_every_line, file, body, self._question.around))
 
-    async def _judged(self, candidates: CandidateLines) -> list[MatchedLine]:
+    async def _verified(self, candidates: CandidateLines) -> list[MatchedLine]:
         """Return the matches, after PostgreSQL has checked the doubtful ones."""
         if not candidates.doubts:
             return candidates.matches
@@ -229,7 +229,7 @@ def _every_line(file: File, body: bytes, around: ContextLines) -> CandidateLines
     """Return all lines of a stored file as candidates for PostgreSQL."""
     candidates, lines = CandidateLines(), TextLines(body)
     for number in range(1, len(lines) + 1):
-        candidates.add(match_in(lines, number, file.state.place, around), lines.text(number))
+        candidates.add(match_in(lines, number, file.state.path, around), lines.text(number))
     return candidates
 
 

@@ -77,7 +77,7 @@ _NOTHING = ContextLines()
 class MatchedLine(NamedTuple):
     """A matching line with its context. A tuple, because there may be very many."""
 
-    place: WorkspacePath
+    path: WorkspacePath
     number: int
     text: str
     before: Sequence[str] = ()
@@ -111,42 +111,42 @@ class HitVerifier:
         """Verify hits, which are grouped by file, so that each file is read once."""
         found = CandidateLines()
         for path, group in groupby(hits, key=_PATH):
-            place = self.selection.place(f"/{os.fsdecode(path)}")
-            if place is not None:
-                self._in_file(place, list(group), approach, found)
+            workspace_path = self.selection.workspace_path(f"/{os.fsdecode(path)}")
+            if workspace_path is not None:
+                self._in_file(workspace_path, list(group), approach, found)
         return found
 
     def _in_file(
-        self, place: WorkspacePath, hits: list[RipgrepHit], approach: SearchPlan, found: CandidateLines
+        self, path: WorkspacePath, hits: list[RipgrepHit], approach: SearchPlan, found: CandidateLines
     ) -> None:
         whole = self.around != _NOTHING or any(hit.text.startswith(OMITTED) for hit in hits)
         try:
-            (self._from_the_whole if whole else self._from_pieces)(place, hits, approach, found)
+            (self._from_the_whole if whole else self._from_pieces)(path, hits, approach, found)
         except (ToolFailed, CallDenied):
             # The file is gone, replaced, or not readable for the caller.
             return
 
     def _from_pieces(
-        self, place: WorkspacePath, hits: list[RipgrepHit], approach: SearchPlan, found: CandidateLines
+        self, path: WorkspacePath, hits: list[RipgrepHit], approach: SearchPlan, found: CandidateLines
     ) -> None:
         """Read only the lines themselves, and enough of the start to detect binary files."""
-        places = [(max(0, int(offset) - 1), len(text) + 2) for _, _, offset, text in hits]
-        start, *pieces = self.disk.read_head(place, [(0, SNIFFED), *places], hard_links=self.hard_links)
+        paths = [(max(0, int(offset) - 1), len(text) + 2) for _, _, offset, text in hits]
+        start, *pieces = self.disk.read_head(path, [(0, SNIFFED), *paths], hard_links=self.hard_links)
         if is_binary(start):
             return
-        for (_, told, offset, line), piece in zip(hits, pieces, strict=True):
+        for (_, number_text, offset, line), piece in zip(hits, pieces, strict=True):
             there = line if offset == b"0" else b"\n" + line
             # The line ends at a newline or at the end of the file.
             if piece.startswith(there + b"\n") or piece == there:
-                number = int(told)
+                number = int(number_text)
                 text = line_text(line, number)
-                found.add(MatchedLine(place, number, shown(text)), None if approach.settles(line) else text)
+                found.add(MatchedLine(path, number, shown(text)), None if approach.is_certain(line) else text)
 
     def _from_the_whole(
-        self, place: WorkspacePath, hits: list[RipgrepHit], approach: SearchPlan, found: CandidateLines
+        self, path: WorkspacePath, hits: list[RipgrepHit], approach: SearchPlan, found: CandidateLines
     ) -> None:
         """Read the whole file, for context lines or for a line that is too long for ripgrep to report."""
-        body, _ = self.disk.read(place, limit=LARGEST_FILE, hard_links=self.hard_links)
+        body, _ = self.disk.read(path, limit=LARGEST_FILE, hard_links=self.hard_links)
         if is_binary(body):
             return
         lines = TextLines(body)
@@ -154,18 +154,18 @@ class HitVerifier:
             number = int(hit.number)
             line = lines.raw(number)
             if line == hit.text:
-                doubt = None if approach.settles(line) else lines.text(number)
+                doubt = None if approach.is_certain(line) else lines.text(number)
             elif line is not None and len(line) >= LONGEST_LINE and hit.text.startswith(OMITTED):
                 doubt = lines.text(number)
             else:
                 continue
-            found.add(match_in(lines, number, place, self.around), doubt)
+            found.add(match_in(lines, number, path, self.around), doubt)
 
 
-def match_in(lines: TextLines, number: int, place: WorkspacePath, around: ContextLines) -> MatchedLine:
+def match_in(lines: TextLines, number: int, path: WorkspacePath, around: ContextLines) -> MatchedLine:
     """Build the match of a line with its context."""
     return MatchedLine(
-        place,
+        path,
         number,
         shown(lines.text(number)),
         lines.shown(number - around.before, number - 1) if around.before else (),

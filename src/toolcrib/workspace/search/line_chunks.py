@@ -22,7 +22,7 @@ Skips = Callable[[str], bool]
 class LineChunk:
     """Some lines of a file. ``line`` is the number of the first one, counted from 1."""
 
-    place: WorkspacePath
+    path: WorkspacePath
     line: int
     text: str
 
@@ -31,27 +31,27 @@ class LineChunk:
         return self.text.split("\n")
 
 
-async def passages(tree: WorkspaceTree, top: WorkspacePath, *, skips: Skips) -> AsyncGenerator[list[LineChunk]]:
+async def read_chunks(tree: WorkspaceTree, top: WorkspacePath, *, skips: Skips) -> AsyncGenerator[list[LineChunk]]:
     """Yield the text of a file, or of all files below a folder by path, as far as the caller may read them.
 
     Leaves out names that ``skips`` selects with everything below them, unreadable files and binary files.
     """
     tree.check_read(top)
-    standing = await tree.lookup(top)
-    await tree.reject_symlink(standing)
-    if not standing.exists and not top.is_root:
+    path_state = await tree.lookup(top)
+    await tree.reject_symlink(path_state)
+    if not path_state.exists and not top.is_root:
         raise NotFound(f"File not found: {shown(top)}")
-    top, disk = standing.place, await tree.disk_at(standing.place)
-    on_disk, elsewhere = [top], [top] if standing.is_virtual else []
-    if standing.is_folder:
+    top, disk = path_state.path, await tree.disk_at(path_state.path)
+    on_disk, elsewhere = [top], [top] if path_state.is_virtual else []
+    if path_state.is_folder:
         on_disk = await in_thread(_files_below, disk, top, skips)
-        elsewhere = [place for place in await _off_disk(tree, top) if not _is_skipped(place, top, skips)]
-    reader = _ChunkReader(tree, disk, [place for place in on_disk if place not in set(elsewhere)])
+        elsewhere = [path for path in await _off_disk(tree, top) if not _is_skipped(path, top, skips)]
+    reader = _ChunkReader(tree, disk, [path for path in on_disk if path not in set(elsewhere)])
     while batch := await in_thread(reader.next):
         yield batch
-    for place in elsewhere:
+    for path in elsewhere:
         with suppress(ToolFailed, CallDenied):
-            yield list(_passages_of(place, [(await tree.read(place)).body]))
+            yield list(_passages_of(path, [(await tree.read(path)).body]))
 
 
 def _files_below(disk: MountWriter, folder: WorkspacePath, skips: Skips) -> list[WorkspacePath]:
@@ -73,41 +73,41 @@ def _files_below(disk: MountWriter, folder: WorkspacePath, skips: Skips) -> list
 
 async def _off_disk(tree: WorkspaceTree, folder: WorkspacePath) -> list[WorkspacePath]:
     files = await tree.off_disk(folder, virtual=False)
-    return sorted(file.state.place for file in files if file.state.kind is EntryKind.FILE)
+    return sorted(file.state.path for file in files if file.state.kind is EntryKind.FILE)
 
 
-def _is_skipped(place: WorkspacePath, top: WorkspacePath, skips: Skips) -> bool:
-    return any(map(skips, place.parts[len(top.parts) :]))
+def _is_skipped(path: WorkspacePath, top: WorkspacePath, skips: Skips) -> bool:
+    return any(map(skips, path.parts[len(top.parts) :]))
 
 
 class _ChunkReader:
     """Reads files from disk one after the other, about a megabyte at a time."""
 
-    def __init__(self, tree: WorkspaceTree, disk: MountWriter, places: Sequence[WorkspacePath]) -> None:
+    def __init__(self, tree: WorkspaceTree, disk: MountWriter, paths: Sequence[WorkspacePath]) -> None:
         self._tree = tree
         self._disk = disk
-        self._passages = self._read_all(places)
+        self._passages = self._read_all(paths)
 
     def next(self) -> list[LineChunk]:
         """Return the next chunks; empty when everything is read."""
         batch: list[LineChunk] = []
         size = 0
-        for passage in self._passages:
-            batch.append(passage)
-            size += len(passage.text)
+        for chunk in self._passages:
+            batch.append(chunk)
+            size += len(chunk.text)
             if size >= _MOST:
                 break
         return batch
 
-    def _read_all(self, places: Sequence[WorkspacePath]) -> Iterator[LineChunk]:
-        for place in places:
+    def _read_all(self, paths: Sequence[WorkspacePath]) -> Iterator[LineChunk]:
+        for path in paths:
             # Leave out files that are unreadable or gone; the others still count.
             with suppress(ToolFailed, CallDenied):
-                self._tree.check_read(place)
-                yield from _passages_of(place, self._disk.pieces(place, hard_links=self._tree.reads_hard_links))
+                self._tree.check_read(path)
+                yield from _passages_of(path, self._disk.pieces(path, hard_links=self._tree.reads_hard_links))
 
 
-def _passages_of(place: WorkspacePath, pieces: Iterable[bytes]) -> Iterator[LineChunk]:
+def _passages_of(path: WorkspacePath, pieces: Iterable[bytes]) -> Iterator[LineChunk]:
     """Split a text into chunks that end at a line end. Yields nothing for binary content."""
     number, rest = 1, b""
     for index, piece in enumerate(pieces):
@@ -115,13 +115,13 @@ def _passages_of(place: WorkspacePath, pieces: Iterable[bytes]) -> Iterator[Line
             return
         whole, end, rest = (rest + piece).rpartition(b"\n")
         if end:
-            yield LineChunk(place, number, _text(whole))
+            yield LineChunk(path, number, _text(whole))
             number += whole.count(b"\n") + 1
         elif len(rest) >= _MOST:
-            yield LineChunk(place, number, _text(rest))
+            yield LineChunk(path, number, _text(rest))
             rest = b""
     if rest or number == 1:
-        yield LineChunk(place, number, _text(rest))
+        yield LineChunk(path, number, _text(rest))
 
 
 def _text(body: bytes) -> str:

@@ -234,16 +234,16 @@ class _RegexParser:
         if name is None or name[1] not in NAMED:
             raise NotTranslatable
         self._at = name.end()
-        self._refuse_range()
+        self._reject_range()
         return CharClass(NAMED[name[1]], None)
 
     def _shorthand(self) -> CharClass:
         node = self._escape()
         assert isinstance(node, CharClass)
-        self._refuse_range()
+        self._reject_range()
         return node
 
-    def _refuse_range(self) -> None:
+    def _reject_range(self) -> None:
         if self._peek() == "-" and self._peek(1) != "]":
             raise NotTranslatable
 

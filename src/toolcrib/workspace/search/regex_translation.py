@@ -48,7 +48,7 @@ class SearchPlan:
     expression: str
     reach: MatchCertainty
 
-    def settles(self, line: bytes) -> bool:
+    def is_certain(self, line: bytes) -> bool:
         """Whether ripgrep's hit on this line is final."""
         return self.reach is MatchCertainty.EVERY_LINE or (self.reach is MatchCertainty.PLAIN_LINES and is_plain(line))
 

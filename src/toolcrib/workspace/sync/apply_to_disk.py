@@ -31,17 +31,17 @@ class RenameOrder:
         self._folders = folders
         self._carriers: dict[WorkspacePath, WorkspacePath] = {}
         self._leaving: dict[WorkspacePath, list[WorkspacePath]] = defaultdict(list)
-        for place, goal in goals.items():
-            above = [folder for folder in place.ancestors if folder in goals]
-            if above and goal == place.relocate(above[-1], goals[above[-1]]):
-                self._carriers[place] = above[-1]
+        for path, goal in goals.items():
+            above = [folder for folder in path.ancestors if folder in goals]
+            if above and goal == path.relocate(above[-1], goals[above[-1]]):
+                self._carriers[path] = above[-1]
                 continue
             for folder in above:
-                self._leaving[folder].append(place)
+                self._leaving[folder].append(path)
 
-    def carrier(self, place: WorkspacePath) -> WorkspacePath | None:
+    def carrier(self, path: WorkspacePath) -> WorkspacePath | None:
         """Return the folder whose rename also moves this path, if there is one."""
-        return self._carriers.get(place)
+        return self._carriers.get(path)
 
     def leaving(self, folder: WorkspacePath) -> Collection[WorkspacePath]:
         """Return the paths in a folder that move elsewhere than the folder."""
@@ -49,7 +49,7 @@ class RenameOrder:
 
     def __iter__(self) -> Iterator[WorkspacePath]:
         """Yield each path after those it waits for. Folders in a cycle are left out; files in a cycle come last."""
-        waits = {place: self._waits_for(place) for place in self._goals}
+        waits = {path: self._waits_for(path) for path in self._goals}
         last: list[WorkspacePath] = []
         while waits:
             sorter, cycle = TopologicalSorter(waits), set[WorkspacePath]()
@@ -60,24 +60,24 @@ class RenameOrder:
             while ready := sorter.get_ready():
                 yield from ready
                 sorter.done(*ready)
-                for place in ready:
-                    del waits[place]
+                for path in ready:
+                    del waits[path]
             # Nothing goes into a file, and a rename onto its path fails: so others need not wait for files.
-            last += [place for place in waits if place not in self._folders]
+            last += [path for path in waits if path not in self._folders]
             waits = {
-                place: {other for other in others if other in waits and other in self._folders} - cycle
-                for place, others in waits.items()
-                if place in self._folders and place not in cycle
+                path: {other for other in others if other in waits and other in self._folders} - cycle
+                for path, others in waits.items()
+                if path in self._folders and path not in cycle
             }
         yield from last
 
-    def _waits_for(self, place: WorkspacePath) -> set[WorkspacePath]:
+    def _waits_for(self, path: WorkspacePath) -> set[WorkspacePath]:
         """Return what occupies the target or its parents, what moves the path along, and what must leave it first."""
-        goal = self._goals[place]
+        goal = self._goals[path]
         waits = {above for above in (*goal.ancestors, goal) if above in self._goals}
-        waits.update(self.leaving(place))
-        if place in self._carriers:
-            waits.add(self._carriers[place])
+        waits.update(self.leaving(path))
+        if path in self._carriers:
+            waits.add(self._carriers[path])
         return waits
 
 
@@ -86,13 +86,13 @@ OPEN = 0o700
 
 
 @contextmanager
-def temporarily_writable(disk_of: WorkspaceDisks, places: Collection[WorkspacePath]) -> Iterator[None]:
+def temporarily_writable(disk_of: WorkspaceDisks, paths: Collection[WorkspacePath]) -> Iterator[None]:
     """Make the folders above these paths writable for the owner, and restore their modes afterwards.
 
     A mode that the change itself sets on a folder stays.
     """
     was: dict[WorkspacePath, int] = {}
-    above = {folder for place in places for folder in place.ancestors}
+    above = {folder for path in paths for folder in path.ancestors}
     try:
         for folder in sorted(above, key=_depth):
             node = stat_no_symlinks(disk_of(folder), folder)
@@ -108,8 +108,8 @@ def temporarily_writable(disk_of: WorkspaceDisks, places: Collection[WorkspacePa
                     disk_of(folder).set_mode(folder, was[folder])
 
 
-def _depth(place: WorkspacePath) -> int:
-    return len(place.parts)
+def _depth(path: WorkspacePath) -> int:
+    return len(path.parts)
 
 
 # More contents than this are synced together.
@@ -137,7 +137,7 @@ class ApplyStep:
 
     @property
     def moves(self) -> bool:
-        return self.before is not None and self.after is not None and self.before.place != self.after.place
+        return self.before is not None and self.after is not None and self.before.path != self.after.path
 
 
 def apply(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> list[AppliedFile]:
@@ -150,24 +150,24 @@ def apply(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> list[AppliedFi
         return _apply(disk_of, steps)
     except ToolFailed:
         # A program may have locked a folder against its owner. Retry with the folders writable.
-        with temporarily_writable(disk_of, {state.place for step in steps for state in step.states}):
+        with temporarily_writable(disk_of, {state.path for step in steps for state in step.states}):
             return _apply(disk_of, steps)
 
 
 def _apply(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> list[AppliedFile]:
-    wanted = {step.after.place: step.after.kind for step in steps if step.after is not None}
+    wanted = {step.after.path: step.after.kind for step in steps if step.after is not None}
     # Moves are renames if the target is free: then a folder takes its untracked content along.
-    written = {step.after.place: step.after.kind for step in steps if step.after is not None and not step.moves}
+    written = {step.after.path: step.after.kind for step in steps if step.after is not None and not step.moves}
     _displace(disk_of, steps)
-    for place in _deepest_first(step.before.place for step in steps if step.before and step.after is None):
-        _free(disk_of, place, written)
+    for path in _deepest_first(step.before.path for step in steps if step.before and step.after is None):
+        _free(disk_of, path, written)
     _rename_all(disk_of, steps)
     for step in (step for step in steps if step.moves and token_of(step.before) is not None):
         # It could not be renamed because the target is occupied, and it has no stored content to write.
-        if is_same_inode(_before(step), stat_no_symlinks(disk_of(_before(step).place), _before(step).place)):
+        if is_same_inode(_before(step), stat_no_symlinks(disk_of(_before(step).path), _before(step).path)):
             _set_aside(disk_of, step)
-    for place in _deepest_first(_before(step).place for step in steps if _is_left_over(disk_of, step)):
-        _free(disk_of, place, wanted)
+    for path in _deepest_first(_before(step).path for step in steps if _is_left_over(disk_of, step)):
+        _free(disk_of, path, wanted)
     prints: dict[FileId, Fingerprint | None] = {}
     contents = [step for step in steps if _is_written(step)]
     at_once = {step.file_id for step in contents} if len(contents) > _MANY else set()
@@ -177,25 +177,25 @@ def _apply(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> list[AppliedF
     if at_once:
         prints |= _write_all(disk_of, contents)
     for step in sorted((step for step in steps if _locks(step)), key=_folders_first, reverse=True):
-        disk_of(_after(step).place).set_mode(_after(step).place, _after(step).mode)
+        disk_of(_after(step).path).set_mode(_after(step).path, _after(step).mode)
     return [AppliedFile(step.file_id, step.version_id, prints[step.file_id]) for step in steps]
 
 
 def _displace(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> None:
     """Move untracked content into the trash, files before the folders that move as a whole."""
     displaced = [step for step in steps if token_of(step.before) not in (None, token_of(step.after))]
-    for step in sorted(displaced, key=lambda step: -len(_before(step).place.parts)):
-        for mover in (other for other in steps if other.moves and _before(other).place.is_below(_before(step).place)):
+    for step in sorted(displaced, key=lambda step: -len(_before(step).path.parts)):
+        for mover in (other for other in steps if other.moves and _before(other).path.is_below(_before(step).path)):
             _rename(disk_of, mover)
         _set_aside(disk_of, step)
 
 
 def _set_aside(disk_of: WorkspaceDisks, step: ApplyStep) -> None:
-    token, place = token_of(step.before), _before(step).place
+    token, path = token_of(step.before), _before(step).path
     # If the content is already in the trash, something else is at the path.
-    if token is None or disk_of.trash.holds(token) or stat_no_symlinks(disk_of(place), place) is None:
+    if token is None or disk_of.trash.holds(token) or stat_no_symlinks(disk_of(path), path) is None:
         return
-    disk_of.trash.move_in(disk_of(place), place, token)
+    disk_of.trash.move_in(disk_of(path), path, token)
 
 
 def _is_left_over(disk_of: WorkspaceDisks, step: ApplyStep) -> bool:
@@ -205,8 +205,8 @@ def _is_left_over(disk_of: WorkspaceDisks, step: ApplyStep) -> bool:
     """
     if step.before is None:
         return False
-    disk, place = disk_of(step.before.place), step.before.place
-    node = stat_no_symlinks(disk, place)
+    disk, path = disk_of(step.before.path), step.before.path
+    node = stat_no_symlinks(disk, path)
     if step.after is None:
         # A folder from which something had to move first. It is removed only if it is empty.
         return step.before.kind is EntryKind.FOLDER and node is not None and node.kind is EntryKind.FOLDER
@@ -219,23 +219,23 @@ def _rename_all(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> None:
     A folder with content that must leave first, and cannot yet, is not renamed. Its content is moved or written one by
     one.
     """
-    movers = {_before(step).place: step for step in steps if step.moves}
-    goals = {place: step.after.place for place, step in movers.items() if step.after is not None}
-    turns = RenameOrder(goals, {place for place, step in movers.items() if _before(step).kind is EntryKind.FOLDER})
+    movers = {_before(step).path: step for step in steps if step.moves}
+    goals = {path: step.after.path for path, step in movers.items() if step.after is not None}
+    turns = RenameOrder(goals, {path for path, step in movers.items() if _before(step).kind is EntryKind.FOLDER})
     gone: set[WorkspacePath] = set()
-    for place in turns:
-        is_stuck = any(stat_no_symlinks(disk_of(left), left) is not None for left in turns.leaving(place))
-        if turns.carrier(place) in gone or (not is_stuck and _rename(disk_of, movers[place])):
-            gone.add(place)
+    for path in turns:
+        is_stuck = any(stat_no_symlinks(disk_of(left), left) is not None for left in turns.leaving(path))
+        if turns.carrier(path) in gone or (not is_stuck and _rename(disk_of, movers[path])):
+            gone.add(path)
 
 
-def _deepest_first(places: Iterable[WorkspacePath]) -> list[WorkspacePath]:
-    return sorted(places, key=lambda place: -len(place.parts))
+def _deepest_first(paths: Iterable[WorkspacePath]) -> list[WorkspacePath]:
+    return sorted(paths, key=lambda path: -len(path.parts))
 
 
 def _folders_first(step: ApplyStep) -> tuple[bool, int]:
     state = step.states[-1]
-    return state.kind is not EntryKind.FOLDER, len(state.place.parts)
+    return state.kind is not EntryKind.FOLDER, len(state.path.parts)
 
 
 def _before(step: ApplyStep) -> EntryState:
@@ -246,7 +246,7 @@ def _before(step: ApplyStep) -> EntryState:
 def _rename(disk_of: WorkspaceDisks, step: ApplyStep) -> bool:
     """Rename on disk if that is still to be done and the target is free. Otherwise the target is written later."""
     assert step.before is not None and step.after is not None
-    source, destination = step.before.place, step.after.place
+    source, destination = step.before.path, step.after.path
     disk = disk_of(source)
     there, taken = stat_no_symlinks(disk, source), stat_no_symlinks(disk_of(destination), destination)
     if disk_of(destination) is disk and there is not None and taken is None:
@@ -257,15 +257,15 @@ def _rename(disk_of: WorkspaceDisks, step: ApplyStep) -> bool:
     return False
 
 
-def _free(disk_of: WorkspaceDisks, place: WorkspacePath, wanted: Mapping[WorkspacePath, EntryKind]) -> None:
+def _free(disk_of: WorkspaceDisks, path: WorkspacePath, wanted: Mapping[WorkspacePath, EntryKind]) -> None:
     """Remove what is at a path that must be empty, or must have another kind."""
-    disk = disk_of(place)
-    node = stat_no_symlinks(disk, place)
-    if node is None or node.kind is wanted.get(place):
+    disk = disk_of(path)
+    node = stat_no_symlinks(disk, path)
+    if node is None or node.kind is wanted.get(path):
         return
     # If an outside program put something into a folder at the last moment, the folder stays.
     with suppress(Conflict):
-        disk.remove(place)
+        disk.remove(path)
 
 
 def _locks(step: ApplyStep) -> bool:
@@ -281,9 +281,9 @@ def _is_written(step: ApplyStep) -> bool:
 def _write_all(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> dict[FileId, Fingerprint | None]:
     """Write many contents with few syncs. Syncing each file separately would take minutes."""
     prints: dict[FileId, Fingerprint | None] = {}
-    for disk in {disk_of(_after(step).place) for step in steps}:
-        here = [step for step in steps if disk_of(_after(step).place) is disk]
-        contents = [(_after(step).place, step.body or b"", _after(step).mode) for step in here]
+    for disk in {disk_of(_after(step).path) for step in steps}:
+        here = [step for step in steps if disk_of(_after(step).path) is disk]
+        contents = [(_after(step).path, step.body or b"", _after(step).mode) for step in here]
         prints |= zip(
             (step.file_id for step in here), (node.fingerprint for node in disk.write_all(contents)), strict=True
         )
@@ -298,29 +298,29 @@ def _after(step: ApplyStep) -> EntryState:
 def _make(disk_of: WorkspaceDisks, step: ApplyStep) -> Fingerprint | None:
     assert step.after is not None
     after, before = step.after, step.before
-    disk = disk_of(after.place)
+    disk = disk_of(after.path)
     token = token_of(after)
     if token is not None and disk_of.trash.holds(token):
         # The entry at the path is in the history: the base was checked, and untracked content was set aside.
-        disk.remove(after.place)
-        disk_of.trash.move_out(disk, token, after.place)
-    if token is not None and disk.stat(after.place) is None:
+        disk.remove(after.path)
+        disk_of.trash.move_out(disk, token, after.path)
+    if token is not None and disk.stat(after.path) is None:
         # An outside program removed it. The next lookup records that.
         return None
     if after.kind is EntryKind.FOLDER:
         # A folder is locked only after everything in it was written.
         mode = after.mode | OPEN if _locks(step) else after.mode
-        node = disk.make_folder(after.place, mode=mode)
+        node = disk.make_folder(after.path, mode=mode)
         if node.mode != mode:
-            disk.set_mode(after.place, mode)
+            disk.set_mode(after.path, mode)
         if before == after:
-            disk.set_times(after.place)
+            disk.set_times(after.path)
         return None
     if after.kind is EntryKind.LINK:
         assert after.target is not None
-        return disk.make_link(after.place, after.target).fingerprint
+        return disk.make_link(after.path, after.target).fingerprint
     if step.body is not None:
-        return disk.write(after.place, step.body, mode=after.mode).fingerprint
+        return disk.write(after.path, step.body, mode=after.mode).fingerprint
     # The content is already there: the file was moved, touched, or only gets another mode.
-    node = disk.set_times(after.place) if before == after else disk.set_mode(after.place, after.mode)
+    node = disk.set_times(after.path) if before == after else disk.set_mode(after.path, after.mode)
     return node.fingerprint

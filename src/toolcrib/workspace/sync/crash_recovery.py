@@ -27,7 +27,7 @@ class DiskChanges:
     """
 
     changes: tuple[FileChange, ...]
-    settled: tuple[AppliedFile, ...]
+    applied: tuple[AppliedFile, ...]
     dates_ns: Mapping[VersionId, int] = field(default_factory=dict)
 
 
@@ -52,8 +52,8 @@ def external_change(file: File | None, state: EntryState | None, body: bytes | N
 
 def remove_temp_files(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> None:
     """Remove stray temporary files beside the files that were being written."""
-    places = {state.place.parent for step in steps for state in step.states}
-    for folder in places:
+    paths = {state.path.parent for step in steps for state in step.states}
+    for folder in paths:
         # If a link is on the way, no write was started there.
         if folder.mount.writable and stat_no_symlinks(disk_of(folder), folder) is not None:
             disk_of(folder).sweep(folder)
@@ -65,30 +65,30 @@ def plan_redo(
     """Return the steps to apply again, and the changes by others, which are kept on top of ours."""
     redo: list[ApplyStep] = []
     changes: list[FileChange] = []
-    settled: list[AppliedFile] = []
+    applied: list[AppliedFile] = []
     # Files may swap paths: what one of them leaves at a path is as much ours as the other's state.
     ours: dict[WorkspacePath, list[EntryState]] = defaultdict(list)
     for known in (known for step in steps for known in step.states):
-        ours[known.place].append(known)
+        ours[known.path].append(known)
     for step, file in zip(steps, files, strict=True):
-        theirs = [state for state in step.states if not _is_ours(disk_of, ours[state.place], state.place)]
+        theirs = [state for state in step.states if not _is_ours(disk_of, ours[state.path], state.path)]
         if not theirs:
             redo.append(step)
             continue
-        state, body, node = observe_entry(disk_of(theirs[-1].place), theirs[-1].place, step.after)
+        state, body, node = observe_entry(disk_of(theirs[-1].path), theirs[-1].path, step.after)
         if step.moves and state is not None and step.after is not None:
             # Their content goes to our target path, also because the folder around it may be moving.
-            state = replace(state, place=step.after.place)
+            state = replace(state, path=step.after.path)
             changes.append(external_change(file, state, body))
             source = step.before if step.before not in theirs[:-1] else None
             if token_of(state) is not None and theirs[-1] is step.before:
                 # The content is not stored anywhere else, so it is moved from where it is.
-                source = replace(state, place=step.before.place)
+                source = replace(state, path=step.before.path)
             redo.append(ApplyStep(file.id, changes[-1].version_id, source, state, body))
             continue
         changes.append(external_change(file, state, body))
-        settled.append(AppliedFile(file.id, changes[-1].version_id, node.fingerprint if node else None))
-    return redo, DiskChanges(tuple(changes), tuple(settled))
+        applied.append(AppliedFile(file.id, changes[-1].version_id, node.fingerprint if node else None))
+    return redo, DiskChanges(tuple(changes), tuple(applied))
 
 
 def list_stranded_trash(
@@ -107,15 +107,15 @@ def list_stranded_trash(
     ]
     found = {token: (step, state) for step, state in (*lying, *going) if (token := token_of(state)) is not None}
     return [
-        TrashedFile(token, step.file_id, state.place, state.kind, state.mode, state.size)
+        TrashedFile(token, step.file_id, state.path, state.kind, state.mode, state.size)
         for token, (step, state) in found.items()
     ]
 
 
-def _is_ours(disk_of: WorkspaceDisks, states: Sequence[EntryState], place: WorkspacePath) -> bool:
+def _is_ours(disk_of: WorkspaceDisks, states: Sequence[EntryState], path: WorkspacePath) -> bool:
     """Whether the path has nothing but what these steps found or leave there."""
-    disk = disk_of(place)
-    node = stat_no_symlinks(disk, place)
+    disk = disk_of(path)
+    node = stat_no_symlinks(disk, path)
     if node is None:
         return True
     expected = [known for known in states if not _is_aside(disk_of, known)]

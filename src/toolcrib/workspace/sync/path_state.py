@@ -20,7 +20,7 @@ from toolcrib.workspace.text.content import decode_content, file_state
 class PathState:
     """What is at a path: in the history, on disk, in both or in neither."""
 
-    place: WorkspacePath
+    path: WorkspacePath
     file: File | None
     node: DiskEntry | None
 
@@ -34,7 +34,7 @@ class PathState:
         """The kind in the history or, for an untracked path, on disk."""
         if self.file is not None:
             return self.file.state.kind
-        if self.place.is_root:
+        if self.path.is_root:
             return EntryKind.FOLDER
         return self.node.kind if self.node else None
 
@@ -65,7 +65,7 @@ class PathState:
     @property
     def display_name(self) -> str:
         """The name for people. Only for virtual files it differs from the name in the path."""
-        return (self.file.display_name if self.file else None) or self.place.name
+        return (self.file.display_name if self.file else None) or self.path.name
 
     @property
     def updated_at(self) -> datetime:
@@ -79,7 +79,7 @@ class PathState:
 class FileContent:
     """A file's whole content with its path state."""
 
-    standing: PathState
+    path_state: PathState
     body: bytes
     sha256: bytes
 
@@ -101,12 +101,12 @@ def author_in_words(version: Version, caller: Caller) -> str:
     return f"{who}, {seconds} s ago"
 
 
-def is_stale(standing: PathState, seen: PathLookup, asked_about: set[WorkspacePath]) -> bool:
+def is_stale(path_state: PathState, seen: PathLookup, asked_about: set[WorkspacePath]) -> bool:
     """Whether history and disk must be reconciled before the state is returned."""
-    file, node = standing.file, standing.node
+    file, node = path_state.file, path_state.node
     if file is None:
         # After a crash, it may be left over from a move or a deletion. Reconcile it once.
-        return seen.any_pending and node is not None and standing.place not in asked_about
+        return seen.any_pending and node is not None and path_state.path not in asked_about
     if file.is_virtual:
         return False
     return file.pending or differs_by_stat(file, node)
@@ -154,56 +154,58 @@ def disk_matches_state(disk: MountWriter, state: EntryState, node: DiskEntry | N
     if token_of(state) is not None:
         # The content exists only on disk. If it changed, it is still kept when it is displaced.
         return is_same_inode(state, node)
-    body, _ = disk.read(state.place, limit=MOST_BYTES)
+    body, _ = disk.read(state.path, limit=MOST_BYTES)
     return digest(body) == state.sha256
 
 
-def stat_no_symlinks(disk: MountWriter, place: WorkspacePath) -> DiskEntry | None:
+def stat_no_symlinks(disk: MountWriter, path: WorkspacePath) -> DiskEntry | None:
     """Stat a path before a change. Returns ``None`` if a link is on the way."""
     try:
-        return disk.stat(place)
+        return disk.stat(path)
     except (SymlinkNotFollowed, PathOutsideMount):
         return None
 
 
 def observe_entry(
-    disk: MountWriter, place: WorkspacePath, known: EntryState | None
+    disk: MountWriter, path: WorkspacePath, known: EntryState | None
 ) -> tuple[EntryState | None, bytes | None, DiskEntry | None]:
     """Read what is on disk as a state with its content. Returns nothing for special files, which cannot be tracked."""
-    node = disk.stat(place)
+    node = disk.stat(path)
     if node is None or node.kind is None:
         return _NOTHING
     if node.kind is EntryKind.FOLDER:
-        return _folder(place, node, known), None, node
+        return _folder(path, node, known), None, node
     if node.kind is EntryKind.LINK:
         # A target that is not printable text cannot be stored.
-        told = node.target is not None and node.target.isprintable()
-        return (EntryState(place, EntryKind.LINK, node.mode, target=node.target), None, node) if told else _NOTHING
+        is_readable = node.target is not None and node.target.isprintable()
+        return (
+            (EntryState(path, EntryKind.LINK, node.mode, target=node.target), None, node) if is_readable else _NOTHING
+        )
     if node.fingerprint.size > MOST_BYTES:
-        return untracked_state(place, node), None, node
-    body, node = disk.read(place, limit=MOST_BYTES)
-    state = file_state(place, body, mode=node.mode, content=known.content_kind if known else ContentKind.TEXT)
+        return untracked_state(path, node), None, node
+    body, node = disk.read(path, limit=MOST_BYTES)
+    state = file_state(path, body, mode=node.mode, content=known.content_kind if known else ContentKind.TEXT)
     if state.content_kind is ContentKind.JSON and isinstance(decode_content(body, ContentKind.JSON), str):
         state = replace(state, content_kind=ContentKind.TEXT)
     return state, body, node
 
 
-def observed_whole(disk: MountWriter, place: WorkspacePath) -> tuple[EntryState | None, DiskEntry | None]:
+def observed_whole(disk: MountWriter, path: WorkspacePath) -> tuple[EntryState | None, DiskEntry | None]:
     """Read what is on disk as an untracked state; a folder with everything in it."""
-    node = disk.stat(place)
+    node = disk.stat(path)
     if node is None or node.kind not in (EntryKind.FILE, EntryKind.FOLDER):
         return None, None
-    size = None if node.kind is EntryKind.FILE else size_below(disk, place)
-    return untracked_state(place, node, size=size), node
+    size = None if node.kind is EntryKind.FILE else size_below(disk, path)
+    return untracked_state(path, node, size=size), node
 
 
-def _folder(place: WorkspacePath, node: DiskEntry, known: EntryState | None) -> EntryState:
-    state = EntryState(place, EntryKind.FOLDER, node.mode or FOLDER_MODE)
+def _folder(path: WorkspacePath, node: DiskEntry, known: EntryState | None) -> EntryState:
+    state = EntryState(path, EntryKind.FOLDER, node.mode or FOLDER_MODE)
     # A folder recorded as a whole stays so: a stat does not reveal its content.
     return replace(state, size=known.size, target=known.target) if known and token_of(known) else state
 
 
 def size_below(disk: MountWriter, folder: WorkspacePath) -> int:
     """Return the total size of all files in a folder, at any depth."""
-    nodes = (disk.stat(place) for place, entry in disk.walk(folder) if entry.kind is EntryKind.FILE)
+    nodes = (disk.stat(path) for path, entry in disk.walk(folder) if entry.kind is EntryKind.FILE)
     return sum(node.fingerprint.size for node in nodes if node is not None)

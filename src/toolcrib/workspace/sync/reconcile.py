@@ -36,7 +36,7 @@ from toolcrib.workspace.sync.path_state import disk_matches_head, observe_entry,
 
 
 def attribute_changes(
-    found: DiskChanges, processes: Sequence[BackgroundProcess], *, all_were_known: bool
+    found: DiskChanges, processes: Sequence[BackgroundProcess], *, all_tracked_before: bool
 ) -> tuple[ChangeSet, ...]:
     """Group the found changes into one change set per author, judged by timestamps and running processes.
 
@@ -46,7 +46,7 @@ def attribute_changes(
     """
     shares: dict[Author, list[FileChange]] = {}
     for change in found.changes:
-        theirs = all_were_known or change.kind is not ChangeKind.CREATED
+        theirs = all_tracked_before or change.kind is not ChangeKind.CREATED
         author = _author(processes, found.dates_ns.get(change.version_id)) if theirs and _is_kept(change) else EXTERNAL
         shares.setdefault(author, []).append(change)
     return tuple(ChangeSet(author, tuple(changes)) for author, changes in shares.items())
@@ -82,11 +82,11 @@ class Reconciler:
     async def reconcile(
         self,
         tenant: Tenant,
-        places: Sequence[WorkspacePath],
+        paths: Sequence[WorkspacePath],
         *,
-        take_in: bool = False,
+        track: bool = False,
         whole: Collection[WorkspacePath] = (),
-        all_were_known: bool = False,
+        all_tracked_before: bool = False,
     ) -> tuple[ChangeSet, ...]:
         """Commit what the disk has at these paths to the history. Waits for concurrent changes of the same paths.
 
@@ -100,36 +100,34 @@ class Reconciler:
         Returns:
             The committed change sets.
         """
-        booked: tuple[ChangeSet, ...] = ()
-        places = sorted(set(places))
-        async with self._changes.lock(tenant, places) as locked:
-            seen = await locked.lookup(places, WorkspaceRole.VIEWER)
+        committed: tuple[ChangeSet, ...] = ()
+        paths = sorted(set(paths))
+        async with self._changes.lock(tenant, paths) as locked:
+            seen = await locked.lookup(paths, WorkspaceRole.VIEWER)
             seen.home.require(self._node)
             async with locked.transaction() as connection:
-                crashed = seen.any_pending and bool(await list_pending(connection, tenant, places))
+                crashed = seen.any_pending and bool(await list_pending(connection, tenant, paths))
                 found = DiskChanges((), ())
                 if not crashed:
                     disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.root_path)
-                    found = await in_thread(
-                        partial(_observe, disk_of, places, seen.files, take_in=take_in, whole=whole)
-                    )
+                    found = await in_thread(partial(_observe, disk_of, paths, seen.files, track=track, whole=whole))
                     found = await _with_lost_children(connection, tenant, found)
                 if found.changes:
-                    booked = await self._attributed(connection, tenant, found, all_were_known=all_were_known)
-                for change_set in booked:
+                    committed = await self._attributed(connection, tenant, found, all_tracked_before=all_tracked_before)
+                for change_set in committed:
                     await locked.commit(change_set, seen.home, node=self._node)
-            await locked.mark_applied(found.settled)
+            await locked.mark_applied(found.applied)
         if crashed:
             await self.recover(tenant)
-        return booked
+        return committed
 
     async def _attributed(
-        self, connection: Connection, tenant: Tenant, found: DiskChanges, *, all_were_known: bool
+        self, connection: Connection, tenant: Tenant, found: DiskChanges, *, all_tracked_before: bool
     ) -> tuple[ChangeSet, ...]:
         """Attribute changes to outside programs, or to a background process that ran at the time."""
         oldest_ns = min(found.dates_ns.values(), default=time.time_ns())
         processes = await present_within(connection, tenant, node=self._node, since_ns=oldest_ns)
-        return attribute_changes(found, processes, all_were_known=all_were_known)
+        return attribute_changes(found, processes, all_tracked_before=all_tracked_before)
 
     async def wait_until_applied(self, tenant: Tenant) -> None:
         """Wait until all committed changes are on disk. Applies those that a dead process left."""
@@ -158,8 +156,8 @@ class Reconciler:
                     await record_trashed(
                         connection, tenant, found.id, lying, node=self._node, limits=self._trash, anew=False
                     )
-            settled = await in_thread(apply, disk_of, redo)
-            await locked.mark_applied([*settled, *clashes.settled])
+            applied = await in_thread(apply, disk_of, redo)
+            await locked.mark_applied([*applied, *clashes.applied])
         return len(pending)
 
 
@@ -182,32 +180,32 @@ async def _step(connection: Connection, tenant: Tenant, file: File) -> ApplyStep
 
 async def _with_lost_children(connection: Connection, tenant: Tenant, found: DiskChanges) -> DiskChanges:
     """Add the deletion of everything in a deleted folder."""
-    changes, settled = list(found.changes), list(found.settled)
+    changes, applied = list(found.changes), list(found.applied)
     gone = [c.before for c in found.changes if c.after is None and c.before and c.before.kind is EntryKind.FOLDER]
     for folder in gone:
         known = {change.file_id for change in changes}
-        for file in await list_below(connection, tenant, folder.place):
+        for file in await list_below(connection, tenant, folder.path):
             if file.id not in known:
                 changes.append(external_change(file, None, None))
-                settled.append(AppliedFile(file.id, changes[-1].version_id, None))
-    return DiskChanges(tuple(changes), tuple(settled), found.dates_ns)
+                applied.append(AppliedFile(file.id, changes[-1].version_id, None))
+    return DiskChanges(tuple(changes), tuple(applied), found.dates_ns)
 
 
 def _observe(
     disk_of: WorkspaceDisks,
-    places: Sequence[WorkspacePath],
+    paths: Sequence[WorkspacePath],
     files: Sequence[File | None],
     *,
-    take_in: bool,
+    track: bool,
     whole: Collection[WorkspacePath],
 ) -> DiskChanges:
     changes: list[FileChange] = []
-    settled: list[AppliedFile] = []
+    applied: list[AppliedFile] = []
     dates_ns: dict[VersionId, int] = {}
-    for place, file in zip(places, files, strict=True):
-        if file is None and not take_in:
+    for path, file in zip(paths, files, strict=True):
+        if file is None and not track:
             continue
-        state, body, node = _found_at(disk_of(place), place, file, whole=place in whole)
+        state, body, node = _found_at(disk_of(path), path, file, whole=path in whole)
         if file is None and state is None:
             continue
         version_id = file.version_id if file else None
@@ -220,21 +218,21 @@ def _observe(
         assert version_id is not None
         file_id = file.id if file else changes[-1].file_id
         fingerprint = node.fingerprint if node and node.kind is not EntryKind.FOLDER else None
-        settled.append(AppliedFile(file_id, version_id, fingerprint))
-    return DiskChanges(tuple(changes), tuple(settled), dates_ns)
+        applied.append(AppliedFile(file_id, version_id, fingerprint))
+    return DiskChanges(tuple(changes), tuple(applied), dates_ns)
 
 
 def _found_at(
-    disk: MountWriter, place: WorkspacePath, file: File | None, *, whole: bool
+    disk: MountWriter, path: WorkspacePath, file: File | None, *, whole: bool
 ) -> tuple[EntryState | None, bytes | None, DiskEntry | None]:
     if file is not None and token_of(file.state) is not None:
-        node = disk.stat(place)
+        node = disk.stat(path)
         if disk_matches_head(disk, file, node):
-            size = size_below(disk, place) if whole and file.state.kind is EntryKind.FOLDER else file.state.size
+            size = size_below(disk, path) if whole and file.state.kind is EntryKind.FOLDER else file.state.size
             return replace(file.state, size=size), None, node
     if not whole:
-        return observe_entry(disk, place, file.state if file else None)
-    state, node = observed_whole(disk, place)
+        return observe_entry(disk, path, file.state if file else None)
+    state, node = observed_whole(disk, path)
     return state, None, node
 
 

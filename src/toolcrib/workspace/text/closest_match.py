@@ -123,12 +123,12 @@ def _nearest(text: str, old: str) -> str | None:
         return None
     there = lines[best : best + len(wanted)]
     pairs = enumerate(zip(there, wanted, strict=False))
-    number, (line, sought) = next((pair for pair in pairs if pair[1][0] != pair[1][1]), (0, (there[0], wanted[0])))
+    number, (line, expected) = next((pair for pair in pairs if pair[1][0] != pair[1][1]), (0, (there[0], wanted[0])))
     if len(wanted) == 1:
         return f"The closest match is line {best + 1}: {_quoted(line)}. {COPY_EXACTLY}"
     return (
         f"The closest match is {_numbered(best, len(there)).lower()}; first different line is {best + number + 1}: "
-        f"the file has {_quoted(line)}, old_string has {_quoted(sought)}."
+        f"the file has {_quoted(line)}, old_string has {_quoted(expected)}."
     )
 
 
@@ -180,18 +180,18 @@ def _alike(lines: Sequence[str], start: int, wanted: Sequence[str]) -> float:
 
 
 def _compared(lines: Sequence[str], start: int, wanted: Sequence[str]) -> Iterator[SequenceMatcher[str]]:
-    for line, sought in zip(lines[start : start + len(wanted)], wanted, strict=False):
-        sought = sought.strip()[:_MOST_OF_A_LINE]
-        yield SequenceMatcher(None, _part_like(line.strip()[:_MOST_OF_A_LINE], sought), sought)
+    for line, expected in zip(lines[start : start + len(wanted)], wanted, strict=False):
+        expected = expected.strip()[:_MOST_OF_A_LINE]
+        yield SequenceMatcher(None, _part_like(line.strip()[:_MOST_OF_A_LINE], expected), expected)
 
 
-def _part_like(line: str, sought: str) -> str:
+def _part_like(line: str, expected: str) -> str:
     """Return the part of a longer line that could be meant."""
-    if len(line) <= len(sought):
+    if len(line) <= len(expected):
         return line
-    common = SequenceMatcher(None, line, sought, autojunk=False).find_longest_match()
+    common = SequenceMatcher(None, line, expected, autojunk=False).find_longest_match()
     start = max(0, common.a - common.b)
-    return line[start : start + len(sought)]
+    return line[start : start + len(expected)]
 
 
 def _mean(values: Iterable[float]) -> float:

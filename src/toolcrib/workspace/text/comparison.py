@@ -8,9 +8,9 @@ from toolcrib.workspace.text.text_diff import (
     Pair,
     TextDiff,
     are_quick,
-    plainly_unified,
-    plainly_unified_within,
     unified,
+    unified_diff_parts,
+    unified_diff_parts_within,
 )
 
 
@@ -19,7 +19,7 @@ async def compared(before: bytes, after: bytes, names: tuple[str, str], *, conte
     if are_quick([(before, after, names)]):
         return unified(before, after, names, context=context)
     try:
-        return TextDiff(*await in_worker(plainly_unified, before, after, names, context))
+        return TextDiff(*await in_worker(unified_diff_parts, before, after, names, context))
     except TooCostly:
         raise TooCostly(
             f"Too large to compare line by line: {names[0]} has {len(before):,} bytes, {names[1]} has {len(after):,}."
@@ -29,10 +29,10 @@ async def compared(before: bytes, after: bytes, names: tuple[str, str], *, conte
 async def all_compared(pairs: Sequence[Pair], *, room: int) -> list[TextDiff | None]:
     """Compare each pair while ``room`` for the texts lasts. ``None`` for pairs beyond it, or if all is too costly."""
     if are_quick(pairs):
-        found = plainly_unified_within(list(pairs), room)
+        found = unified_diff_parts_within(list(pairs), room)
     else:
         try:
-            found = await in_worker(plainly_unified_within, list(pairs), room)
+            found = await in_worker(unified_diff_parts_within, list(pairs), room)
         except TooCostly:
             found = [None] * len(pairs)
     return [TextDiff(*diff) if diff is not None else None for diff in found]

@@ -41,12 +41,12 @@ def decode_content(body: bytes, kind: ContentKind = ContentKind.TEXT) -> Any:
 
 
 def file_state(
-    place: WorkspacePath, body: bytes, *, mode: int = FILE_MODE, content: ContentKind = ContentKind.TEXT
+    path: WorkspacePath, body: bytes, *, mode: int = FILE_MODE, content: ContentKind = ContentKind.TEXT
 ) -> EntryState:
     """Build the state of a file with these bytes."""
     kind = ContentKind.BINARY if is_binary(body) else content
     return EntryState(
-        place=place,
+        path=path,
         kind=EntryKind.FILE,
         mode=mode,
         sha256=sha256(body).digest(),

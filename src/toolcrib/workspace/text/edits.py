@@ -46,18 +46,18 @@ class EditedText:
 PlainEdit = tuple[int | str, str]
 
 
-def plainly_of(edit: Edit) -> PlainEdit:
+def encode_edit(edit: Edit) -> PlainEdit:
     """Convert an edit to plain values for a worker."""
     return (edit.old, edit.new) if isinstance(edit, ReplaceEdit) else (edit.line, edit.content)
 
 
-def plainly_edited(body: bytes, edit: PlainEdit) -> tuple[bytes, str | None]:
+def apply_encoded_edit(body: bytes, edit: PlainEdit) -> tuple[bytes, str | None]:
     """Return ``body`` after the edit, and the note."""
     result = edited(body, _meant(edit))
     return result.body, result.note
 
 
-def plainly_edited_by_all(body: bytes, edits: Sequence[PlainEdit]) -> tuple[bytes, str | None]:
+def apply_encoded_edits(body: bytes, edits: Sequence[PlainEdit]) -> tuple[bytes, str | None]:
     """Apply all edits, and return the result and the note; for a worker."""
     result = edited_by_all(body, [_meant(edit) for edit in edits])
     return result.body, result.note

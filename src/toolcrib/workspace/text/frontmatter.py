@@ -73,7 +73,7 @@ def _inside(head: bytes) -> tuple[bytes, str, bytes]:
 
 def _fields(text: str) -> dict[str, Any]:
     try:
-        _refuse_bombs(text)
+        _reject_bombs(text)
         loaded = _yaml().load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark
@@ -91,7 +91,7 @@ def _fields(text: str) -> dict[str, Any]:
     return plain
 
 
-def _refuse_bombs(text: str) -> None:
+def _reject_bombs(text: str) -> None:
     """Reject aliases, which can expand beyond all memory, and deep nesting, which takes minutes to load."""
     depth = 0
     for event in _yaml().parse(text):

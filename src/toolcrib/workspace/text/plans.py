@@ -48,25 +48,25 @@ class PlanDocument:
         return self.head + between + body
 
 
-def place_of(name: str) -> WorkspacePath:
+def path_of(name: str) -> WorkspacePath:
     """Return the path of a plan by name."""
     return FOLDER.child(name.removesuffix(SUFFIX) + SUFFIX)
 
 
-def name_of(place: WorkspacePath) -> str:
+def name_of(path: WorkspacePath) -> str:
     """Return a plan's name, without the suffix."""
-    return place.name.removesuffix(SUFFIX)
+    return path.name.removesuffix(SUFFIX)
 
 
-def is_plan_name(place: WorkspacePath) -> bool:
-    return place.name.endswith(SUFFIX) and place.name != SUFFIX
+def is_plan_name(path: WorkspacePath) -> bool:
+    return path.name.endswith(SUFFIX) and path.name != SUFFIX
 
 
-def require_plan_name(place: WorkspacePath) -> WorkspacePath:
+def require_plan_name(path: WorkspacePath) -> WorkspacePath:
     """Return the path if it has a plan's name. Raises ``BadArguments`` otherwise."""
-    if is_plan_name(place):
-        return place
-    raise BadArguments({"path": f"{shown(place)} is not a plan file. The name of a plan ends with `{SUFFIX}`."})
+    if is_plan_name(path):
+        return path
+    raise BadArguments({"path": f"{shown(path)} is not a plan file. The name of a plan ends with `{SUFFIX}`."})
 
 
 def parsed(content: bytes) -> PlanDocument:
@@ -94,13 +94,13 @@ def composed(
 PlainPlan = tuple[bytes, Mapping[str, Any] | None, bytes]
 
 
-def plainly_parsed(content: bytes) -> PlainPlan:
+def parse_plan_parts(content: bytes) -> PlainPlan:
     """Parse a plan; for a worker."""
     plan = parsed(content)
     return plan.head, plan.metadata, plan.body
 
 
-def plainly_composed(earlier: PlainPlan | None, title: str, status: str, body: bytes, now: str) -> PlainPlan:
+def compose_plan_parts(earlier: PlainPlan | None, title: str, status: str, body: bytes, now: str) -> PlainPlan:
     """Create or update a plan; for a worker."""
     known = None if earlier is None else PlanDocument(*earlier)
     made = composed(known, title=title, status=PlanStatus(status), body=body, now=datetime.fromisoformat(now))

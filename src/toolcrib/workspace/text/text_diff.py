@@ -37,22 +37,22 @@ class TextDiff:
 
 def unified(before: bytes, after: bytes, names: tuple[str, str], *, context: int = 3) -> TextDiff:
     """Compare two texts. The caller ensures that both are text and not too large."""
-    return TextDiff(*plainly_unified(before, after, names, context))
+    return TextDiff(*unified_diff_parts(before, after, names, context))
 
 
-def plainly_unified(before: bytes, after: bytes, names: tuple[str, str], context: int = 3) -> tuple[int, int, str]:
+def unified_diff_parts(before: bytes, after: bytes, names: tuple[str, str], context: int = 3) -> tuple[int, int, str]:
     """Compare two texts; returns plain values for a worker."""
     old, new = _lines(before), _lines(after)
     runs = _same(old, new)
     removed, added = (len(lines) - sum(length for _, _, length in runs) for lines in (old, new))
-    return added, removed, "".join(_told(old, new, runs, names, context))
+    return added, removed, "".join(_render_hunks(old, new, runs, names, context))
 
 
-def plainly_unified_within(pairs: Sequence[Pair], room: int) -> list[tuple[int, int, str] | None]:
+def unified_diff_parts_within(pairs: Sequence[Pair], room: int) -> list[tuple[int, int, str] | None]:
     """Compare each pair while ``room`` for the texts lasts; ``None`` for those beyond it."""
     found: list[tuple[int, int, str] | None] = []
     for before, after, names in pairs:
-        diff = plainly_unified(before, after, names) if room > 0 else None
+        diff = unified_diff_parts(before, after, names) if room > 0 else None
         diff = diff if diff is not None and len(diff[2]) <= room else None
         room -= len(diff[2]) if diff is not None else 0
         found.append(diff)
@@ -135,7 +135,7 @@ def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
     """Return lines that occur once on either side, as many as are in the same order on both."""
     there = Counter(new)
     once = {line for line, count in Counter(old).items() if count == 1 and there[line] == 1}
-    places = {line: j for j, line in enumerate(new) if line in once}
+    paths = {line: j for j, line in enumerate(new) if line in once}
     # Longest increasing subsequence: for each length, keep the one with the lowest end.
     lowest: list[int] = []
     rows: list[tuple[int, int, int]] = []
@@ -143,7 +143,7 @@ def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
     for i, line in enumerate(old):
         if line not in once:
             continue
-        j = places[line]
+        j = paths[line]
         length = bisect_left(lowest, j)
         rows.append((i, j, ends[length - 1] if length else -1))
         lowest[length : length + 1] = [j]
@@ -204,7 +204,7 @@ def _joined(runs: Sequence[_Run]) -> list[_Run]:
     return joined
 
 
-def _told(
+def _render_hunks(
     old: Sequence[str], new: Sequence[str], runs: Sequence[_Run], names: tuple[str, str], context: int
 ) -> Iterator[str]:
     hunks = list(_hunks(len(old), len(new), runs, context))

@@ -21,11 +21,11 @@ from toolcrib.workspace.text import frontmatter, plans
 from toolcrib.workspace.text.edits import (
     Edit,
     EditedText,
+    apply_encoded_edit,
+    apply_encoded_edits,
     edited,
     edited_by_all,
-    plainly_edited,
-    plainly_edited_by_all,
-    plainly_of,
+    encode_edit,
 )
 from toolcrib.workspace.text.plans import PlanDocument, PlanStatus
 
@@ -46,7 +46,7 @@ async def edit_made(body: bytes, edit: Edit) -> EditedText:
             # The explanation may take long, so it is computed in a worker.
             pass
     try:
-        return EditedText(*await in_worker(plainly_edited, body, plainly_of(edit), seconds=_HINT_SECONDS))
+        return EditedText(*await in_worker(apply_encoded_edit, body, encode_edit(edit), seconds=_HINT_SECONDS))
     except TooCostly:
         return await in_thread(partial(edited, body, edit, explains=False))
 
@@ -58,9 +58,9 @@ async def all_edits_made(body: bytes, edits: Sequence[Edit]) -> EditedText:
             return edited_by_all(body, edits, explains=False)
         except BadArguments:
             pass
-    plain = [plainly_of(edit) for edit in edits]
+    plain = [encode_edit(edit) for edit in edits]
     try:
-        return EditedText(*await in_worker(plainly_edited_by_all, body, plain, seconds=_HINT_SECONDS))
+        return EditedText(*await in_worker(apply_encoded_edits, body, plain, seconds=_HINT_SECONDS))
     except TooCostly:
         return await in_thread(partial(edited_by_all, body, edits, explains=False))
 
@@ -69,7 +69,7 @@ async def plan_in(content: bytes) -> PlanDocument:
     """Parse a plan. Raises ``InvalidFrontmatter`` with what is wrong if it cannot be read."""
     if not content.startswith((b"---", b"\xef\xbb\xbf---")) or len(frontmatter.split(content)[0]) <= _LITTLE_YAML:
         return plans.parsed(content)
-    return PlanDocument(*await in_worker(plans.plainly_parsed, content))
+    return PlanDocument(*await in_worker(plans.parse_plan_parts, content))
 
 
 async def plan_composed(
@@ -79,7 +79,7 @@ async def plan_composed(
     if len(title) + len(earlier.head if earlier else b"") <= _LITTLE_YAML:
         return plans.composed(earlier, title=title, status=status, body=body, now=now)
     known = None if earlier is None else (earlier.head, earlier.metadata, earlier.body)
-    return PlanDocument(*await in_worker(plans.plainly_composed, known, title, str(status), body, now.isoformat()))
+    return PlanDocument(*await in_worker(plans.compose_plan_parts, known, title, str(status), body, now.isoformat()))
 
 
 async def answer_flaw(schema: Mapping[str, Any], answer: Any) -> str | None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from tests.integration.conftest import Crib, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_caller
 from tests.integration.sandbox.sandbox_fixture import SANDBOX
 from toolcrib.core.callers import Caller
 from toolcrib.settings import Settings
@@ -11,29 +11,31 @@ from toolcrib.storage.database import Database
 from toolcrib.wiring import assemble
 
 
-async def new_crib(database: Database, settings: Settings) -> Crib:
+async def new_workspace_fixture(database: Database, settings: Settings) -> WorkspaceFixture:
     engine = assemble(settings, database, sandbox=SANDBOX)
-    return Crib(engine, database, settings, await new_caller(database, settings))
+    return WorkspaceFixture(engine, database, settings, await new_caller(database, settings))
 
 
-def another_engine(crib: Crib, **changed: Any) -> Crib:
+def another_engine(workspace: WorkspaceFixture, **changed: Any) -> WorkspaceFixture:
     """The same workspace behind its own gate, as in another process."""
-    settings = crib.settings.model_copy(update=changed)
-    return replace(crib, engine=assemble(settings, crib.database, sandbox=SANDBOX), settings=settings)
+    settings = workspace.settings.model_copy(update=changed)
+    return replace(workspace, engine=assemble(settings, workspace.database, sandbox=SANDBOX), settings=settings)
 
 
 async def hand(
-    crib: Crib, *, trust: str = "autonomous", unprotected_paths: tuple[str, ...] = (), **bash: Any
+    workspace: WorkspaceFixture, *, trust: str = "autonomous", unprotected_paths: tuple[str, ...] = (), **bash: Any
 ) -> Caller:
     """An agent that may run commands."""
     permissions = {"bash": {"allowed": True, **bash}}
-    return await crib.agent(
+    return await workspace.agent(
         trust=trust, toolsets=("studio",), tool_permissions=permissions, unprotected_paths=unprotected_paths
     )
 
 
-async def ran(crib: Crib, command: str, caller: Caller | None = None, **arguments: Any) -> dict[str, Any]:
+async def ran(
+    workspace: WorkspaceFixture, command: str, caller: Caller | None = None, **arguments: Any
+) -> dict[str, Any]:
     """Run a command that ends by itself and return its result."""
-    outcome = await crib.call("bash", caller or crib.caller, command=command, **arguments)
+    outcome = await workspace.call("bash", caller or workspace.caller, command=command, **arguments)
     assert outcome.succeeded, outcome.error
     return dict(outcome.result)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.integration.conftest import Crib
-from tests.integration.tools.shell.builders import new_crib
+from tests.integration.conftest import WorkspaceFixture
+from tests.integration.tools.shell.builders import new_workspace_fixture
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 
 
 @pytest.fixture
-async def crib(database: Database, settings: Settings) -> Crib:
-    return await new_crib(database, settings)
+async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
+    return await new_workspace_fixture(database, settings)

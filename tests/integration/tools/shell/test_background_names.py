@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import Crib
-from tests.integration.tools.shell.builders import new_crib
+from tests.integration.conftest import WorkspaceFixture
+from tests.integration.tools.shell.builders import new_workspace_fixture
 from tests.integration.tools.shell.test_background import ended, minder, said, until
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
@@ -17,45 +17,48 @@ SECRET = "hunter2"
 
 
 @pytest.fixture
-async def crib(database: Database, settings: Settings) -> AsyncIterator[Crib]:
-    crib = await new_crib(database, settings)
-    yield crib
-    await crib.engine.background.close()
+async def workspace(database: Database, settings: Settings) -> AsyncIterator[WorkspaceFixture]:
+    workspace = await new_workspace_fixture(database, settings)
+    yield workspace
+    await workspace.engine.background.close()
 
 
-async def test_existing_protected_name_is_neither_read_nor_written(crib: Crib) -> None:
-    (crib.project / ".env").write_text(SECRET)
-    (crib.project / ".vscode").mkdir()
-    (crib.project / ".vscode" / "tasks.json").write_text("{}")
-    agent = await minder(crib)
+async def test_existing_protected_name_is_neither_read_nor_written(workspace: WorkspaceFixture) -> None:
+    (workspace.project / ".env").write_text(SECRET)
+    (workspace.project / ".vscode").mkdir()
+    (workspace.project / ".vscode" / "tasks.json").write_text("{}")
+    agent = await minder(workspace)
 
     started = await said(
-        crib,
+        workspace,
         "bash_start",
         agent,
         command="cat .env .vscode/tasks.json; echo x > .env; echo x > .vscode/tasks.json; echo x > .vscode/new;"
         " mv .vscode away; rm -rf .vscode .env; echo done; sleep 600",
     )
-    told = await until(crib, started["metadata"]["processId"], "done", agent)
+    told = await until(workspace, started["metadata"]["processId"], "done", agent)
 
     assert SECRET not in told["output"]
     assert "{}" in told["output"]
     assert told["metadata"]["running"]
-    assert (crib.project / ".env").read_text() == SECRET
-    assert [path.name for path in (crib.project / ".vscode").iterdir()] == ["tasks.json"]
-    assert (crib.project / ".vscode" / "tasks.json").read_text() == "{}"
+    assert (workspace.project / ".env").read_text() == SECRET
+    assert [path.name for path in (workspace.project / ".vscode").iterdir()] == ["tasks.json"]
+    assert (workspace.project / ".vscode" / "tasks.json").read_text() == "{}"
 
 
-async def test_repository_is_read_only_for_everyone(crib: Crib) -> None:
-    hooks = crib.project / "sub" / ".git" / "hooks"
+async def test_repository_is_read_only_for_everyone(workspace: WorkspaceFixture) -> None:
+    hooks = workspace.project / "sub" / ".git" / "hooks"
     hooks.mkdir(parents=True)
     (hooks.parent / "HEAD").write_text("ref: refs/heads/main\n")
 
-    for caller in (crib.caller, await minder(crib)):
+    for caller in (workspace.caller, await minder(workspace)):
         started = await said(
-            crib, "bash_start", caller, command="cat sub/.git/HEAD; echo x > sub/.git/hooks/post-checkout; echo done"
+            workspace,
+            "bash_start",
+            caller,
+            command="cat sub/.git/HEAD; echo x > sub/.git/hooks/post-checkout; echo done",
         )
-        told = await until(crib, started["metadata"]["processId"], "done", caller)
+        told = await until(workspace, started["metadata"]["processId"], "done", caller)
         assert "refs/heads/main" in told["output"]
         assert "Read-only file system" in told["output"]
 
@@ -73,75 +76,83 @@ async def test_repository_is_read_only_for_everyone(crib: Crib) -> None:
     ],
 )
 async def test_new_protected_name_is_moved_to_the_trash_and_ends_the_process(
-    crib: Crib, command: str, name: str
+    workspace: WorkspaceFixture, command: str, name: str
 ) -> None:
-    agent = await minder(crib)
-    started = await said(crib, "bash_start", agent, command=f"{command}; echo done; sleep 600")
+    agent = await minder(workspace)
+    started = await said(workspace, "bash_start", agent, command=f"{command}; echo done; sleep 600")
 
-    told = await ended(crib, started["metadata"]["processId"], agent)
+    told = await ended(workspace, started["metadata"]["processId"], agent)
 
     assert "this path is protected" in told["metadata"]["stopReason"]
     assert told["metadata"]["quarantined"] == [name]
     assert name in told["output"]
-    assert not (crib.project / name).is_symlink()
-    assert not (crib.project / name).exists()
+    assert not (workspace.project / name).is_symlink()
+    assert not (workspace.project / name).exists()
 
 
-async def test_protected_name_created_just_before_the_end_is_moved_and_a_person_can_restore_it(crib: Crib) -> None:
-    agent = await minder(crib)
-    outcome = await crib.call("bash_start", agent, command="echo mine > x; echo evil > .mcp.json")
-    told = await ended(crib, outcome.result["metadata"]["processId"], agent)
+async def test_protected_name_created_just_before_the_end_is_moved_and_a_person_can_restore_it(
+    workspace: WorkspaceFixture,
+) -> None:
+    agent = await minder(workspace)
+    outcome = await workspace.call("bash_start", agent, command="echo mine > x; echo evil > .mcp.json")
+    told = await ended(workspace, outcome.result["metadata"]["processId"], agent)
     assert told["metadata"]["quarantined"] == [".mcp.json"]
 
-    await crib.result("undo", calls=[str(outcome.call_id)])
-    assert list(crib.project.iterdir()) == []
+    await workspace.result("undo", calls=[str(outcome.call_id)])
+    assert list(workspace.project.iterdir()) == []
 
-    [deleted] = [file for file in (await crib.result("deleted_files"))["files"] if file["path"].endswith(".mcp.json")]
-    await crib.result("file_restore", file_id=deleted["file_id"])
-    assert (crib.project / ".mcp.json").read_text() == "evil\n"
+    [deleted] = [
+        file for file in (await workspace.result("deleted_files"))["files"] if file["path"].endswith(".mcp.json")
+    ]
+    await workspace.result("file_restore", file_id=deleted["file_id"])
+    assert (workspace.project / ".mcp.json").read_text() == "evil\n"
 
 
-async def test_protected_name_written_by_a_person_through_the_gate_stays_and_ends_the_process(crib: Crib) -> None:
-    agent = await minder(crib)
-    started = await said(crib, "bash_start", agent, command="echo up; sleep 600")
-    await crib.result("write", path="/.env", content=SECRET)
+async def test_protected_name_written_by_a_person_through_the_gate_stays_and_ends_the_process(
+    workspace: WorkspaceFixture,
+) -> None:
+    agent = await minder(workspace)
+    started = await said(workspace, "bash_start", agent, command="echo up; sleep 600")
+    await workspace.result("write", path="/.env", content=SECRET)
 
-    told = await ended(crib, started["metadata"]["processId"], agent)
+    told = await ended(workspace, started["metadata"]["processId"], agent)
 
     assert "quarantined" not in told["metadata"]
-    assert (crib.project / ".env").read_text() == SECRET
+    assert (workspace.project / ".env").read_text() == SECRET
 
 
-async def test_unprotected_name_is_written(crib: Crib) -> None:
-    agent = await minder(crib, unprotected_paths=(".env",))
-    started = await said(crib, "bash_start", agent, command="echo x > .env; echo done; sleep 600")
+async def test_unprotected_name_is_written(workspace: WorkspaceFixture) -> None:
+    agent = await minder(workspace, unprotected_paths=(".env",))
+    started = await said(workspace, "bash_start", agent, command="echo x > .env; echo done; sleep 600")
 
-    await until(crib, started["metadata"]["processId"], "done", agent)
+    await until(workspace, started["metadata"]["processId"], "done", agent)
 
-    assert (crib.project / ".env").read_text() == "x\n"
+    assert (workspace.project / ".env").read_text() == "x\n"
 
 
-async def test_process_that_swaps_folders_for_links_gets_nothing_into_the_next_view(crib: Crib, tmp_path: Path) -> None:
+async def test_process_that_swaps_folders_for_links_gets_nothing_into_the_next_view(
+    workspace: WorkspaceFixture, tmp_path: Path
+) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / ".profile").write_text(SECRET)
-    (crib.project / "x").mkdir()
-    (crib.project / "x" / ".profile").write_text("harmless")
-    agent = await minder(crib)
+    (workspace.project / "x").mkdir()
+    (workspace.project / "x" / ".profile").write_text("harmless")
+    agent = await minder(workspace)
     swapping = f"mv x y; while :; do ln -sfn {outside} x; rm x; mkdir x; echo fake > x/z; rm -r x; done"
-    first = await said(crib, "bash_start", agent, command=swapping)
+    first = await said(workspace, "bash_start", agent, command=swapping)
 
     for _ in range(5):
-        outcome = await crib.call("bash_start", agent, command="cat x/.profile y/.profile; echo done")
+        outcome = await workspace.call("bash_start", agent, command="cat x/.profile y/.profile; echo done")
         if "processId" in outcome.result["metadata"]:
-            assert SECRET not in (await ended(crib, outcome.result["metadata"]["processId"], agent))["output"]
-    await ended(crib, first["metadata"]["processId"], agent)
+            assert SECRET not in (await ended(workspace, outcome.result["metadata"]["processId"], agent))["output"]
+    await ended(workspace, first["metadata"]["processId"], agent)
 
 
-async def test_process_cannot_write_its_own_log(crib: Crib) -> None:
-    agent = await minder(crib)
+async def test_process_cannot_write_its_own_log(workspace: WorkspaceFixture) -> None:
+    agent = await minder(workspace)
 
-    started = await said(crib, "bash_start", agent, command="echo forged > /state/logs/execution.jsonl; echo done")
+    started = await said(workspace, "bash_start", agent, command="echo forged > /state/logs/execution.jsonl; echo done")
 
-    told = await until(crib, started["metadata"]["processId"], "done", agent)
+    told = await until(workspace, started["metadata"]["processId"], "done", agent)
     assert "Read-only file system" in told["output"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.conftest import Crib
+from tests.integration.conftest import WorkspaceFixture
 from tests.integration.gate.test_approvals import NO, asked, carried_out, decide, stored
 from tests.integration.tools.shell.builders import another_engine, hand, ran
 from toolcrib.core.approvals import ApprovalState
@@ -15,107 +15,111 @@ from toolcrib.storage.database import Tenant
 pytestmark = pytest.mark.req("SH-4", part="approval on the effect")
 
 
-async def careful(crib: Crib, trust: str = "guided") -> Caller:
-    return await hand(crib, trust=trust, approve="effect")
+async def careful(workspace: WorkspaceFixture, trust: str = "guided") -> Caller:
+    return await hand(workspace, trust=trust, approve="effect")
 
 
-async def test_person_sees_output_and_changes_before_they_are_committed(crib: Crib) -> None:
-    await ran(crib, "echo old > a")
+async def test_person_sees_output_and_changes_before_they_are_committed(workspace: WorkspaceFixture) -> None:
+    await ran(workspace, "echo old > a")
 
-    approval = await asked(crib, await careful(crib), "bash", command="echo new > a; echo b > b; echo said; exit 1")
+    approval = await asked(
+        workspace, await careful(workspace), "bash", command="echo new > a; echo b > b; echo said; exit 1"
+    )
 
     assert {change["path"]: change["change"] for change in approval.changes} == {"/a": "modified", "/b": "created"}
     assert "-old\n+new\n" in approval.changes[0]["diff"]
     assert approval.effects["output"].startswith("said\n")
     assert approval.isolation == "namespaces"
-    assert (crib.project / "a").read_text() == "old\n"
-    await decide(crib, approval)
-    [outcome] = await carried_out(crib)
+    assert (workspace.project / "a").read_text() == "old\n"
+    await decide(workspace, approval)
+    [outcome] = await carried_out(workspace)
     assert outcome.state is OutcomeState.DONE
     assert outcome.result["metadata"]["exitCode"] == 1
     assert outcome.change_set_id == approval.change_set_id
-    assert (crib.project / "a").read_text() == "new\n"
+    assert (workspace.project / "a").read_text() == "new\n"
 
 
-async def test_command_that_changes_nothing_needs_no_approval(crib: Crib) -> None:
-    await ran(crib, "echo old > a")
+async def test_command_that_changes_nothing_needs_no_approval(workspace: WorkspaceFixture) -> None:
+    await ran(workspace, "echo old > a")
 
-    outcome = await crib.call("bash", await careful(crib), command="cat a; echo old > a")
+    outcome = await workspace.call("bash", await careful(workspace), command="cat a; echo old > a")
 
     assert outcome.succeeded
     assert outcome.result["output"] == "old\n"
 
 
-async def test_supervised_agent_gets_no_output_before_approval(crib: Crib) -> None:
-    await ran(crib, "echo old > a")
+async def test_supervised_agent_gets_no_output_before_approval(workspace: WorkspaceFixture) -> None:
+    await ran(workspace, "echo old > a")
 
-    approval = await asked(crib, await careful(crib, "supervised"), "bash", command="cat a")
+    approval = await asked(workspace, await careful(workspace, "supervised"), "bash", command="cat a")
 
     assert approval.changes == []
     assert "old" not in str(approval.effects)
-    await decide(crib, approval)
-    [outcome] = await carried_out(crib)
+    await decide(workspace, approval)
+    [outcome] = await carried_out(workspace)
     assert outcome.result["output"] == "old\n"
 
 
-async def test_without_the_rule_the_command_waits_for_approval_and_does_not_run(crib: Crib) -> None:
-    approval = await asked(crib, await hand(crib, trust="guided"), "bash", command="echo a > a")
+async def test_without_the_rule_the_command_waits_for_approval_and_does_not_run(workspace: WorkspaceFixture) -> None:
+    approval = await asked(workspace, await hand(workspace, trust="guided"), "bash", command="echo a > a")
 
     assert approval.change_set_id is None
     assert "output" not in approval.effects
-    await decide(crib, approval)
-    [outcome] = await carried_out(crib)
+    await decide(workspace, approval)
+    [outcome] = await carried_out(workspace)
     assert outcome.succeeded
-    assert (crib.project / "a").read_text() == "a\n"
+    assert (workspace.project / "a").read_text() == "a\n"
 
 
-async def test_rejected_effect_is_discarded(crib: Crib) -> None:
-    approval = await asked(crib, await careful(crib), "bash", command="echo a > a")
+async def test_rejected_effect_is_discarded(workspace: WorkspaceFixture) -> None:
+    approval = await asked(workspace, await careful(workspace), "bash", command="echo a > a")
 
-    await decide(crib, approval, NO)
+    await decide(workspace, approval, NO)
 
-    assert await carried_out(crib) == []
-    assert list(crib.project.iterdir()) == []
+    assert await carried_out(workspace) == []
+    assert list(workspace.project.iterdir()) == []
 
 
-async def test_stale_effect_is_computed_and_asked_about_again(crib: Crib) -> None:
-    await ran(crib, "echo 1 > a")
-    approval = await asked(crib, await careful(crib), "bash", command="echo more >> a")
-    await ran(crib, "echo 2 > a")
+async def test_stale_effect_is_computed_and_asked_about_again(workspace: WorkspaceFixture) -> None:
+    await ran(workspace, "echo 1 > a")
+    approval = await asked(workspace, await careful(workspace), "bash", command="echo more >> a")
+    await ran(workspace, "echo 2 > a")
 
     with pytest.raises(Conflict):
-        await decide(crib, approval)
-    [again] = await carried_out(crib)
+        await decide(workspace, approval)
+    [again] = await carried_out(workspace)
 
     assert again.is_waiting
-    renewed = await ApprovalRows(crib.database).get(Tenant.of(crib.caller), again.metadata["approval_id"])
+    renewed = await ApprovalRows(workspace.database).get(Tenant.of(workspace.caller), again.metadata["approval_id"])
     assert renewed.replaces == approval.id
     assert renewed.state is ApprovalState.OPEN
-    await decide(crib, renewed)
-    await carried_out(crib)
-    assert (crib.project / "a").read_text() == "2\nmore\n"
+    await decide(workspace, renewed)
+    await carried_out(workspace)
+    assert (workspace.project / "a").read_text() == "2\nmore\n"
 
 
 @pytest.mark.req("SH-4", part="a proposed effect outlives the process that made it")
-async def test_effect_proposed_by_one_process_is_committed_by_another(crib: Crib) -> None:
-    approval = await asked(crib, await careful(crib), "bash", command="echo a > a; mkdir d; ln -s a d/l; chmod 600 a")
-    crib.engine.shell.close()
+async def test_effect_proposed_by_one_process_is_committed_by_another(workspace: WorkspaceFixture) -> None:
+    approval = await asked(
+        workspace, await careful(workspace), "bash", command="echo a > a; mkdir d; ln -s a d/l; chmod 600 a"
+    )
+    workspace.engine.shell.close()
 
-    heir = another_engine(crib)
+    heir = another_engine(workspace)
     await decide(heir, approval)
     [outcome] = await carried_out(heir)
 
     assert outcome.succeeded, outcome.error
-    assert (crib.project / "a").stat().st_mode & 0o777 == 0o600
-    assert (crib.project / "d" / "l").readlink().name == "a"
+    assert (workspace.project / "a").stat().st_mode & 0o777 == 0o600
+    assert (workspace.project / "d" / "l").readlink().name == "a"
     assert (await stored(heir, approval.call_id)).state == "done"
 
 
-async def test_protected_names_of_an_effect_are_listed_first(crib: Crib) -> None:
-    approval = await asked(crib, await careful(crib), "bash", command="echo a > a; echo x > .envrc")
+async def test_protected_names_of_an_effect_are_listed_first(workspace: WorkspaceFixture) -> None:
+    approval = await asked(workspace, await careful(workspace), "bash", command="echo a > a; echo x > .envrc")
 
     assert approval.effects["protected"] == ["/.envrc"]
-    await decide(crib, approval)
-    [outcome] = await carried_out(crib)
+    await decide(workspace, approval)
+    [outcome] = await carried_out(workspace)
     assert outcome.succeeded, outcome.error
-    assert (crib.project / ".envrc").exists()
+    assert (workspace.project / ".envrc").exists()

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tests.adversarial.test_sandbox_egress import PRETENDED, fetching, upstream
-from tests.integration.conftest import Crib
-from tests.integration.gate.builders import book_of
+from tests.integration.conftest import WorkspaceFixture
+from tests.integration.gate.builders import audit_records_of
 from tests.integration.tools.shell.builders import hand, ran
 from tests.wait_until import PATIENCE
 from toolcrib.core.errors import BadArguments
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.req("SH-6", part="through the gate")
 
 
 @pytest.fixture
-def open_crib(crib: Crib) -> Crib:
+def open_crib(workspace: WorkspaceFixture) -> WorkspaceFixture:
     """The same workspace, behind a sandbox that treats loopback as the public internet."""
-    return replace(crib, engine=assemble(crib.settings, crib.database, sandbox=PRETENDED))
+    return replace(workspace, engine=assemble(workspace.settings, workspace.database, sandbox=PRETENDED))
 
 
-async def test_granted_host_is_reached_and_is_in_the_result_and_in_the_audit_log(open_crib: Crib) -> None:
+async def test_granted_host_is_reached_and_is_in_the_result_and_in_the_audit_log(open_crib: WorkspaceFixture) -> None:
     async with upstream() as (port, got):
         agent = await hand(open_crib, hosts=(f"api.example.org:{port}",))
         outcome = await open_crib.call("bash", agent, command=fetching(f"http://api.example.org:{port}/x"))
@@ -36,11 +36,11 @@ async def test_granted_host_is_reached_and_is_in_the_result_and_in_the_audit_log
     assert outcome.result["output"] == "hello\n"
     assert outcome.result["metadata"]["hosts"] == [{"host": "api.example.org", "port": port}]
     assert len(got) == 1
-    [record] = await book_of(open_crib, outcome.call_id)
+    [record] = await audit_records_of(open_crib, outcome.call_id)
     assert record.hosts == [{"host": f"api.example.org:{port}", "denied_reason": None}]
 
 
-async def test_host_that_is_not_granted_is_denied_and_reported(open_crib: Crib) -> None:
+async def test_host_that_is_not_granted_is_denied_and_reported(open_crib: WorkspaceFixture) -> None:
     async with upstream() as (port, got):
         agent = await hand(open_crib, hosts=(f"api.example.org:{port}",))
         result = await ran(open_crib, fetching(f"http://evil.example.org:{port}/"), agent)
@@ -51,7 +51,7 @@ async def test_host_that_is_not_granted_is_denied_and_reported(open_crib: Crib) 
     assert (contact["host"], contact["refused"]) == ("evil.example.org", "not granted")
 
 
-async def test_without_a_grant_and_for_people_there_is_no_network(open_crib: Crib) -> None:
+async def test_without_a_grant_and_for_people_there_is_no_network(open_crib: WorkspaceFixture) -> None:
     async with upstream() as (port, got):
         for caller in (await hand(open_crib), open_crib.caller):
             result = await ran(open_crib, fetching(f"http://127.0.0.1:{port}/"), caller)
@@ -59,7 +59,7 @@ async def test_without_a_grant_and_for_people_there_is_no_network(open_crib: Cri
     assert got == []
 
 
-async def test_command_with_network_access_is_not_repeatable(open_crib: Crib) -> None:
+async def test_command_with_network_access_is_not_repeatable(open_crib: WorkspaceFixture) -> None:
     """A crash while it runs leaves its outcome unknown: what it has sent cannot be determined."""
     agent = await hand(open_crib, hosts=("api.example.org",))
     session = await SessionStore(open_crib.database).create(Tenant.of(open_crib.caller), agent_id=agent.agent_id)
@@ -78,11 +78,11 @@ async def test_command_with_network_access_is_not_repeatable(open_crib: Crib) ->
     assert "it is unknown" in ended.error["message"]
 
 
-async def _running(crib: Crib) -> list[tuple[CallId, bool]]:
-    async with crib.database.as_system() as connection:
+async def _running(workspace: WorkspaceFixture) -> list[tuple[CallId, bool]]:
+    async with workspace.database.as_system() as connection:
         cursor = await connection.execute(
             "select id, idempotent from toolcrib.tool_calls where workspace_id = %s and state = 'running'",
-            (crib.caller.workspace_id,),
+            (workspace.caller.workspace_id,),
         )
         return [(CallId(id_), repeatable) for id_, repeatable in await cursor.fetchall()]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.conftest import Crib
+from tests.integration.conftest import WorkspaceFixture
 from tests.integration.tools.shell.builders import ran
 
 pytestmark = pytest.mark.req("SH-4", part="modes, also of locked folders")
@@ -20,16 +20,16 @@ LOCKED = "mkdir -p d/e; echo a > d/e/a; echo b > d/b; chmod 400 d/b; chmod 500 d
         "chmod 755 d",
     ],
 )
-async def test_locked_folder_is_changed_and_restored(crib: Crib, command: str) -> None:
-    made = await ran(crib, LOCKED)
+async def test_locked_folder_is_changed_and_restored(workspace: WorkspaceFixture, command: str) -> None:
+    made = await ran(workspace, LOCKED)
     assert made["is_error"] is False, made
-    assert (crib.project / "d").stat().st_mode & 0o777 == 0o500
-    assert (crib.project / "d" / "e" / "a").read_text() == "a\n"
-    outcome = await crib.call("bash", command=command)
+    assert (workspace.project / "d").stat().st_mode & 0o777 == 0o500
+    assert (workspace.project / "d" / "e" / "a").read_text() == "a\n"
+    outcome = await workspace.call("bash", command=command)
     assert outcome.succeeded, outcome.error
 
-    await crib.result("undo", calls=[str(outcome.call_id)])
+    await workspace.result("undo", calls=[str(outcome.call_id)])
 
-    assert (crib.project / "d").stat().st_mode & 0o777 == 0o500
-    found = await ran(crib, "find d -printf '%p %m\\n' | sort; cat d/b d/e/a")
+    assert (workspace.project / "d").stat().st_mode & 0o777 == 0o500
+    found = await ran(workspace, "find d -printf '%p %m\\n' | sort; cat d/b d/e/a")
     assert found["output"] == "d 500\nd/b 400\nd/e 500\nd/e/a 644\nb\na\n"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import Crib
+from tests.integration.conftest import WorkspaceFixture
 from tests.integration.sandbox.sandbox_fixture import snapshot
 from tests.integration.sandbox.test_effect_properties import POWERLESS, a_path, a_script
-from tests.integration.tools.shell.builders import new_crib
+from tests.integration.tools.shell.builders import new_workspace_fixture
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 
@@ -47,35 +47,35 @@ def scripts(seed: int) -> Iterator[str]:
     yield sayable(a_script(rng, 15, more=(link,)))
 
 
-async def shown(seed: int, folder: Path, crib: Crib) -> None:
+async def shown(seed: int, folder: Path, workspace: WorkspaceFixture) -> None:
     before, script = scripts(seed)
     plain = folder / str(seed)
     plain.mkdir()
     umask = ["sh", "-c", 'umask 022; exec sh -c "$1"', "sh"]
-    for place in (plain, crib.project):
-        subprocess.run([*POWERLESS, *umask, before], cwd=place, check=True)
-    then = what_stands(crib.project)
+    for path in (plain, workspace.project):
+        subprocess.run([*POWERLESS, *umask, before], cwd=path, check=True)
+    then = what_stands(workspace.project)
     subprocess.run([*POWERLESS, *umask, script], cwd=plain, check=True)
 
-    outcome = await crib.call("bash", command=script)
+    outcome = await workspace.call("bash", command=script)
 
     assert outcome.succeeded, (seed, outcome.error, script)
-    assert what_stands(crib.project) == what_stands(plain), f"seed {seed}:\n{before}\n---\n{script}"
+    assert what_stands(workspace.project) == what_stands(plain), f"seed {seed}:\n{before}\n---\n{script}"
     if "changed" not in outcome.result["metadata"]:
         return
-    undone = await crib.result("undo", calls=[str(outcome.call_id)])
+    undone = await workspace.result("undo", calls=[str(outcome.call_id)])
     assert undone["conflicts"] == [], (seed, undone["conflicts"])
-    assert what_stands(crib.project) == then, f"seed {seed}, undone:\n{before}\n---\n{script}"
-    redone = await crib.result("undo", calls=[undone["call_id"]])
+    assert what_stands(workspace.project) == then, f"seed {seed}, undone:\n{before}\n---\n{script}"
+    redone = await workspace.result("undo", calls=[undone["call_id"]])
     assert redone["conflicts"] == [], (seed, redone["conflicts"])
-    assert what_stands(crib.project) == what_stands(plain), f"seed {seed}, redone:\n{before}\n---\n{script}"
+    assert what_stands(workspace.project) == what_stands(plain), f"seed {seed}, redone:\n{before}\n---\n{script}"
 
 
 async def campaign(seeds: range, folder: Path, database: Database, settings: Settings) -> None:
     for seed in seeds:
-        crib = await new_crib(database, settings)
-        await shown(seed, folder, crib)
-        for made in (folder / str(seed), crib.project.parent):
+        workspace = await new_workspace_fixture(database, settings)
+        await shown(seed, folder, workspace)
+        for made in (folder / str(seed), workspace.project.parent):
             subprocess.run(["chmod", "-R", "u+rwX", made], check=True)
             shutil.rmtree(made)
 

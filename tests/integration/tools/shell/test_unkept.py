@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Crib, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_caller
 from tests.integration.gate.builders import rows
 from tests.integration.gate.test_approvals import asked, carried_out, decide
 from tests.integration.sandbox.sandbox_fixture import COPYING
@@ -28,77 +28,79 @@ def tree(folder: Path) -> dict[str, str]:
     return {str(p.relative_to(folder)): p.read_text() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-async def done(crib: Crib, command: str) -> tuple[str, dict[str, Any]]:
-    outcome = await crib.call("bash", command=command)
+async def done(workspace: WorkspaceFixture, command: str) -> tuple[str, dict[str, Any]]:
+    outcome = await workspace.call("bash", command=command)
     assert outcome.succeeded, outcome.error
     return str(outcome.call_id), outcome.result["metadata"]
 
 
-async def undone(crib: Crib, call: str) -> str:
-    result = await crib.result("undo", calls=[call])
+async def undone(workspace: WorkspaceFixture, call: str) -> str:
+    result = await workspace.result("undo", calls=[call])
     assert result["conflicts"] == []
     return str(result["call_id"])
 
 
-async def known(crib: Crib) -> list[str]:
-    found = await rows(crib, "select path from toolcrib.files where not deleted and workspace_id = %s order by path")
+async def known(workspace: WorkspaceFixture) -> list[str]:
+    found = await rows(
+        workspace, "select path from toolcrib.files where not deleted and workspace_id = %s order by path"
+    )
     return [path for (path,) in found]
 
 
-def trash(crib: Crib) -> list[Path]:
-    folder = crib.project.parent / "trash"
+def trash(workspace: WorkspaceFixture) -> list[Path]:
+    folder = workspace.project.parent / "trash"
     return list(folder.iterdir()) if folder.exists() else []
 
 
-async def test_new_ignored_folder_is_one_unit_that_undo_and_redo_move(crib: Crib) -> None:
-    await ran(crib, "echo node_modules/ > .gitignore")
+async def test_new_ignored_folder_is_one_unit_that_undo_and_redo_move(workspace: WorkspaceFixture) -> None:
+    await ran(workspace, "echo node_modules/ > .gitignore")
 
-    call, metadata = await done(crib, f"{INSTALL}; echo kept > kept")
+    call, metadata = await done(workspace, f"{INSTALL}; echo kept > kept")
 
     assert metadata["untracked"] == [{"path": "node_modules", "bytes": 8}]
-    assert await known(crib) == ["/.gitignore", "/kept", "/node_modules"]
-    after = tree(crib.project)
+    assert await known(workspace) == ["/.gitignore", "/kept", "/node_modules"]
+    after = tree(workspace.project)
     assert after["node_modules/a/b/y"] == "two\n"
-    assert trash(crib) == []
-    undo = await undone(crib, call)
-    assert tree(crib.project) == {".gitignore": "node_modules/\n"}
-    assert not (crib.project / "node_modules").exists()
-    assert len(trash(crib)) == 1
-    await undone(crib, undo)
-    assert tree(crib.project) == after
-    assert trash(crib) == []
+    assert trash(workspace) == []
+    undo = await undone(workspace, call)
+    assert tree(workspace.project) == {".gitignore": "node_modules/\n"}
+    assert not (workspace.project / "node_modules").exists()
+    assert len(trash(workspace)) == 1
+    await undone(workspace, undo)
+    assert tree(workspace.project) == after
+    assert trash(workspace) == []
 
 
-async def test_ignore_rules_apply_as_the_command_left_them(crib: Crib) -> None:
-    _, metadata = await done(crib, f"echo node_modules > .gitignore; {INSTALL}")
+async def test_ignore_rules_apply_as_the_command_left_them(workspace: WorkspaceFixture) -> None:
+    _, metadata = await done(workspace, f"echo node_modules > .gitignore; {INSTALL}")
 
     assert [one["path"] for one in metadata["untracked"]] == ["node_modules"]
 
 
-async def test_deleting_an_unknown_ignored_folder_moves_it_to_the_trash_completely(crib: Crib) -> None:
-    (crib.project / ".gitignore").write_text("node_modules\n")
+async def test_deleting_an_unknown_ignored_folder_moves_it_to_the_trash_completely(workspace: WorkspaceFixture) -> None:
+    (workspace.project / ".gitignore").write_text("node_modules\n")
     for name in ("a", "b"):
-        (crib.project / "node_modules" / name).mkdir(parents=True)
-        (crib.project / "node_modules" / name / "f").write_text(name)
-    before = tree(crib.project)
+        (workspace.project / "node_modules" / name).mkdir(parents=True)
+        (workspace.project / "node_modules" / name / "f").write_text(name)
+    before = tree(workspace.project)
 
-    call, _ = await done(crib, "rm -rf node_modules .gitignore")
+    call, _ = await done(workspace, "rm -rf node_modules .gitignore")
 
-    assert tree(crib.project) == {}
-    assert len(trash(crib)) == 1
-    await undone(crib, call)
-    assert tree(crib.project) == before
+    assert tree(workspace.project) == {}
+    assert len(trash(workspace)) == 1
+    await undone(workspace, call)
+    assert tree(workspace.project) == before
 
 
-async def test_changes_within_an_ignored_folder_are_undone_one_by_one(crib: Crib) -> None:
-    await ran(crib, f"echo node_modules > .gitignore; {INSTALL}")
-    before = tree(crib.project)
+async def test_changes_within_an_ignored_folder_are_undone_one_by_one(workspace: WorkspaceFixture) -> None:
+    await ran(workspace, f"echo node_modules > .gitignore; {INSTALL}")
+    before = tree(workspace.project)
 
     call, metadata = await done(
-        crib, "cd node_modules; echo changed > a/x; rm a/b/y; mkdir c; echo new > c/z; echo z > z"
+        workspace, "cd node_modules; echo changed > a/x; rm a/b/y; mkdir c; echo new > c/z; echo z > z"
     )
 
-    after = tree(crib.project)
+    after = tree(workspace.project)
     assert after == {
         ".gitignore": "node_modules\n",
         "node_modules/a/x": "changed\n",
@@ -106,116 +108,124 @@ async def test_changes_within_an_ignored_folder_are_undone_one_by_one(crib: Crib
         "node_modules/z": "z\n",
     }
     assert {one["path"] for one in metadata["untracked"]} == {"node_modules/a/x", "node_modules/c", "node_modules/z"}
-    undo = await undone(crib, call)
-    assert tree(crib.project) == before
-    await undone(crib, undo)
-    assert tree(crib.project) == after
+    undo = await undone(workspace, call)
+    assert tree(workspace.project) == before
+    await undone(workspace, undo)
+    assert tree(workspace.project) == after
 
 
-async def test_file_too_large_for_the_history_is_moved(crib: Crib) -> None:
-    size = crib.settings.max_file_bytes + 1
+async def test_file_too_large_for_the_history_is_moved(workspace: WorkspaceFixture) -> None:
+    size = workspace.settings.max_file_bytes + 1
 
-    call, metadata = await done(crib, f"head -c {size} /dev/zero > large; chmod 600 large")
+    call, metadata = await done(workspace, f"head -c {size} /dev/zero > large; chmod 600 large")
 
     assert metadata["untracked"] == [{"path": "large", "bytes": size}]
-    assert (crib.project / "large").stat().st_size == size
-    assert (crib.project / "large").stat().st_mode & 0o777 == 0o600
-    assert await rows(crib, "select from toolcrib.blobs where workspace_id = %s") == []
-    undo = await undone(crib, call)
-    assert not (crib.project / "large").exists()
-    await undone(crib, undo)
-    assert (crib.project / "large").stat().st_size == size
+    assert (workspace.project / "large").stat().st_size == size
+    assert (workspace.project / "large").stat().st_mode & 0o777 == 0o600
+    assert await rows(workspace, "select from toolcrib.blobs where workspace_id = %s") == []
+    undo = await undone(workspace, call)
+    assert not (workspace.project / "large").exists()
+    await undone(workspace, undo)
+    assert (workspace.project / "large").stat().st_size == size
 
 
-async def test_tracked_file_stays_tracked_although_a_rule_ignores_it(crib: Crib) -> None:
-    await ran(crib, "echo one > build.log")
+async def test_tracked_file_stays_tracked_although_a_rule_ignores_it(workspace: WorkspaceFixture) -> None:
+    await ran(workspace, "echo one > build.log")
 
-    call, metadata = await done(crib, "echo '*.log' > .gitignore; echo two > build.log; echo x > other.log")
+    call, metadata = await done(workspace, "echo '*.log' > .gitignore; echo two > build.log; echo x > other.log")
 
     assert [one["path"] for one in metadata["untracked"]] == ["other.log"]
-    await undone(crib, call)
-    assert tree(crib.project) == {"build.log": "one\n"}
+    await undone(workspace, call)
+    assert tree(workspace.project) == {"build.log": "one\n"}
 
 
-async def test_git_folder_is_tracked_whatever_the_rules(crib: Crib) -> None:
-    call, metadata = await done(crib, "echo '*' > .gitignore; git init -q; echo a > a")
+async def test_git_folder_is_tracked_whatever_the_rules(workspace: WorkspaceFixture) -> None:
+    call, metadata = await done(workspace, "echo '*' > .gitignore; git init -q; echo a > a")
 
     assert [one["path"] for one in metadata["untracked"]] == [".gitignore", "a"]
-    await undone(crib, call)
-    assert list(crib.project.iterdir()) == []
+    await undone(workspace, call)
+    assert list(workspace.project.iterdir()) == []
 
 
-async def test_unstorable_names_and_links_are_allowed_inside_an_ignored_folder(crib: Crib) -> None:
+async def test_unstorable_names_and_links_are_allowed_inside_an_ignored_folder(workspace: WorkspaceFixture) -> None:
     call, _ = await done(
-        crib, "echo out > .gitignore; mkdir out; touch \"out/$(printf '\\377')\"; ln -s /etc out/l; mkfifo out/p"
+        workspace, "echo out > .gitignore; mkdir out; touch \"out/$(printf '\\377')\"; ln -s /etc out/l; mkfifo out/p"
     )
 
-    assert sorted(entry.name for entry in (crib.project / "out").iterdir()) == ["l", "\udcff"]
-    await undone(crib, call)
-    assert list(crib.project.iterdir()) == []
+    assert sorted(entry.name for entry in (workspace.project / "out").iterdir()) == ["l", "\udcff"]
+    await undone(workspace, call)
+    assert list(workspace.project.iterdir()) == []
 
 
-async def test_untracked_files_of_a_pending_effect_are_in_the_trash_and_move_on_approval(crib: Crib) -> None:
-    agent = await hand(crib)
-    approval = await asked(crib, agent, "bash", command=f"echo node_modules > .gitignore; {INSTALL}; echo x > .envrc")
-    assert len(trash(crib)) == 1
-    assert list(crib.project.iterdir()) == []
+async def test_untracked_files_of_a_pending_effect_are_in_the_trash_and_move_on_approval(
+    workspace: WorkspaceFixture,
+) -> None:
+    agent = await hand(workspace)
+    approval = await asked(
+        workspace, agent, "bash", command=f"echo node_modules > .gitignore; {INSTALL}; echo x > .envrc"
+    )
+    assert len(trash(workspace)) == 1
+    assert list(workspace.project.iterdir()) == []
 
-    await decide(crib, approval)
-    [outcome] = await carried_out(crib)
+    await decide(workspace, approval)
+    [outcome] = await carried_out(workspace)
 
     assert outcome.succeeded, outcome.error
-    assert tree(crib.project)["node_modules/a/x"] == "one\n"
-    assert trash(crib) == []
+    assert tree(workspace.project)["node_modules/a/x"] == "one\n"
+    assert trash(workspace) == []
 
 
-async def test_losing_pending_untracked_files_asks_for_approval_again(crib: Crib) -> None:
-    agent = await hand(crib)
-    approval = await asked(crib, agent, "bash", command=f"echo node_modules > .gitignore; {INSTALL}; echo x > .envrc")
-    [lying] = trash(crib)
-    lying.rename(crib.project.parent / "lost")
+async def test_losing_pending_untracked_files_asks_for_approval_again(workspace: WorkspaceFixture) -> None:
+    agent = await hand(workspace)
+    approval = await asked(
+        workspace, agent, "bash", command=f"echo node_modules > .gitignore; {INSTALL}; echo x > .envrc"
+    )
+    [lying] = trash(workspace)
+    lying.rename(workspace.project.parent / "lost")
 
-    await decide(crib, approval)
-    [outcome] = await carried_out(crib)
+    await decide(workspace, approval)
+    [outcome] = await carried_out(workspace)
 
     assert outcome.is_waiting, outcome
-    assert list(crib.project.iterdir()) == []
+    assert list(workspace.project.iterdir()) == []
 
 
-async def test_ten_thousand_ignored_files_are_moved_and_not_read(crib: Crib) -> None:
+async def test_ten_thousand_ignored_files_are_moved_and_not_read(workspace: WorkspaceFixture) -> None:
     script = "mkdir node_modules; cd node_modules; seq 10000 | xargs touch"
 
-    call, metadata = await done(crib, f"echo node_modules > .gitignore; {script}")
+    call, metadata = await done(workspace, f"echo node_modules > .gitignore; {script}")
 
     assert metadata["changed"]["created"] == 2
-    assert len(list((crib.project / "node_modules").iterdir())) == 10_000
-    await undone(crib, call)
-    assert list(crib.project.iterdir()) == []
+    assert len(list((workspace.project / "node_modules").iterdir())) == 10_000
+    await undone(workspace, call)
+    assert list(workspace.project.iterdir()) == []
 
 
 @pytest.mark.req("SH-4", part="where no overlay can be mounted, a copy")
 async def test_without_an_overlay_the_same_works_on_a_copy(database: Database, settings: Settings) -> None:
     engine = assemble(settings, database, sandbox=COPYING)
-    crib = Crib(engine, database, settings, await new_caller(database, settings))
-    (crib.project / "known").write_text("before\n")
+    workspace = WorkspaceFixture(engine, database, settings, await new_caller(database, settings))
+    (workspace.project / "known").write_text("before\n")
 
-    call, metadata = await done(crib, f"echo node_modules > .gitignore; {INSTALL}; echo after > known; ln -s known l")
+    call, metadata = await done(
+        workspace, f"echo node_modules > .gitignore; {INSTALL}; echo after > known; ln -s known l"
+    )
 
     assert metadata["untracked"] == [{"path": "node_modules", "bytes": 8}]
-    after = tree(crib.project)
+    after = tree(workspace.project)
     assert after["known"] == "after\n"
-    undo = await undone(crib, call)
-    assert tree(crib.project) == {"known": "before\n"}
-    await undone(crib, undo)
-    assert tree(crib.project) == after
+    undo = await undone(workspace, call)
+    assert tree(workspace.project) == {"known": "before\n"}
+    await undone(workspace, undo)
+    assert tree(workspace.project) == after
 
 
 @pytest.mark.req("SH-4", part="refused above a size where only a copy can be made")
 async def test_tree_too_large_to_copy_rejects_the_command(database: Database, settings: Settings) -> None:
     engine = assemble(settings, database, sandbox=Sandbox(overlay=False, largest_copy=10))
-    crib = Crib(engine, database, settings, await new_caller(database, settings))
-    (crib.project / "large").write_text("more than ten bytes")
+    workspace = WorkspaceFixture(engine, database, settings, await new_caller(database, settings))
+    (workspace.project / "large").write_text("more than ten bytes")
 
-    outcome = await crib.call("bash", command="true")
+    outcome = await workspace.call("bash", command="true")
 
     assert isinstance(outcome.error, TooLarge)

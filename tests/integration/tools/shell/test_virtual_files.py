@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.conftest import Crib
+from tests.integration.conftest import WorkspaceFixture
 from tests.integration.tools.shell.builders import ran
 from toolcrib.core.paths import Mount, mount_root
 from toolcrib.storage.database import Tenant
@@ -12,71 +12,71 @@ from toolcrib.storage.sessions import SessionStore
 pytestmark = pytest.mark.req("WS-10", part="not on disk")
 
 
-async def begun(crib: Crib) -> str:
-    session = await SessionStore(crib.database).create(Tenant.of(crib.caller), title="Talk")
+async def begun(workspace: WorkspaceFixture) -> str:
+    session = await SessionStore(workspace.database).create(Tenant.of(workspace.caller), title="Talk")
     return f"/chats/{session.id}.chat"
 
 
-async def listed(crib: Crib) -> list[str]:
-    return [entry["path"] for entry in (await crib.result("ls", recursive=True))["entries"]]
+async def listed(workspace: WorkspaceFixture) -> list[str]:
+    return [entry["path"] for entry in (await workspace.result("ls", recursive=True))["entries"]]
 
 
-async def test_command_does_not_see_virtual_files_and_may_create_their_folder(crib: Crib) -> None:
-    chat = await begun(crib)
+async def test_command_does_not_see_virtual_files_and_may_create_their_folder(workspace: WorkspaceFixture) -> None:
+    chat = await begun(workspace)
 
-    assert (await ran(crib, "ls"))["output"].strip() == ""
-    await ran(crib, "mkdir chats && echo mine > chats/notes.md")
+    assert (await ran(workspace, "ls"))["output"].strip() == ""
+    await ran(workspace, "mkdir chats && echo mine > chats/notes.md")
 
-    assert (crib.project / "chats" / "notes.md").read_text() == "mine\n"
-    assert await listed(crib) == ["/chats", chat, "/chats/notes.md"]
-    await ran(crib, "rm -r chats")
-    assert await listed(crib) == ["/chats", chat]
+    assert (workspace.project / "chats" / "notes.md").read_text() == "mine\n"
+    assert await listed(workspace) == ["/chats", chat, "/chats/notes.md"]
+    await ran(workspace, "rm -r chats")
+    assert await listed(workspace) == ["/chats", chat]
 
 
 @pytest.mark.parametrize("there", [False, True])
-async def test_command_does_not_replace_a_virtual_file(crib: Crib, *, there: bool) -> None:
-    chat = await begun(crib)
+async def test_command_does_not_replace_a_virtual_file(workspace: WorkspaceFixture, *, there: bool) -> None:
+    chat = await begun(workspace)
     if there:
-        await crib.result("mkdir", path="/chats")
+        await workspace.result("mkdir", path="/chats")
 
-    outcome = await crib.call("bash", command=f"mkdir -p chats && echo mine > {chat[1:]}")
+    outcome = await workspace.call("bash", command=f"mkdir -p chats && echo mine > {chat[1:]}")
 
     assert outcome.error is not None
     assert "managed by the system" in outcome.error.message
-    assert (await crib.result("read", path=chat))["content"] == "# Talk\n\n"
-    assert not (crib.project / chat[1:]).exists()
+    assert (await workspace.result("read", path=chat))["content"] == "# Talk\n\n"
+    assert not (workspace.project / chat[1:]).exists()
 
 
-async def test_undo_removes_the_folder_of_virtual_files(crib: Crib) -> None:
-    chat = await begun(crib)
-    made = await crib.call("write", path="/chats/notes.md", content="mine\n")
+async def test_undo_removes_the_folder_of_virtual_files(workspace: WorkspaceFixture) -> None:
+    chat = await begun(workspace)
+    made = await workspace.call("write", path="/chats/notes.md", content="mine\n")
 
-    undone = await crib.call("undo", calls=[str(made.call_id)])
+    undone = await workspace.call("undo", calls=[str(made.call_id)])
 
     assert undone.succeeded
     assert undone.result["conflicts"] == []
-    assert not (crib.project / "chats").exists()
-    assert await listed(crib) == ["/chats", chat]
-    redone = await crib.result("undo", calls=[str(undone.call_id)])
+    assert not (workspace.project / "chats").exists()
+    assert await listed(workspace) == ["/chats", chat]
+    redone = await workspace.result("undo", calls=[str(undone.call_id)])
     assert redone["conflicts"] == []
-    assert await listed(crib) == ["/chats", chat, "/chats/notes.md"]
+    assert await listed(workspace) == ["/chats", chat, "/chats/notes.md"]
 
 
-async def test_folder_on_disk_takes_precedence_over_a_virtual_one(crib: Crib) -> None:
-    chat = await begun(crib)
-    (crib.project / "chats").mkdir()
-    (crib.project / "chats" / "theirs.md").write_text("x")
+async def test_folder_on_disk_takes_precedence_over_a_virtual_one(workspace: WorkspaceFixture) -> None:
+    chat = await begun(workspace)
+    (workspace.project / "chats").mkdir()
+    (workspace.project / "chats" / "theirs.md").write_text("x")
 
-    entries = {entry["path"]: entry for entry in (await crib.result("ls", recursive=True))["entries"]}
+    entries = {entry["path"]: entry for entry in (await workspace.result("ls", recursive=True))["entries"]}
 
     assert list(entries) == ["/chats", chat, "/chats/theirs.md"]
     assert [entries[path]["is_virtual"] for path in entries] == [False, True, False]
-    await crib.result("mv", source="/chats", destination="/talks")
-    assert await listed(crib) == ["/chats", "/talks", chat, "/talks/theirs.md"]
+    await workspace.result("mv", source="/chats", destination="/talks")
+    assert await listed(workspace) == ["/chats", "/talks", chat, "/talks/theirs.md"]
 
 
-async def test_virtual_files_are_not_part_of_the_history(crib: Crib) -> None:
-    await begun(crib)
+async def test_virtual_files_are_not_part_of_the_history(workspace: WorkspaceFixture) -> None:
+    await begun(workspace)
 
-    assert await listed(crib)
-    assert await FileStore(crib.database).below(Tenant.of(crib.caller), mount_root(Mount.PROJECT)) == []
+    assert await listed(workspace)
+    assert await FileStore(workspace.database).below(Tenant.of(workspace.caller), mount_root(Mount.PROJECT)) == []

@@ -40,7 +40,7 @@ class Stage(App[None]):
     def __init__(self, make: Callable[[], Widget]) -> None:
         super().__init__()
         self.make = make
-        self.said: list[Message] = []
+        self.given: list[Message] = []
 
     def compose(self) -> ComposeResult:
         yield CommandSuggestions()
@@ -48,13 +48,13 @@ class Stage(App[None]):
         yield PromptInput(PromptHistory(None))
 
     def on_question_panel_answered(self, event: QuestionPanel.Answered) -> None:
-        self.said.append(event)
+        self.given.append(event)
 
     def on_approval_panel_decided(self, event: ApprovalPanel.Decided) -> None:
-        self.said.append(event)
+        self.given.append(event)
 
     def on_prompt_input_sent(self, event: PromptInput.Sent) -> None:
-        self.said.append(event)
+        self.given.append(event)
 
     def on_prompt_input_typed(self, event: PromptInput.Typed) -> None:
         self.query_one(CommandSuggestions).show(event.fitting)
@@ -99,7 +99,7 @@ async def pressed(pilot: Pilot[None], *keys: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("item", "keys", "said"),
+    ("item", "keys", "given"),
     [
         (TEXT, ("s", "e", "a", "enter"), "sea"),
         (NUMBER, ("4", "2", "enter"), "42"),
@@ -112,16 +112,16 @@ async def pressed(pilot: Pilot[None], *keys: str) -> None:
     ids=["text", "number", "digit", "arrows", "own words", "boolean", "several"],
 )
 async def test_every_kind_of_question_is_answered_with_keys(
-    item: dict[str, Any], keys: tuple[str, ...], said: str
+    item: dict[str, Any], keys: tuple[str, ...], given: str
 ) -> None:
     app = Stage(lambda: QuestionPanel(question(item), {}))
     async with app.run_test(size=(80, 24)) as pilot:
         app.query_one(QuestionPanel).focus_answer()
         await pressed(pilot, *keys)
 
-    [answered] = app.said
+    [answered] = app.given
     assert isinstance(answered, QuestionPanel.Answered)
-    assert answered.said == {item["name"]: said}
+    assert answered.given == {item["name"]: given}
 
 
 async def test_several_questions_are_asked_in_order_and_again_after_invalid_answers() -> None:
@@ -137,9 +137,9 @@ async def test_several_questions_are_asked_in_order_and_again_after_invalid_answ
         await pilot.pause()
         again = str(panel.border_title)
 
-    [answered] = app.said
+    [answered] = app.given
     assert isinstance(answered, QuestionPanel.Answered)
-    assert answered.said == {"colour": "r", "count": "7"}
+    assert answered.given == {"colour": "r", "count": "7"}
     assert (second, again) == ("count (2 of 2)", "colour (1 of 2)")
 
 
@@ -161,7 +161,7 @@ async def test_an_approval_is_decided_with_keys(keys: tuple[str, ...], decided: 
         app.query_one(ApprovalPanel).focus()
         await pressed(pilot, *keys)
 
-    [event] = app.said
+    [event] = app.given
     assert isinstance(event, ApprovalPanel.Decided)
     assert (event.approved, event.scope, event.reason) == decided
 
@@ -173,7 +173,7 @@ async def test_an_approval_for_once_only_offers_no_wider_scope() -> None:
         app.query_one(ApprovalPanel).focus()
         await pressed(pilot, "a", "y")
 
-    [event] = app.said
+    [event] = app.given
     assert isinstance(event, ApprovalPanel.Decided)
     assert (event.approved, event.scope) == (True, "once")
 
@@ -193,7 +193,7 @@ async def test_the_prompt_accepts_lines_commands_and_history() -> None:
         await pressed(pilot, "tab")
         completed = prompt.text
 
-    [sent] = app.said
+    [sent] = app.given
     assert isinstance(sent, PromptInput.Sent)
     assert sent.text == "one\ntwo"
     assert recalled == "one\ntwo"

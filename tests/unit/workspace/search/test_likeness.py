@@ -3,7 +3,7 @@
 import pytest
 
 from tests.wait_until import is_quick
-from toolcrib.workspace.search.file_filter import likeness
+from toolcrib.workspace.search.file_filter import like_pattern
 
 pytestmark = pytest.mark.req("TL-4", part="grep")
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.req("TL-4", part="grep")
     ],
 )
 def test_what_a_path_pattern_matches(pattern: str, path: str) -> None:
-    assert likeness(pattern).means(path)
+    assert like_pattern(pattern).matches(path)
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_what_a_path_pattern_matches(pattern: str, path: str) -> None:
     ],
 )
 def test_what_a_path_pattern_does_not_match(pattern: str, path: str) -> None:
-    assert not likeness(pattern).means(path)
+    assert not like_pattern(pattern).matches(path)
 
 
 def test_the_file_extension_is_known_where_it_is_certain() -> None:
-    assert {text: likeness(text).ending for text in ("%.rs", "src/*.py", "main", "/src/%", "%a_b", "%/a.c")} == {
+    assert {text: like_pattern(text).ending for text in ("%.rs", "src/*.py", "main", "/src/%", "%a_b", "%/a.c")} == {
         "%.rs": ".rs",
         "src/*.py": ".py",
         "main": "",
@@ -60,7 +60,7 @@ def test_the_file_extension_is_known_where_it_is_certain() -> None:
 
 
 def test_every_path_pattern_is_fast() -> None:
-    hostile = likeness("%a" * 200 + "%b")
+    hostile = like_pattern("%a" * 200 + "%b")
 
-    assert not hostile.means("/" + "a" * 4_000)
-    assert is_quick(lambda: hostile.means("/" + "a" * 4_000), seconds=1)
+    assert not hostile.matches("/" + "a" * 4_000)
+    assert is_quick(lambda: hostile.matches("/" + "a" * 4_000), seconds=1)

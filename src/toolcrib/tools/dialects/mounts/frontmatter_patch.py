@@ -111,7 +111,7 @@ def _loaded(text: str) -> CommentedMap:
     if len(text) > _MOST_CHARACTERS:
         raise InvalidFrontmatter(f"The frontmatter has {len(text):,} characters; the limit is {_MOST_CHARACTERS:,}.")
     try:
-        _refuse_depth(text)
+        _reject_depth(text)
         data = _yaml(text).load(text)
     except MarkedYAMLError as error:
         # The mark counts from 0, and the opening `---` is the document's first line.
@@ -126,7 +126,7 @@ def _loaded(text: str) -> CommentedMap:
     return data
 
 
-def _refuse_depth(text: str) -> None:
+def _reject_depth(text: str) -> None:
     depth = 0
     for event in _yaml(text).parse(text):
         depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)

@@ -81,8 +81,8 @@ async def fs_apply_patch(arguments: FsApplyPatchArguments, context: ToolContext)
     before = after = reading.sha256
     if body != reading.body:
         require_within_limit(body, context)
-        standing = await context.draft.ensure_tracked(reading.standing)
-        change = await context.draft.write(standing, body, content=ContentKind.TEXT)
+        path_state = await context.draft.ensure_tracked(reading.path_state)
+        change = await context.draft.write(path_state, body, content=ContentKind.TEXT)
         assert change.after is not None and change.after.sha256 is not None
         after = change.after.sha256
     return done(arguments.path, sha256Before=before.hex(), sha256After=after.hex())

@@ -22,9 +22,9 @@ async def fs_list(arguments: FsListArguments, context: ToolContext) -> dict[str,
     await context.tree.reject_symlink(await context.tree.lookup(arguments.path))
     found = await context.tree.list_directory(arguments.path, recursive=False, limit=None)
     entries = [
-        standing.place.name + ("/" if standing.is_folder else "")
-        for standing in found
-        if standing.kind is not EntryKind.LINK and not is_hidden(standing.place.name)
+        path_state.path.name + ("/" if path_state.is_folder else "")
+        for path_state in found
+        if path_state.kind is not EntryKind.LINK and not is_hidden(path_state.path.name)
     ]
     if len(entries) <= _MOST_ENTRIES:
         return done(arguments.path, entries=entries, truncated=False)

@@ -27,16 +27,16 @@ class FsReadArguments(ToolArguments):
 
 async def fs_read(arguments: FsReadArguments, context: ToolContext) -> dict[str, Any]:
     limit = rules_of(context.caller).max_read_bytes
-    skim = HeadTailReader(limit=limit, first=arguments.startLine or 1, last=arguments.endLine)
-    await context.tree.stream(arguments.path, skim.feed)
-    about = {"bytes": skim.size, "sha256": skim.sha256}
-    if not skim.cut:
-        return done(arguments.path, **about, truncated=False, content=skim.text)
+    reader = HeadTailReader(limit=limit, first=arguments.startLine or 1, last=arguments.endLine)
+    await context.tree.stream(arguments.path, reader.feed)
+    about = {"bytes": reader.size, "sha256": reader.sha256}
+    if not reader.cut:
+        return done(arguments.path, **about, truncated=False, content=reader.text)
     return done(
         arguments.path,
         **about,
         truncated=True,
-        contentPreview=skim.text,
+        contentPreview=reader.text,
         hint=f"Only the first {limit:,} bytes. Read fewer lines with startLine and endLine, or find them by fs.search.",
     )
 

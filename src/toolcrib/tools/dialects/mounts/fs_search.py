@@ -13,7 +13,7 @@ from toolcrib.tools.context import ToolContext
 from toolcrib.tools.dialects.mounts.line_matcher import matcher_for
 from toolcrib.tools.dialects.mounts.mount_results import done, failed, is_hidden, rules_of
 from toolcrib.tools.tool import Tool, ToolArguments
-from toolcrib.workspace.search.line_chunks import LineChunk, passages
+from toolcrib.workspace.search.line_chunks import LineChunk, read_chunks
 
 _SKIPPED = frozenset({".git", "node_modules"})
 # More characters of a line do not help a reader.
@@ -33,11 +33,11 @@ class FsSearchArguments(ToolArguments):
 async def fs_search(arguments: FsSearchArguments, context: ToolContext) -> dict[str, Any]:
     matcher = matcher_for(arguments.pattern, context)
     found = MatchCollector(arguments, most_bytes=rules_of(context.caller).max_read_bytes)
-    async with aclosing(passages(context.tree, arguments.path, skips=_skips)) as batches:
+    async with aclosing(read_chunks(context.tree, arguments.path, skips=_skips)) as batches:
         async for batch in batches:
             hits = await matcher.hits(batch, limit=arguments.maxMatches + 1)
-            for passage, lines in zip(batch, hits, strict=True):
-                found.add(passage, lines)
+            for chunk, lines in zip(batch, hits, strict=True):
+                found.add(chunk, lines)
             if found.full:
                 break
     if not found.stats["filesScanned"]:
@@ -71,28 +71,28 @@ class MatchCollector:
     def stats(self) -> dict[str, int]:
         return {"filesScanned": len(self._files), "matchesFound": len(self.matches)}
 
-    def add(self, passage: LineChunk, hits: Sequence[int]) -> None:
+    def add(self, chunk: LineChunk, hits: Sequence[int]) -> None:
         """Add the matching lines of the next chunk."""
         if self.full:
             return
-        if passage.place != self._here:
-            self._here = passage.place
-            self._files.add(passage.place)
+        if chunk.path != self._here:
+            self._here = chunk.path
+            self._files.add(chunk.path)
             self._recent.clear()
             self._open.clear()
         if hits or self._open:
-            self._add_lines(passage, frozenset(hits))
+            self._add_lines(chunk, frozenset(hits))
         elif self._recent.maxlen:
-            self._recent.extend(passage.text.rsplit("\n", self._recent.maxlen)[-self._recent.maxlen :])
+            self._recent.extend(chunk.text.rsplit("\n", self._recent.maxlen)[-self._recent.maxlen :])
 
-    def _add_lines(self, passage: LineChunk, hits: frozenset[int]) -> None:
-        for index, line in enumerate(passage.lines):
+    def _add_lines(self, chunk: LineChunk, hits: frozenset[int]) -> None:
+        for index, line in enumerate(chunk.lines):
             text = line if len(line) <= _LINE else f"{line[:_LINE]}…"
             for match in self._open:
                 match["after"].append(text)
             self._open = [match for match in self._open if len(match["after"]) < self._arguments.after]
             if index in hits:
-                self._match(passage.line + index, text)
+                self._match(chunk.line + index, text)
             self._recent.append(text)
             if self.full and not self._open:
                 return

@@ -23,24 +23,24 @@ class FsWriteArguments(ToolArguments):
 
 
 async def fs_write(arguments: FsWriteArguments, context: ToolContext) -> dict[str, Any]:
-    standing = await context.draft.lookup(arguments.path)
-    await context.tree.reject_symlink(standing)
+    path_state = await context.draft.lookup(arguments.path)
+    await context.tree.reject_symlink(path_state)
     body, kind = encode_content(arguments.content)
     require_within_limit(body, context)
     if arguments.ifMatchSha256 is not None:
         await _require_match(arguments.path, arguments.ifMatchSha256, context)
-    if standing.exists and not standing.is_folder:
-        standing = await context.draft.ensure_tracked(standing)
-    change = await context.draft.write(standing, body, content=kind)
+    if path_state.exists and not path_state.is_folder:
+        path_state = await context.draft.ensure_tracked(path_state)
+    change = await context.draft.write(path_state, body, content=kind)
     assert change.after is not None and change.after.sha256 is not None
     return done(arguments.path, bytesWritten=len(body), sha256After=change.after.sha256.hex())
 
 
-async def _require_match(place: WorkspacePath, wanted: str, context: ToolContext) -> None:
+async def _require_match(path: WorkspacePath, wanted: str, context: ToolContext) -> None:
     try:
-        reading = await context.tree.read(place)
+        reading = await context.tree.read(path)
     except NotFound:
-        raise PreconditionFailed(f"{place} does not exist. Write it without ifMatchSha256 to create it.") from None
+        raise PreconditionFailed(f"{path} does not exist. Write it without ifMatchSha256 to create it.") from None
     await context.tree.require_unchanged(reading, wanted)
 
 

@@ -29,14 +29,14 @@ class LiteralMatcher:
 
     text: str
 
-    async def hits(self, passages: Sequence[LineChunk], *, limit: int) -> list[list[int]]:
-        return [self._in(passage)[:limit] for passage in passages]
+    async def hits(self, chunks: Sequence[LineChunk], *, limit: int) -> list[list[int]]:
+        return [self._in(chunk)[:limit] for chunk in chunks]
 
-    def _in(self, passage: LineChunk) -> list[int]:
+    def _in(self, chunk: LineChunk) -> list[int]:
         # Most chunks do not contain it, which one search shows without splitting them.
-        if self.text not in passage.text:
+        if self.text not in chunk.text:
             return []
-        return [index for index, line in enumerate(passage.lines) if self.text in line]
+        return [index for index, line in enumerate(chunk.lines) if self.text in line]
 
 
 class RegexMatcher:
@@ -48,20 +48,20 @@ class RegexMatcher:
         self._ignore_case = ignore_case
         self._until = monotonic() + seconds
 
-    async def hits(self, passages: Sequence[LineChunk], *, limit: int) -> list[list[int]]:
+    async def hits(self, chunks: Sequence[LineChunk], *, limit: int) -> list[list[int]]:
         """Return the matching lines of each chunk, with one query for all of them."""
         seconds = self._until - monotonic()
         if seconds <= 0:
             raise TimedOut("The search takes too long. Use plain text, or search a smaller directory.")
         found = await self._tree.lines_matching(
             # Without any chunk, PostgreSQL still validates the pattern.
-            "\n".join(passage.text for passage in passages) if passages else " ",
+            "\n".join(chunk.text for chunk in chunks) if chunks else " ",
             self._pattern,
             ignore_case=self._ignore_case,
             seconds=seconds,
             limit=limit,
         )
-        return _told_apart(found, passages)
+        return _split_by_chunk(found, chunks)
 
 
 def matcher_for(pattern: str, context: ToolContext) -> LiteralMatcher | RegexMatcher:
@@ -74,12 +74,12 @@ def matcher_for(pattern: str, context: ToolContext) -> LiteralMatcher | RegexMat
     return RegexMatcher(context.tree, translated, ignore_case=literal[2] == "i", seconds=seconds)
 
 
-def _told_apart(found: Sequence[int], passages: Sequence[LineChunk]) -> list[list[int]]:
+def _split_by_chunk(found: Sequence[int], chunks: Sequence[LineChunk]) -> list[list[int]]:
     """Convert line numbers of the joined text to those of its chunks."""
     hits: list[list[int]] = []
     start = at = 0
-    for passage in passages:
-        end = start + passage.text.count("\n") + 1
+    for chunk in chunks:
+        end = start + chunk.text.count("\n") + 1
         mine: list[int] = []
         while at < len(found) and found[at] < end:
             mine.append(found[at] - start)

@@ -41,18 +41,18 @@ _VIOLATIONS: dict[type[ToolcribError], str] = {
 }
 
 
-def done(place: WorkspacePath, **facts: Any) -> dict[str, Any]:
+def done(path: WorkspacePath, **facts: Any) -> dict[str, Any]:
     """Encode a success."""
-    return {"ok": True, "path": str(place), **facts}
+    return {"ok": True, "path": str(path), **facts}
 
 
 def failed(error: ToolcribError) -> dict[str, Any]:
     """Encode any failure or denial in this dialect."""
     code = next((code for kind, code in _CODES if isinstance(error, kind)), _OTHERWISE)
-    told: dict[str, Any] = {"code": code, "message": error_text(error)}
+    error_data: dict[str, Any] = {"code": code, "message": error_text(error)}
     if details := _details(error):
-        told["details"] = details
-    return {"ok": False, "error": told}
+        error_data["details"] = details
+    return {"ok": False, "error": error_data}
 
 
 def _details(error: ToolcribError) -> dict[str, Any]:

@@ -25,14 +25,14 @@ class ListDirectoryArguments(ToolArguments):
 
 async def list_directory(arguments: ListDirectoryArguments, context: ToolContext) -> dict[str, Any]:
     name = relative(arguments.path)
-    standing = await context.tree.lookup(arguments.path)
-    await context.tree.reject_symlink(standing)
-    if not standing.exists and not standing.place.is_root:
+    path_state = await context.tree.lookup(arguments.path)
+    await context.tree.reject_symlink(path_state)
+    if not path_state.exists and not path_state.path.is_root:
         raise NotFound(f"directory not found: {name}")
-    if not standing.is_folder:
+    if not path_state.is_folder:
         raise ToolFailed(f"'{name}' is not a directory")
     found = await context.tree.list_directory(arguments.path, recursive=False, limit=None)
-    return text("\n".join(entry.place.name + ("/" if entry.is_folder else "") for entry in found))
+    return text("\n".join(entry.path.name + ("/" if entry.is_folder else "") for entry in found))
 
 
 tool = Tool(

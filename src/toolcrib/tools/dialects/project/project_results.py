@@ -19,6 +19,6 @@ def failed(error: ToolcribError) -> dict[str, Any]:
     return {"output": f"Error: {words}", "is_error": True}
 
 
-def relative(place: WorkspacePath) -> str:
+def relative(path: WorkspacePath) -> str:
     """Format a path of the project in this dialect."""
-    return place.path[1:] or "."
+    return path.path[1:] or "."

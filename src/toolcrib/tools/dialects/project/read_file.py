@@ -18,8 +18,8 @@ class ReadFileArguments(ToolArguments):
 
 async def read_file(arguments: ReadFileArguments, context: ToolContext) -> dict[str, Any]:
     name = relative(arguments.path)
-    standing = await context.tree.lookup(arguments.path)
-    if standing.is_folder:
+    path_state = await context.tree.lookup(arguments.path)
+    if path_state.is_folder:
         raise ToolFailed(f"'{name}' is a directory, not a file. Use list_directory instead.")
     try:
         reading = await context.tree.read(arguments.path)

@@ -7,7 +7,7 @@ from pydantic import Field
 from toolcrib.core.errors import NotFound
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.dialects.studio.studio_paths import ZonePath, located, places_of, written
+from toolcrib.tools.dialects.studio.studio_paths import ZonePath, located, paths_of, written
 from toolcrib.tools.text_result import failed, text
 from toolcrib.tools.tool import Tool, ToolArguments
 from toolcrib.workspace.text.content import HeadTailReader
@@ -20,14 +20,14 @@ class FileReadArguments(ToolArguments):
 
 
 async def file_read(arguments: FileReadArguments, context: ToolContext) -> dict[str, Any]:
-    place = await located(arguments.path, context)
-    skim = HeadTailReader(limit=_MOST_BYTES)
+    path = await located(arguments.path, context)
+    reader = HeadTailReader(limit=_MOST_BYTES)
     try:
-        await context.tree.stream(place, skim.feed)
+        await context.tree.stream(path, reader.feed)
     except NotFound:
-        raise NotFound(f"file not found: {written(place)}") from None
-    note = f"\n[truncated: the first {_MOST_BYTES:,} of {skim.size:,} bytes]" if skim.cut else ""
-    return text(skim.text + note, path=written(place), bytes=skim.size, sha256=skim.sha256, truncated=skim.cut)
+        raise NotFound(f"file not found: {written(path)}") from None
+    note = f"\n[truncated: the first {_MOST_BYTES:,} of {reader.size:,} bytes]" if reader.cut else ""
+    return text(reader.text + note, path=written(path), bytes=reader.size, sha256=reader.sha256, truncated=reader.cut)
 
 
 tool = Tool(
@@ -37,7 +37,7 @@ tool = Tool(
     category=ToolCategory.FILE,
     danger=Danger.SAFE,
     arguments=FileReadArguments,
-    effects=lambda arguments: Effects(reads=places_of(arguments.path)),
+    effects=lambda arguments: Effects(reads=paths_of(arguments.path)),
     function=file_read,
     encode_error=failed,
 )

@@ -28,10 +28,10 @@ class HostPath:
 def parse(text: str) -> WorkspacePath | HostPath:
     """Parse ``src/a.py``, ``@central/a.md`` or ``/srv/…/src/a.py``."""
     if _MOUNTED.match(text):
-        place = parse_mounted(text)
-        if place.mount not in _ZONES:
-            raise PathOutsideMount(f"{place} is outside the mounts. Use a path in @project or @central.")
-        return place
+        path = parse_mounted(text)
+        if path.mount not in _ZONES:
+            raise PathOutsideMount(f"{path} is outside the mounts. Use a path in @project or @central.")
+        return path
     if not text.lstrip().startswith("/"):
         return parse_relative(text)
     # Only to report its errors like those of any other path.
@@ -39,7 +39,7 @@ def parse(text: str) -> WorkspacePath | HostPath:
     return HostPath(text.strip())
 
 
-def places_of(path: WorkspacePath | HostPath) -> tuple[WorkspacePath, ...]:
+def paths_of(path: WorkspacePath | HostPath) -> tuple[WorkspacePath, ...]:
     """Return the path if it is known before the call. The guard checks a host path when it is resolved."""
     return () if isinstance(path, HostPath) else (path,)
 
@@ -49,9 +49,9 @@ async def located(path: WorkspacePath | HostPath, context: ToolContext) -> Works
     return await context.tree.resolve_host_path(path.path) if isinstance(path, HostPath) else path
 
 
-def written(place: WorkspacePath) -> str:
+def written(path: WorkspacePath) -> str:
     """Format a path in this dialect."""
-    return (place.path[1:] or ".") if place.mount is Mount.PROJECT else str(place)
+    return (path.path[1:] or ".") if path.mount is Mount.PROJECT else str(path)
 
 
 def _validated(value: object) -> WorkspacePath | HostPath:
