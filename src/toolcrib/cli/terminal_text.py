@@ -14,7 +14,6 @@ from toolcrib.core.display_text import escape
 _MAX_LINES = 200
 _MAX_ARGUMENT_LINES = 40
 _BRIEF_PATH = 26
-_CHANGE_WORDS = {"made": "created", "changed": "modified"}
 
 
 def plain(text: object) -> str:
@@ -71,7 +70,7 @@ def _changed(change: Mapping[str, Any], *, brief: bool = False) -> Text:
     path = one_line(change["path"], 1_000)
     # A path says most at its end.
     path = f"…{path[1 - _BRIEF_PATH :]}" if brief and len(path) > _BRIEF_PATH else path
-    text = Text.assemble((f"{_CHANGE_WORDS.get(change['change'], change['change'])} ", "bold"), path)
+    text = Text.assemble((f"{change['change']} ", "bold"), path)
     if change.get("from") and not brief:
         text.append(f" (from {one_line(change['from'], 120)})")
     if "added" in change:

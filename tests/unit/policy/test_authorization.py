@@ -137,7 +137,7 @@ def test_the_evaluated_rules_are_listed_in_order_with_their_results() -> None:
     ]
     asked, refused = _decided("/src/a.py"), _decided("/.env")
     assert list(asked.rules_checked) == [*passed, "trust.guided.dangerous: ask"]
-    assert list(refused.rules_checked) == [*passed[:-1], "protected-name:.env: refuse"]
+    assert list(refused.rules_checked) == [*passed[:-1], "protected-name:.env: deny"]
 
 
 def _decided(path: str) -> Authorization:
