@@ -99,7 +99,7 @@ def test_the_shell_commands_work_on_a_directory(own: Laptop) -> None:
     assert (project / "haiku.md").read_text() == HAIKU
     assert json.loads(made)["path"] == "/a.txt"
     assert audit["whole"]
-    assert audit["sealed"] + audit["unsealed"] > 3
+    assert audit["sealed_records"] + audit["unsealed_records"] > 3
     assert "overwrite" in refused
     assert [match["path"] for match in found["matches"]] == ["/haiku.md"]
     assert [entry["tool"] for entry in entries] == ["write", "undo", "undo", "write", "write"]

@@ -106,7 +106,7 @@ async def kill_again_and_again(server: Server, urls: DatabaseUrls, *, kills: int
         assert calls > kills * CLIENTS * 2
     verified = server.command("audit", "verify", "--json")
     assert verified.returncode == 0, verified.stdout + verified.stderr
-    assert json.loads(verified.stdout)["sealed"] > 0
+    assert json.loads(verified.stdout)["sealed_records"] > 0
 
 
 @asynccontextmanager

@@ -104,7 +104,7 @@ async def test_persons_own_directory_is_never_deleted(server: Server, urls: Data
     server.kill()
     with psycopg.connect(urls.owner) as connection:
         # As in local mode: the tree is the person's directory.
-        connection.execute("update toolcrib.workspaces set tree = %s where id = %s", (str(own), cluster.workspace))
+        connection.execute("update toolcrib.workspaces set root_path = %s where id = %s", (str(own), cluster.workspace))
     await asyncio.to_thread(server.start)
     told = await cluster.send(server, "POST", cluster.at("tools"), write("/by-tool.txt"))
     assert told["success"]

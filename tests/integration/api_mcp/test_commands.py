@@ -44,7 +44,7 @@ async def test_owner_adds_reviews_accepts_and_removes_a_server(served: Served) -
     assert "not found" in str((await call(served, "mcp:other/ls", path="/")).error), "nobody can use it yet"
     unasked = await say("approve", "other")
     assert isinstance(unasked.exception, Misconfigured)
-    sha256 = json.loads((await say("show", "other", "--json")).output)["seen_sha256"]
+    sha256 = json.loads((await say("show", "other", "--json")).output)["offered_sha256"]
     assert sha256 in unasked.exception.message
     assert isinstance((await say("approve", "other", "--sha256", "0" * 64)).exception, BadArguments)
     accepted = await say("approve", "other", "--sha256", sha256)
