@@ -47,7 +47,7 @@ def system_prompt(agent: Agent, tools: Sequence[ToolDefinition], mode: SessionMo
             "A result that is an error says what to do; do not repeat a call unchanged that was denied."
         )
     else:
-        parts.append("You have no tools in this conversation. Answer from what you are told.")
+        parts.append("You have no tools in this conversation. Answer from the conversation.")
     if agent.phase is not None:
         parts.append(f"The work is in its phase `{agent.phase}`. Other tools belong to other phases; a person chooses.")
     if mode is SessionMode.PLAN and tools:

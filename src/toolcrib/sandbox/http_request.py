@@ -98,7 +98,7 @@ def parse(head: bytes) -> PlainRequest:
     headers = [_header(one) for one in rest]
     names = [name.lower() for name, _ in headers]
     if any(names.count(name) > 1 for name in (b"host", b"content-length", b"transfer-encoding")):
-        raise UnreadableRequest("a header stands twice")
+        raise UnreadableRequest("a duplicate header")
     if _REFUSED & set(names):
         raise UnreadableRequest("a change of protocol")
     values = {name.lower(): value for name, value in headers}

@@ -209,7 +209,7 @@ async def test_brave_errors_report_what_to_do(reply: Reply, says: str) -> None:
 
 async def test_query_that_brave_would_reject_is_not_sent() -> None:
     handler = Brave()
-    assert "at most 50 words" in await failure("brave", handler, query=" ".join("x" * 51))
+    assert "the limit is 50 words" in await failure("brave", handler, query=" ".join("x" * 51))
     assert handler.left == 1_000_000
 
 

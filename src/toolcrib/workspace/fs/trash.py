@@ -123,7 +123,7 @@ def trash_unavailable_reason(entry: TrashEntry | None) -> str | None:
         return None
     if not entry.was_kept:
         return f"Its {entry.size:,} bytes were too large for the trash, so it was not stored."
-    return f"It expired from the trash at {entry.expired_at:%Y-%m-%d %H:%M} UTC."
+    return f"It has expired: it was in the trash until {entry.expired_at:%Y-%m-%d %H:%M} UTC."
 
 
 @dataclass(frozen=True, slots=True)
