@@ -67,75 +67,75 @@ NO_FILE = {
 
 
 @pytest.fixture
-async def parent(database: Database, settings: Settings) -> WorkspaceFixture:
+async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
     return WorkspaceFixture(assemble(settings, database), database, settings, await new_caller(database, settings))
 
 
 @pytest.fixture
-async def past(parent: WorkspaceFixture) -> Past:
-    made = await parent.result("write", path="/a.txt", content="one\n")
-    outcome = await parent.call("write", path="/a.txt", content="two\n", overwrite=True)
-    await parent.result("plan_write", path="/plans/p.plan", **PLAN)
+async def past(workspace: WorkspaceFixture) -> Past:
+    made = await workspace.result("write", path="/a.txt", content="one\n")
+    outcome = await workspace.call("write", path="/a.txt", content="two\n", overwrite=True)
+    await workspace.result("plan_write", path="/plans/p.plan", **PLAN)
     return Past(made["file_id"], made["version_id"], outcome.call_id)
 
 
-async def supervised(parent: WorkspaceFixture, *names: str) -> Caller:
+async def supervised(workspace: WorkspaceFixture, *names: str) -> Caller:
     return await hired(
-        parent,
+        workspace,
         trust="supervised",
         toolsets=["workspace", "history", "mounts", "project", "studio"],
         tool_permissions={name: {"allowed": True} for name in names},
     )
 
 
-async def ready(parent: WorkspaceFixture, past: Past, name: str) -> tuple[Caller, dict[str, Any]]:
+async def ready(workspace: WorkspaceFixture, past: Past, name: str) -> tuple[Caller, dict[str, Any]]:
     """An agent, and a call of it that would change something."""
-    agent = await supervised(parent, name, "write", "fs.write")
+    agent = await supervised(workspace, name, "write", "fs.write")
     if name == "fs.apply_patch":
-        await done(parent, agent, "fs.write", path="@state/note.md", content="---\ncurrentNodeId: n1\n---\nbody\n")
+        await done(workspace, agent, "fs.write", path="@state/note.md", content="---\ncurrentNodeId: n1\n---\nbody\n")
     if name == "undo":
         # An agent undoes only its own calls.
-        await parent.result("write", path="/a.txt", content="one\n", overwrite=True)
-        past.call_id = await done(parent, agent, "write", path="/a.txt", content="two\n", overwrite=True)
+        await workspace.result("write", path="/a.txt", content="one\n", overwrite=True)
+        past.call_id = await done(workspace, agent, "write", path="/a.txt", content="two\n", overwrite=True)
     return agent, CHANGES[name](past)
 
 
-async def done(parent: WorkspaceFixture, agent: Caller, name: str, **arguments: Any) -> CallId:
-    approval = await asked(parent, agent, name, **arguments)
-    await decide(parent, approval)
-    [outcome] = await carried_out(parent)
+async def done(workspace: WorkspaceFixture, agent: Caller, name: str, **arguments: Any) -> CallId:
+    approval = await asked(workspace, agent, name, **arguments)
+    await decide(workspace, approval)
+    [outcome] = await carried_out(workspace)
     assert outcome.succeeded, outcome.error
     return approval.call_id
 
 
-def test_every_tool_is_either_shown_or_known_to_change_no_file(parent: WorkspaceFixture) -> None:
-    known = {tool.name for tool in parent.engine.registry.list_for_scope(None)}
+def test_every_tool_is_either_shown_or_known_to_change_no_file(workspace: WorkspaceFixture) -> None:
+    known = {tool.name for tool in workspace.engine.registry.list_for_scope(None)}
 
     assert known - COMMANDS - NO_FILE <= CHANGES.keys()
-    assert CHANGES.keys() <= {name for name in CHANGES if parent.engine.registry.get(name)}
+    assert CHANGES.keys() <= {name for name in CHANGES if workspace.engine.registry.get(name)}
 
 
 @pytest.mark.parametrize("name", CHANGES)
 async def test_approval_shows_the_changes_and_exactly_those_are_executed(
-    parent: WorkspaceFixture, past: Past, name: str
+    workspace: WorkspaceFixture, past: Past, name: str
 ) -> None:
-    agent, arguments = await ready(parent, past, name)
-    before = listing(parent)
+    agent, arguments = await ready(workspace, past, name)
+    before = listing(workspace)
 
-    approval = await asked(parent, agent, name, **arguments)
+    approval = await asked(workspace, agent, name, **arguments)
 
     assert approval.changes, name
     assert approval.change_set_id is not None
     assert approval.effects["writes"]
-    assert listing(parent) == before
-    await decide(parent, approval)
-    [outcome] = await carried_out(parent)
+    assert listing(workspace) == before
+    await decide(workspace, approval)
+    [outcome] = await carried_out(workspace)
     assert outcome.succeeded, outcome.error
-    assert listing(parent) != before
+    assert listing(workspace) != before
 
 
-def listing(parent: WorkspaceFixture) -> dict[str, bytes | None]:
-    parent = parent.project.parent
+def listing(workspace: WorkspaceFixture) -> dict[str, bytes | None]:
+    parent = workspace.project.parent
     return {
         str(path.relative_to(parent)): path.read_bytes() if path.is_file() else None
         for path in parent.rglob("*")
@@ -144,9 +144,9 @@ def listing(parent: WorkspaceFixture) -> dict[str, bytes | None]:
 
 
 @pytest.mark.parametrize("name", ["undo", "file_restore"])
-async def test_undo_is_shown_as_a_diff(parent: WorkspaceFixture, past: Past, name: str) -> None:
-    agent, arguments = await ready(parent, past, name)
-    approval = await asked(parent, agent, name, **arguments)
+async def test_undo_is_shown_as_a_diff(workspace: WorkspaceFixture, past: Past, name: str) -> None:
+    agent, arguments = await ready(workspace, past, name)
+    approval = await asked(workspace, agent, name, **arguments)
 
     [change] = approval.changes
     assert (change["path"], change["change"]) == ("/a.txt", "modified")
@@ -156,31 +156,31 @@ async def test_undo_is_shown_as_a_diff(parent: WorkspaceFixture, past: Past, nam
 
 
 @pytest.mark.parametrize("name", ["undo", "file_restore"])
-async def test_grant_covers_nothing_that_was_not_shown(parent: WorkspaceFixture, past: Past, name: str) -> None:
-    agent, arguments = await ready(parent, past, name)
-    approval = await asked(parent, agent, name, **arguments)
+async def test_grant_covers_nothing_that_was_not_shown(workspace: WorkspaceFixture, past: Past, name: str) -> None:
+    agent, arguments = await ready(workspace, past, name)
+    approval = await asked(workspace, agent, name, **arguments)
 
     for rule in (GrantRule(name), GrantRule(name, paths=("**",)), approval.offered):
         with pytest.raises(BadArguments) as wrong:
-            await decide(parent, approval, ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=rule))
+            await decide(workspace, approval, ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=rule))
         assert "scope" in wrong.value.fields
 
 
 @pytest.mark.parametrize("name", ["undo", "file_restore"])
-async def test_approval_covers_the_versions_that_were_shown(parent: WorkspaceFixture, past: Past, name: str) -> None:
-    agent, arguments = await ready(parent, past, name)
-    approval = await asked(parent, agent, name, **arguments)
-    await parent.result("write", path="/a.txt", content="mine\n", overwrite=True)
+async def test_approval_covers_the_versions_that_were_shown(workspace: WorkspaceFixture, past: Past, name: str) -> None:
+    agent, arguments = await ready(workspace, past, name)
+    approval = await asked(workspace, agent, name, **arguments)
+    await workspace.result("write", path="/a.txt", content="mine\n", overwrite=True)
 
     with pytest.raises(Conflict):
-        await decide(parent, approval)
+        await decide(workspace, approval)
 
-    assert (parent.project / "a.txt").read_text() == "mine\n"
-    assert (await again(parent, approval)).state is ApprovalState.STALE
+    assert (workspace.project / "a.txt").read_text() == "mine\n"
+    assert (await again(workspace, approval)).state is ApprovalState.STALE
 
 
-async def again(parent: WorkspaceFixture, approval: Approval) -> Approval:
-    return await parent.engine.approvals.get(Tenant.of(parent.caller), approval.id)
+async def again(workspace: WorkspaceFixture, approval: Approval) -> Approval:
+    return await workspace.engine.approvals.get(Tenant.of(workspace.caller), approval.id)
 
 
 @tool()
@@ -191,24 +191,24 @@ async def sneaky(context: ToolContext) -> str:
     return "done"
 
 
-async def test_tool_that_writes_undeclared_files_is_asked_about_again(parent: WorkspaceFixture) -> None:
+async def test_tool_that_writes_undeclared_files_is_asked_about_again(workspace: WorkspaceFixture) -> None:
     """A custom tool may change files that its arguments do not name."""
-    parent = with_tools(parent, sneaky)
-    outcome = await parent.call("sneaky", await supervised(parent, "sneaky"))
-    first = await parent.engine.approvals.get(Tenant.of(parent.caller), outcome.metadata["approval_id"])
+    workspace = with_tools(workspace, sneaky)
+    outcome = await workspace.call("sneaky", await supervised(workspace, "sneaky"))
+    first = await workspace.engine.approvals.get(Tenant.of(workspace.caller), outcome.metadata["approval_id"])
     assert first.changes == []
 
-    await decide(parent, first)
-    [outcome] = await carried_out(parent)
+    await decide(workspace, first)
+    [outcome] = await carried_out(workspace)
 
     assert outcome.is_waiting
-    assert not (parent.project / "unseen.txt").exists()
-    second = await parent.engine.approvals.get(Tenant.of(parent.caller), outcome.metadata["approval_id"])
+    assert not (workspace.project / "unseen.txt").exists()
+    second = await workspace.engine.approvals.get(Tenant.of(workspace.caller), outcome.metadata["approval_id"])
     assert [change["path"] for change in second.changes] == ["/unseen.txt"]
-    await decide(parent, second)
-    [outcome] = await carried_out(parent)
+    await decide(workspace, second)
+    [outcome] = await carried_out(workspace)
     assert outcome.succeeded
-    assert (parent.project / "unseen.txt").read_text() == "x\n"
+    assert (workspace.project / "unseen.txt").read_text() == "x\n"
 
 
 # Ignored files are moved and not read, and yet an approval covers their content.
@@ -218,13 +218,13 @@ INSTALL = "mkdir -p out/deep out/locked; echo one > out/a; echo two > out/deep/b
 
 @pytest.fixture
 async def shell(database: Database, settings: Settings) -> WorkspaceFixture:
-    parent = await new_workspace_fixture(database, settings)
-    (parent.project / ".gitignore").write_text("*.log\nout/\n.env\n")
-    return parent
+    workspace = await new_workspace_fixture(database, settings)
+    (workspace.project / ".gitignore").write_text("*.log\nout/\n.env\n")
+    return workspace
 
 
-async def effect(parent: WorkspaceFixture, command: str) -> Approval:
-    return await asked(parent, await hand(parent, trust="guided", approve="effect"), "bash", command=command)
+async def effect(workspace: WorkspaceFixture, command: str) -> Approval:
+    return await asked(workspace, await hand(workspace, trust="guided", approve="effect"), "bash", command=command)
 
 
 def by_path(approval: Approval) -> dict[str, Mapping[str, Any]]:
@@ -235,8 +235,8 @@ def hexdigest(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def staged(parent: WorkspaceFixture) -> Path:
-    [lying] = (parent.project.parent / "trash").iterdir()
+def staged(workspace: WorkspaceFixture) -> Path:
+    [lying] = (workspace.project.parent / "trash").iterdir()
     return lying
 
 
@@ -359,17 +359,17 @@ async def test_base_of_a_shown_diff_must_be_unchanged(shell: WorkspaceFixture) -
     assert " own\n+new\n" in by_path(renewed)["/x.log"]["diff"]
 
 
-async def refused_as_unlike_shown(parent: WorkspaceFixture, approval: Approval) -> Approval:
+async def refused_as_unlike_shown(workspace: WorkspaceFixture, approval: Approval) -> Approval:
     """The approval does not count: the call is asked about again, with its current changes."""
-    before = listing(parent)
-    await decide(parent, approval)
+    before = listing(workspace)
+    await decide(workspace, approval)
 
-    [outcome] = await carried_out(parent)
+    [outcome] = await carried_out(workspace)
 
     assert outcome.is_waiting, outcome
-    renewed = await parent.engine.approvals.get(Tenant.of(parent.caller), outcome.metadata["approval_id"])
+    renewed = await workspace.engine.approvals.get(Tenant.of(workspace.caller), outcome.metadata["approval_id"])
     assert renewed.replaces == approval.id
-    assert {k: v for k, v in listing(parent).items() if k.startswith("project")} == {
+    assert {k: v for k, v in listing(workspace).items() if k.startswith("project")} == {
         k: v for k, v in before.items() if k.startswith("project")
     }
     return renewed

@@ -2,7 +2,7 @@
 
 from toolcrib.storage.migrate import run_script
 
-revision = "0001"
+revision = "0001_initial"
 down_revision = None
 
 
