@@ -10,7 +10,7 @@ from toolcrib.core.ids import CallId
 from toolcrib.core.json_text import json_text
 from toolcrib.core.questions import QuestionRequest
 from toolcrib.core.tool_calls import Outcome, text_result
-from toolcrib.policy.model_text import model_text
+from toolcrib.policy.model_results import model_text
 from toolcrib.policy.truncation import truncate
 
 # How much of a call's input and result an event carries; the full ones are fetched by the call's id.

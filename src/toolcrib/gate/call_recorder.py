@@ -13,7 +13,7 @@ from toolcrib.core.tool_calls import Outcome, OutcomeState
 from toolcrib.events.event_bus import EventPublisher
 from toolcrib.gate.call_stages import CallRecording
 from toolcrib.policy.authorization import Authorization
-from toolcrib.policy.model_text import model_result
+from toolcrib.policy.model_results import model_result
 from toolcrib.storage.audit import AuditStore
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.tool_calls import ToolCallStore

@@ -12,7 +12,7 @@ from toolcrib.core.ids import CallId
 from toolcrib.core.messages import StoredMessage, ToolCallId, from_stored
 from toolcrib.core.runs import RequestedCall, RequestedCallState, Run, SessionMessage, Violations
 from toolcrib.core.tool_calls import Outcome
-from toolcrib.policy.model_text import bounded_text, model_result
+from toolcrib.policy.model_results import bounded_text, model_result
 from toolcrib.runs.next_step import RunSnapshot
 from toolcrib.storage.run_steps import RunCallRow
 from toolcrib.tools.tool import ToolDefinition

@@ -8,7 +8,7 @@ from pydantic import Field
 from toolcrib.core.errors import NotFound, ToolFailed
 from toolcrib.core.ids import CallId
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
-from toolcrib.policy.model_text import model_text, text_piece
+from toolcrib.policy.model_results import model_text, text_piece
 from toolcrib.policy.permissions import READ_RESULT
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.tool_calls import StoredCall, ToolCallStore

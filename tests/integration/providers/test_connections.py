@@ -22,7 +22,8 @@ from toolcrib.core.model_stream import StreamEvent, TextDelta
 from toolcrib.providers import provider_registry
 from toolcrib.providers.http_pool import MAX_REFUSAL
 from toolcrib.providers.provider import ModelRequest, ProviderCredentials
-from toolcrib.providers.provider_registry import ProviderRegistry, RetryPolicy
+from toolcrib.providers.provider_registry import ProviderRegistry
+from toolcrib.providers.retries import RetryPolicy
 
 HASTY = RetryPolicy(first_pause=0.001)
 

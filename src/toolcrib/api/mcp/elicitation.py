@@ -33,7 +33,7 @@ from toolcrib.core.errors import BadArguments
 from toolcrib.core.ids import ApprovalId, CallId, QuestionId
 from toolcrib.core.questions import Question
 from toolcrib.core.tool_calls import Outcome
-from toolcrib.policy.model_text import model_result
+from toolcrib.policy.model_results import model_result
 from toolcrib.policy.truncation import truncate
 
 _SIMPLE: Final = frozenset({"string", "number", "integer", "boolean"})

@@ -17,7 +17,7 @@ from mcp_types import Tool as McpTool
 
 from toolcrib.core.errors import ToolcribError
 from toolcrib.core.tool_calls import Danger, Outcome, ToolCategory
-from toolcrib.policy.model_text import model_text
+from toolcrib.policy.model_results import model_text
 from toolcrib.policy.permissions import MORE_THAN_READING
 from toolcrib.tools.tool import Tool
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from toolcrib.policy.model_text import bounded_text, model_result, model_text, text_piece
+from toolcrib.policy.model_results import bounded_text, model_result, model_text, text_piece
 
 CALL = UUID("01a1e48a-bc5f-77f4-ba62-25f500b9d2a5")
 PICTURE = {"type": "image", "mime_type": "image/png", "data": "A" * 90_000}
