@@ -14,9 +14,8 @@ from uuid import UUID
 from toolcrib.core.json_text import json_text
 from toolcrib.core.tool_calls import text_result
 from toolcrib.policy.permissions import READ_RESULT
-from toolcrib.policy.truncation import head, truncate
+from toolcrib.policy.truncation import MODEL_RESULT_BYTES, head, truncate
 
-MODEL_RESULT_BYTES: Final = 60_000
 # Reserved for the note in a cut result.
 _NOTE_BYTES: Final = 512
 

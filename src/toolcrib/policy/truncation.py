@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+# What a model gets of a result by default.
+MODEL_RESULT_BYTES: Final = 60_000
 SMALLEST_LIMIT: Final = 256
 
 # How far the parts of a list or an object are cut before the last ones are dropped.
