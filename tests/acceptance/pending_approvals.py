@@ -25,9 +25,9 @@ class Hired:
         body = {"tool": tool, "args": args or {"path": "/a.txt", "content": "a\n"}}
         response = self.workspace.post("/tools", body | ({"session_id": session} if session else {}))
         assert response.status_code == 202, response.text
-        told = response.json()
-        assert told == {"success": True, "result": told["result"], "error": None}
-        return dict(told["result"])
+        result = response.json()
+        assert result == {"success": True, "result": result["result"], "error": None}
+        return dict(result["result"])
 
 
 def hire(workspace: Workspace, rules: str = GUIDED, *, name: str = "helper") -> Hired:

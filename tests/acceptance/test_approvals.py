@@ -19,43 +19,43 @@ EVERY_TRUST = "trust: {trust}\ntool_permissions: {{write: {{allowed: true}}, fil
 def test_an_agents_call_that_needs_approval_is_accepted_and_fetched_later(workspace: Workspace) -> None:
     agent = hire(workspace)
 
-    told = agent.asks(path="/a.txt", content="a\n")
+    result = agent.asks(path="/a.txt", content="a\n")
 
-    assert told == {
+    assert result == {
         "status": "approval_pending",
         "approval_id": A_UUID,
         "call_id": A_UUID,
         "reason": Says("guided", "`write`", "dangerous"),
         "expires_at": A_TIME,
     }
-    assert agent.workspace.get(f"/calls/{told['call_id']}").json()["state"] == "paused"
+    assert agent.workspace.get(f"/calls/{result['call_id']}").json()["state"] == "paused"
     assert not workspace.on_disk("/a.txt").exists()
-    decided = decide(workspace, told["approval_id"])
+    decided = decide(workspace, result["approval_id"])
     assert decided.status_code == 200
     assert (decided.json()["state"], decided.json()["decided_by_name"]) == ("allowed", "ada@example.com")
-    call = ended(agent.workspace, told["call_id"])
+    call = ended(agent.workspace, result["call_id"])
     assert (call["state"], call["error"], call["result"]["path"]) == ("done", None, "/a.txt")
     assert workspace.result("read", path="/a.txt")["content"] == "a\n"
 
 
 def test_the_audit_record_of_an_approved_call_names_the_approver(workspace: Workspace, ada: Someone) -> None:
-    told = hire(workspace).asks()
-    decide(workspace, told["approval_id"])
-    ended(workspace, told["call_id"])
+    result = hire(workspace).asks()
+    decide(workspace, result["approval_id"])
+    ended(workspace, result["call_id"])
 
     records = workspace.get("/audit").json()["items"]
 
-    [record] = [record for record in records if record["call_id"] == told["call_id"]]
+    [record] = [record for record in records if record["call_id"] == result["call_id"]]
     assert (record["decision"], record["outcome"], record["decided_by"]) == ("ask", "done", ada.id)
 
 
 def test_a_rejected_call_returns_the_reason(workspace: Workspace) -> None:
     agent = hire(workspace)
-    told = agent.asks()
+    result = agent.asks()
 
-    decide(workspace, told["approval_id"], approved=False, reason="Not here.")
+    decide(workspace, result["approval_id"], approved=False, reason="Not here.")
 
-    call = ended(agent.workspace, told["call_id"])
+    call = ended(agent.workspace, result["call_id"])
     assert (call["state"], call["error"]["code"]) == ("denied", "APPROVAL_DENIED")
     assert "ada@example.com rejected this call: Not here." in call["error"]["message"]
     assert not workspace.on_disk("/a.txt").exists()
@@ -99,12 +99,12 @@ def test_approving_for_the_session_or_always_is_saved_and_can_be_revoked(workspa
     session = session_of(workspace, agent)
     write = {"tool": "write", "args": {"path": "/a.txt", "content": "b\n", "overwrite": True}}
     for scope, put_file in (("session", session), ("always", None)):
-        told = agent.asks(session=put_file, path="/a.txt", content=scope, overwrite=True)
-        offered = workspace.get(f"/approvals/{told['approval_id']}").json()["offered"]
-        unsaid = decide(workspace, told["approval_id"], scope=scope)
+        result = agent.asks(session=put_file, path="/a.txt", content=scope, overwrite=True)
+        offered = workspace.get(f"/approvals/{result['approval_id']}").json()["offered"]
+        unsaid = decide(workspace, result["approval_id"], scope=scope)
         refused(unsaid, 400, "VALIDATION_ERROR", fields={"rule": Says("Give the rule")})
-        assert decide(workspace, told["approval_id"], scope=scope, rule=offered).status_code == 200
-        ended(workspace, told["call_id"])
+        assert decide(workspace, result["approval_id"], scope=scope, rule=offered).status_code == 200
+        ended(workspace, result["call_id"])
 
         again = agent.workspace.post("/tools", write | ({"session_id": put_file} if put_file else {}))
         assert again.status_code == 200, again.text
@@ -117,11 +117,11 @@ def test_approving_for_the_session_or_always_is_saved_and_can_be_revoked(workspa
 
 
 def test_a_member_cannot_approve_always(workspace: Workspace, grace: Someone) -> None:
-    told = hire(workspace).asks()
+    result = hire(workspace).asks()
     member = workspace.admit(grace, "member")
-    offered = member.get(f"/approvals/{told['approval_id']}").json()["offered"]
+    offered = member.get(f"/approvals/{result['approval_id']}").json()["offered"]
 
-    refused(decide(member, told["approval_id"], scope="always", rule=offered), 403, "FORBIDDEN", Says("owner"))
+    refused(decide(member, result["approval_id"], scope="always", rule=offered), 403, "FORBIDDEN", Says("owner"))
 
 
 def test_text_in_a_file_or_an_argument_approves_nothing(workspace: Workspace) -> None:
@@ -149,11 +149,11 @@ def test_a_reason_that_the_database_cannot_store_is_a_bad_request(workspace: Wor
 
 def test_the_caller_withdraws_a_call(workspace: Workspace) -> None:
     agent = hire(workspace)
-    told = agent.asks()
+    result = agent.asks()
 
-    assert agent.workspace.post(f"/calls/{told['call_id']}/cancel", {}).json()["state"] == "withdrawn"
+    assert agent.workspace.post(f"/calls/{result['call_id']}/cancel", {}).json()["state"] == "withdrawn"
 
-    refused(decide(workspace, told["approval_id"]), 409, "CONFLICT", Says("cancelled"))
+    refused(decide(workspace, result["approval_id"]), 409, "CONFLICT", Says("cancelled"))
 
 
 # Seed 000, AC-21 to AC-24 and task 10
@@ -225,13 +225,13 @@ def test_a_confirmation_that_times_out_leaves_the_tool_unexecuted_with_an_error_
 ) -> None:
     agent = hire(workspace)
     session = session_of(workspace, agent)
-    told = agent.asks(session=session)
+    result = agent.asks(session=session)
     with psycopg.connect(server.database_urls.owner) as connection:
-        connection.execute("update toolcrib.approvals set expires_at = now() where id = %s", (told["approval_id"],))
+        connection.execute("update toolcrib.approvals set expires_at = now() where id = %s", (result["approval_id"],))
 
-    call = ended(agent.workspace, told["call_id"])
+    call = ended(agent.workspace, result["call_id"])
 
     assert (call["state"], call["error"]["code"]) == ("denied", "APPROVAL_EXPIRED")
     assert events_of(workspace, session)[-1][1]["status"] == "error"
     assert not workspace.on_disk("/a.txt").exists()
-    refused(decide(workspace, told["approval_id"]), 409, "CONFLICT", Says("expired"))
+    refused(decide(workspace, result["approval_id"]), 409, "CONFLICT", Says("expired"))

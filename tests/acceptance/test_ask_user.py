@@ -53,11 +53,15 @@ def test_an_answer_ends_the_call_and_becomes_its_result(workspace: Workspace, ad
     [waiting] = workspace.get("/questions").json()["items"]
     assert (waiting["id"], waiting["state"]) == (asked["question_id"], "open")
 
-    told = answer(workspace, asked["question_id"], {"framework": "Vitest"}, by_button=["framework"]).json()
+    result = answer(workspace, asked["question_id"], {"framework": "Vitest"}, by_button=["framework"]).json()
 
-    assert (told["state"], told["answers"], told["by_button"]) == ("answered", {"framework": "Vitest"}, ["framework"])
-    assert told["answered_by"] == ada.id
-    call = ended(agent.workspace, told["call_id"])
+    assert (result["state"], result["answers"], result["by_button"]) == (
+        "answered",
+        {"framework": "Vitest"},
+        ["framework"],
+    )
+    assert result["answered_by"] == ada.id
+    call = ended(agent.workspace, result["call_id"])
     assert (call["state"], call["result"]) == ("done", {"framework": "Vitest"})
     assert workspace.get("/questions").json()["items"] == []
     assert [kind for kind, _ in events_of(workspace, session)] == ["tool-start", "question", "answer", "tool-result"]

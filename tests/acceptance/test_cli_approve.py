@@ -51,8 +51,8 @@ def at_database(server: Serving, tmp_path: Path) -> Terminal:
 def test_pending_approvals_are_listed_shown_and_approved(at_server: Terminal, workspace: Workspace) -> None:
     workspace.write("/notes/today.md", "one\ntwo\n")
     agent = hire(workspace, name="scribe")
-    told = agent.asks(path="/notes/today.md", content="one\nzwei\n", overwrite=True)
-    short = told["approval_id"][-8:]
+    result = agent.asks(path="/notes/today.md", content="one\nzwei\n", overwrite=True)
+    short = result["approval_id"][-8:]
 
     listed = at_server.says("approve", "--workspace", workspace.id)
     shown = at_server.says("approve", short, "--yes", "--workspace", workspace.id)
@@ -66,44 +66,44 @@ def test_pending_approvals_are_listed_shown_and_approved(at_server: Terminal, wo
     assert "-two" in shown
     assert "+zwei" in shown
     assert "Approved." in shown
-    assert ended(workspace, told["call_id"])["state"] == "done"
+    assert ended(workspace, result["call_id"])["state"] == "done"
     assert at_server.says("approve", "--workspace", workspace.id) == "No pending approvals.\n"
 
 
 def test_the_agent_gets_the_reason_of_a_rejection(at_server: Terminal, workspace: Workspace) -> None:
-    told = hire(workspace).asks()
+    result = hire(workspace).asks()
 
-    at_server.says("approve", told["approval_id"], "--reject", "--reason", "Not here.", "--yes")
+    at_server.says("approve", result["approval_id"], "--reject", "--reason", "Not here.", "--yes")
 
-    assert "Not here." in ended(workspace, told["call_id"])["error"]["message"]
-    again = at_server.says("approve", told["approval_id"], "--yes", status=2)
+    assert "Not here." in ended(workspace, result["call_id"])["error"]["message"]
+    again = at_server.says("approve", result["approval_id"], "--yes", status=2)
     assert "Nothing pending has the id" in again
     assert "toolcrib approve" in again
 
 
 def test_a_wider_scope_shows_its_rule_first_and_needs_confirmation(at_server: Terminal, workspace: Workspace) -> None:
     agent = hire(workspace)
-    told = agent.asks(session=session_of(workspace, agent))
+    result = agent.asks(session=session_of(workspace, agent))
 
     # Standard input is at its end, so there is no confirmation.
-    asked = at_server.run("approve", told["approval_id"], "--scope", "session")
+    asked = at_server.run("approve", result["approval_id"], "--scope", "session")
 
     assert asked.status != 0
     assert "in this session, without asking" in asked.said
     assert "@project/a.txt" in " ".join(asked.said.split())
-    assert workspace.get(f"/approvals/{told['approval_id']}").json()["state"] == "open"
-    at_server.says("approve", told["approval_id"], "--scope", "session", "--yes")
+    assert workspace.get(f"/approvals/{result['approval_id']}").json()["state"] == "open"
+    at_server.says("approve", result["approval_id"], "--scope", "session", "--yes")
     [grant] = workspace.get("/grants").json()["items"]
     assert grant["rule"] == {"tool": "write", "paths": ["@project/a.txt"], "commands": None}
 
 
 def test_json_output_is_complete_and_contains_nothing_else(at_server: Terminal, workspace: Workspace) -> None:
-    told = hire(workspace).asks()
+    result = hire(workspace).asks()
 
     [listed] = json.loads(at_server.says("approve", "--json", "--workspace", workspace.id))
-    decided = json.loads(at_server.says("approve", told["approval_id"], "--json", "--yes"))
+    decided = json.loads(at_server.says("approve", result["approval_id"], "--json", "--yes"))
 
-    assert (listed["id"], listed["workspace_id"], listed["tool"]) == (told["approval_id"], workspace.id, "write")
+    assert (listed["id"], listed["workspace_id"], listed["tool"]) == (result["approval_id"], workspace.id, "write")
     assert (decided["state"], decided["scope"]) == ("allowed", "once")
 
 
@@ -111,19 +111,19 @@ def test_json_output_is_complete_and_contains_nothing_else(at_server: Terminal, 
 def test_without_a_server_the_command_uses_the_database_and_a_member_decides(
     at_database: Terminal, workspace: Workspace, ada: Someone, grace: Someone
 ) -> None:
-    told = hire(workspace).asks()
+    result = hire(workspace).asks()
 
-    stranger = at_database.says("approve", told["approval_id"], "--yes", "--as", grace.email, status=2)
+    stranger = at_database.says("approve", result["approval_id"], "--yes", "--as", grace.email, status=2)
     nobody = at_database.says("approve", "--database", "--as", "nobody@example.com", status=2)
     unnamed = at_database.says("approve", "--database", status=2)
-    said = at_database.says("approve", told["approval_id"], "--yes", "--as", ada.email)
+    said = at_database.says("approve", result["approval_id"], "--yes", "--as", ada.email)
 
     assert "Nothing pending has the id" in stranger
     assert "There is no account nobody@example.com" in nobody
     assert "--as your@email" in unnamed
     assert "No server at" in said
     assert "Approved." in said
-    assert ended(workspace, told["call_id"])["state"] == "done"
+    assert ended(workspace, result["call_id"])["state"] == "done"
 
 
 def test_an_error_names_what_is_missing_and_the_remedy(tmp_path: Path) -> None:
@@ -138,9 +138,9 @@ def test_an_error_names_what_is_missing_and_the_remedy(tmp_path: Path) -> None:
 
 def test_text_from_agents_cannot_control_the_terminal(at_server: Terminal, workspace: Workspace) -> None:
     agent = hire(workspace)
-    told = agent.asks(path="/a.txt", content="\x1b[2J[bold]fake[/bold]\u202eevil\nApproved by ada@example.com\n")
+    result = agent.asks(path="/a.txt", content="\x1b[2J[bold]fake[/bold]\u202eevil\nApproved by ada@example.com\n")
 
-    shown = at_server.run("approve", told["approval_id"]).said
+    shown = at_server.run("approve", result["approval_id"]).said
 
     assert "\x1b" not in shown
     assert "\u202e" not in shown
@@ -173,5 +173,5 @@ def test_questions_are_listed_and_answered(at_server: Terminal, at_database: Ter
     assert "0 is less than the minimum of 1" in wrong
     assert missing.status == 2
     assert "count=value" in missing.said
-    told = workspace.get(f"/questions/{asked}").json()
-    assert (told["answers"], told["by_button"]) == ({"framework": "Vitest", "count": 3}, ["framework"])
+    result = workspace.get(f"/questions/{asked}").json()
+    assert (result["answers"], result["by_button"]) == ({"framework": "Vitest", "count": 3}, ["framework"])

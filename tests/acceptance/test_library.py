@@ -172,12 +172,12 @@ def test_a_callback_answers_questions_or_the_run_ends(project: Path, model: Mode
 
     model.script = [says("", ASKS), says("Blue it is.")]
     with Toolcrib(project, answer=answer) as crib:
-        told = crib.run("Paint it").text
+        result = crib.run("Paint it").text
     model.script = [says("", ASKS)]
     with Toolcrib(project) as crib, pytest.raises(NoAnswerCallback, match="Which colour") as nobody:
         crib.run("Paint it")
 
-    assert told == "Blue it is."
+    assert result == "Blue it is."
     assert asked[0].questions[0]["question"] == "Which colour?"
     assert "answer=" in nobody.value.message
 
@@ -266,8 +266,8 @@ def test_a_run_that_its_program_abandons_is_stopped(project: Path, model: Model)
         with pytest.raises(LookupError):
             crib.run("Write notes")
         (session,) = crib.client.sessions(crib.workspace_id)
-        told = crib.client.stream_events(crib.workspace_id, session.id, after=0)
-        ended = next(one.payload for one in told if one.payload.get("state") == "ended" and "runId" in one.payload)
+        result = crib.client.stream_events(crib.workspace_id, session.id, after=0)
+        ended = next(one.payload for one in result if one.payload.get("state") == "ended" and "runId" in one.payload)
 
     assert ended["endReason"] == "cancelled"
     assert list(project.iterdir()) == []

@@ -38,9 +38,9 @@ def desert(alone: Serving) -> Iterator[Workspace]:
 
 @pytest.mark.req("SC-3", part="500 that wait")
 def test_five_hundred_paused_calls_use_no_server_resources(alone: Serving, desert: Workspace) -> None:
-    told = hire(desert).asks()
-    decide(desert, told["approval_id"])
-    ended(desert, told["call_id"])
+    result = hire(desert).asks()
+    decide(desert, result["approval_id"])
+    ended(desert, result["call_id"])
     before = Cost(alone)
 
     waiting = fill(alone.database_urls.owner, desert.id, WAITING)

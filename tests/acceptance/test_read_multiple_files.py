@@ -79,8 +79,8 @@ def test_arguments_example(workspace: Workspace) -> None:
 
     result = workspace.result("read_multiple_files", paths=["/config.json", "/README.md", "/src/main.rs"], limit=100)
 
-    told = [(file["path"], file["content"], file["total_lines"], file["truncated"]) for file in result["files"]]
-    assert told == [
+    reported = [(file["path"], file["content"], file["total_lines"], file["truncated"]) for file in result["files"]]
+    assert reported == [
         ("/config.json", lines(100), 101, True),
         ("/README.md", lines(100), 101, True),
         ("/src/main.rs", lines(100), 101, True),

@@ -92,8 +92,8 @@ class Workspace:
 
     def history(self, file_id: str) -> list[tuple[str, Any]]:
         """The author and content of each version, oldest first; the content of a deletion is None."""
-        told = [result_of(self.get(f"/versions/{version['version_id']}")) for version in self.versions(file_id)]
-        return [(version["author"]["kind"], version["content"]) for version in reversed(told)]
+        result = [result_of(self.get(f"/versions/{version['version_id']}")) for version in self.versions(file_id)]
+        return [(version["author"]["kind"], version["content"]) for version in reversed(result)]
 
     def deleted(self) -> list[dict[str, Any]]:
         """Deleted files that can be restored, latest first."""

@@ -392,9 +392,9 @@ async def test_without_the_programs_check_a_foreign_workspace_is_unknown_to_ever
     nowhere = replace(stranger, workspace_id=WorkspaceId(new_id()))
 
     foreign = {
-        tool: await _told(accounts, tool, arguments, stranger) for tool, arguments in tool_calls(accounts).items()
+        tool: await _result(accounts, tool, arguments, stranger) for tool, arguments in tool_calls(accounts).items()
     }
-    none = {tool: await _told(accounts, tool, arguments, nowhere) for tool, arguments in tool_calls(accounts).items()}
+    none = {tool: await _result(accounts, tool, arguments, nowhere) for tool, arguments in tool_calls(accounts).items()}
 
     assert foreign == none
     assert {tool: words for tool, words in foreign.items() if MARK in words} == {}
@@ -667,7 +667,7 @@ def assert_nothing_came_out(answers: Any) -> None:
     assert [answer.text for answer in answers if MARK in answer.text] == []
 
 
-async def _told(accounts: TenantAccounts, tool: str, arguments: dict[str, Any], caller: Caller) -> str:
+async def _result(accounts: TenantAccounts, tool: str, arguments: dict[str, Any], caller: Caller) -> str:
     """Return everything in a call's response, however it ends."""
     try:
         outcome = await accounts.services.executor.execute(

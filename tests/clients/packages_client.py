@@ -49,8 +49,8 @@ class Runtime:
         wire = tuple((name.replace(".", "_"), args) for name, args in calls)
         self.stage.model.script(Reply(calls=wire), Reply("Done."))
         with self.space.socket() as socket:
-            told = socket.run(self.session, "Go on.")
-        assert self.stage.model.asked, told[-1]
+            result = socket.run(self.session, "Go on.")
+        assert self.stage.model.asked, result[-1]
         results = self.stage.model.last.body["messages"][-len(calls) :]
         assert [one["role"] for one in results] == ["tool"] * len(calls), results
         return [json.loads(one["content"]) for one in results]

@@ -132,8 +132,8 @@ def _history(report: Report, studio: Studio, socket: Socket) -> None:
             {"role": "assistant", "content": "I read it."},
         ]
         studio.run(socket, studio.session(TOOLS), Reply("Yes."), history=earlier)
-        told = json.dumps(studio.stage.model.last.body["messages"])
-        assert "the words of a.txt" in told
+        result = json.dumps(studio.stage.model.last.body["messages"])
+        assert "the words of a.txt" in result
 
 
 def _trust(report: Report, studio: Studio, socket: Socket) -> None:

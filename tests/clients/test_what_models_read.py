@@ -87,7 +87,7 @@ def heard(stage: Stage, content: str, *turns: Calls | Callable[[str], Calls]) ->
     return Heard(results, names, kept)
 
 
-def told(stage: Stage, content: str, *calls: Call) -> list[str]:
+def result(stage: Stage, content: str, *calls: Call) -> list[str]:
     return heard(stage, content, calls).results[0]
 
 
@@ -111,7 +111,7 @@ def test_each_dialect_returns_exactly_this_result_to_a_model(stage: Stage) -> No
 
 @pytest.mark.req("TL-3", part="what a model reads, by dialect")
 def test_each_dialect_returns_exactly_this_error_to_a_model(stage: Stage) -> None:
-    project, studio, mounts, workspace = told(
+    project, studio, mounts, workspace = result(
         stage,
         BODY,
         ("read_file", {"path": "b.txt"}),

@@ -28,32 +28,32 @@ def page(name: str) -> str:
 
 
 def test_every_command_and_option_is_in_the_reference() -> None:
-    told = page("cli.md")
+    result = page("cli.md")
 
     for words, command in cli_reference._commands(typer.main.get_command(command_line()), ("toolcrib",)):
-        assert f"`{' '.join(words)}`" in told
+        assert f"`{' '.join(words)}`" in result
         for parameter in command.params:
             if parameter.param_type_name == "option" and not parameter.hidden and parameter.name != "help":
-                assert f"`{parameter.opts[0]}`" in told
+                assert f"`{parameter.opts[0]}`" in result
 
 
 def test_every_setting_is_in_the_reference_with_a_description() -> None:
-    told = page("settings.md")
+    result = page("settings.md")
 
     for name, field in Settings.model_fields.items():
-        assert f"| `TOOLCRIB_{name.upper()}` |" in told
+        assert f"| `TOOLCRIB_{name.upper()}` |" in result
         assert field.description, f"{name} says nothing of itself"
 
 
 def test_every_route_is_in_the_reference() -> None:
-    told = page("http.md")
+    result = page("http.md")
 
     document = reference.api()
     for path, operations in document["paths"].items():
         for method in operations:
-            assert f"### `{method.upper()} {path}`" in told
+            assert f"### `{method.upper()} {path}`" in result
     for path in ("/mcp", "/mcp/{workspace_id}", "/api/v1/workspaces/{workspace_id}/ws"):
-        assert f"{path}`" in told
+        assert f"{path}`" in result
 
 
 def test_no_route_is_hidden_from_the_openapi_description() -> None:
@@ -64,38 +64,38 @@ def test_no_route_is_hidden_from_the_openapi_description() -> None:
 
 
 def test_every_event_is_in_the_reference() -> None:
-    told = page("events.md")
+    result = page("events.md")
 
     for kind in (*EventType, *DeltaType):
-        assert f"`chat:{kind}`" in told
+        assert f"`chat:{kind}`" in result
     for kind, message in chat_messages.CHAT.items():
-        assert f"`{kind}`" in told
+        assert f"`{kind}`" in result
         for name, field in message.model_fields.items():
-            assert f"`{field.validation_alias or name}" in told
+            assert f"`{field.validation_alias or name}" in result
 
 
 def test_every_tool_is_in_the_reference_with_its_arguments() -> None:
-    told = page("tools.md")
+    result = page("tools.md")
 
     for tool in reference.built_in_tools():
-        section = told.partition(f"### `{tool.name}`\n")[2].partition("\n### ")[0]
+        section = result.partition(f"### `{tool.name}`\n")[2].partition("\n### ")[0]
         assert tool.description in section
         assert all(f"| `{name}`" in section for name in tool.input_schema.get("properties", {}))
 
 
 def test_every_field_of_an_agent_is_in_the_reference_with_a_description() -> None:
-    told = page("agents.md")
+    result = page("agents.md")
 
     for name, field in (AgentRules.model_fields | ToolPermission.model_fields).items():
-        assert f"| `{name}` |" in told
+        assert f"| `{name}` |" in result
         assert field.description, f"{name} says nothing of itself"
 
 
 def test_every_public_name_is_in_the_reference_with_a_description() -> None:
-    told = page("python.md")
+    result = page("python.md")
 
     for name in toolcrib._OFFERED:
-        words = told.partition(f"## `{name}`\n")[2].strip().partition("\n")[0]
+        words = result.partition(f"## `{name}`\n")[2].strip().partition("\n")[0]
         assert re.match(r"[A-Z`]", words), f"{name} says nothing of itself"
 
 

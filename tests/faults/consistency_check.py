@@ -117,7 +117,7 @@ class Workspace:
 
     def _assert_change_sets_are_whole(self) -> None:
         """Check that the audit log, the calls and the history agree on every change set: they were written together."""
-        told = {
+        result = {
             change_set_id: sorted(((file["path"].removeprefix("@project"), file["after"]) for file in files), key=str)
             for change_set_id, files in self.rows(
                 """
@@ -134,7 +134,9 @@ class Workspace:
             if version.author_kind != "external":
                 after = version.sha256.hex() if version.sha256 and not version.deleted else None
                 found[version.change_set_id].append((version.path, after))
-        wrong = {k: (found.get(k), told.get(k)) for k in {*found, *told} if sorted(found[k], key=str) != told.get(k)}
+        wrong = {
+            k: (found.get(k), result.get(k)) for k in {*found, *result} if sorted(found[k], key=str) != result.get(k)
+        }
         assert not wrong, f"In the history, and in the book: {wrong}"
 
     def _assert_disk_is_history(self) -> None:

@@ -65,14 +65,14 @@ class People:
 
     def ask(self, path: str) -> dict[str, Any]:
         call = {"tool": "write", "args": {"path": path, "content": f"{path}\n"}}
-        told = self._send("POST", f"/workspaces/{self.workspace}/tools", call, token=self.key)
-        return dict(told["result"])
+        result = self._send("POST", f"/workspaces/{self.workspace}/tools", call, token=self.key)
+        return dict(result["result"])
 
     def decide(self, approval_id: str) -> None:
         decision = f"{self._server.origin}/api/v1/workspaces/{self.workspace}/approvals/{approval_id}/decision"
         headers = {"Authorization": f"Bearer {self.token}"}
-        told = httpx2.post(decision, json={"approved": True}, headers=headers, timeout=PATIENCE, trust_env=False)
-        assert told.status_code in (200, 409), told.text
+        result = httpx2.post(decision, json={"approved": True}, headers=headers, timeout=PATIENCE, trust_env=False)
+        assert result.status_code in (200, 409), result.text
 
     def ended(self, call_id: str) -> str:
         for _ in range(_LOOKS):

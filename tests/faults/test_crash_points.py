@@ -240,9 +240,9 @@ async def test_command_starts_with_every_committed_change_applied(yard: Yard) ->
     await yard.result("write", path="/d/1.txt", content="first\n")
     yard.dies("write", path="/d/2.txt", content=OURS)
 
-    told = await yard.result("bash", command="cat d/2.txt; echo more >> d/2.txt")
+    result = await yard.result("bash", command="cat d/2.txt; echo more >> d/2.txt")
 
-    assert told["output"] == OURS
+    assert result["output"] == OURS
     assert yard.at("/d/2.txt").read_text() == f"{OURS}more\n"
     yard.truth.assert_true()
 

@@ -187,13 +187,13 @@ class Campaign:
             where workspace_id = %(workspace)s and outcome = 'done' group by 1 having count(*) > 1
             """
         )
-        told = self.truth.rows(
+        result = self.truth.rows(
             """
             select payload ->> 'toolId', count(*) from toolcrib.events
             where workspace_id = %(workspace)s and type = 'tool-result' group by 1 having count(*) > 1
             """
         )
-        assert (twice, told) == ([], [])
+        assert (twice, result) == ([], [])
 
     def _unfinished(self) -> int:
         [(count,)] = self.truth.rows(

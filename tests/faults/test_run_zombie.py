@@ -126,7 +126,7 @@ async def test_work_of_a_stopped_server_is_done_once_by_the_other(
 
     await asyncio.to_thread(heir.start)
     await until(truth, "select count(*) from toolcrib.runs where end_reason = 'done'", 2)
-    before = told(truth)
+    before = result(truth)
     script.finish.set()
     zombie.thaw()
     await noticed(zombie)
@@ -134,8 +134,8 @@ async def test_work_of_a_stopped_server_is_done_once_by_the_other(
     # It works again, and nothing of its old work was added.
     await cluster.say(zombie, await cluster.session(zombie, agent), "Are you there?")
     await until(truth, "select count(*) from toolcrib.runs where end_reason = 'done'", 3)
-    assert told(truth)[: len(before)] == before
-    assert [row[1] for row in told(truth)[len(before) :]] == ["Are you there?", "Back again."]
+    assert result(truth)[: len(before)] == before
+    assert [row[1] for row in result(truth)[len(before) :]] == ["Are you there?", "Back again."]
     assert (project / "once.txt").read_text() == "once\n"
     assert len(truth.versions("/once.txt")) == 1
     assert not (project / "zombie.txt").exists()
@@ -152,7 +152,7 @@ def said(text: str, *calls: tuple[str, dict[str, Any]], held: asyncio.Event | No
     return Answer(tuple(wires.chat_completions(scene, "fake")), held=held)
 
 
-def told(truth: Workspace) -> list[tuple[Any, ...]]:
+def result(truth: Workspace) -> list[tuple[Any, ...]]:
     """Return the messages of the sessions, in the order in which they were written."""
     return truth.rows("select role, content, metadata from toolcrib.messages order by created_at, position")
 

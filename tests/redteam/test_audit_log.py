@@ -219,12 +219,12 @@ async def witnessed(audit_log: AuditLogFixture, tmp_path: Path) -> Path:
 
 
 async def test_witness_checks_a_signed_checkpoint_without_the_key(audit_log: AuditLogFixture, witnessed: Path) -> None:
-    told = json.loads(witnessed.read_text())
+    model_input = json.loads(witnessed.read_text())
     public_key = CheckpointSigner(audit_seal_key(audit_log.settings)).public_key
 
-    assert told["number"] == 3
-    assert is_signed(told, public_key)
-    assert not is_signed({**told, "number": 2}, public_key)
+    assert model_input["number"] == 3
+    assert is_signed(model_input, public_key)
+    assert not is_signed({**model_input, "number": 2}, public_key)
     assert audit_log.settings.audit_seal_key.get_secret_value() not in witnessed.read_text()
 
 
@@ -314,8 +314,8 @@ async def test_checkpoints_are_exported_to_a_file_and_to_a_url(audit_log: AuditL
 
     written = [json.loads(line) for line in file.read_text().splitlines()]
     assert written == posted
-    assert [told["number"] for told in written] == [1, 2]
-    assert all(is_signed(told, public_key) for told in written)
+    assert [model_input["number"] for model_input in written] == [1, 2]
+    assert all(is_signed(model_input, public_key) for model_input in written)
     assert audit_log.verified("--checkpoint", str(file)).status == 0
 
 

@@ -50,8 +50,8 @@ async def test_deleted_workspace_leaves_nothing(server: Server, urls: DatabaseUr
         assert (await http.post(cluster.at("tools"), json=write("/late.txt"))).status_code == 403
     await until_gone(server, urls, cluster.workspace)
     # Other workspaces are unchanged.
-    told = await cluster.send(server, "POST", f"/workspaces/{beside}/tools", read("/kept.txt"))
-    assert told["result"]["content"] == "/kept.txt\n"
+    model_input = await cluster.send(server, "POST", f"/workspaces/{beside}/tools", read("/kept.txt"))
+    assert model_input["result"]["content"] == "/kept.txt\n"
 
 
 async def test_deletion_continues_after_the_server_is_killed(server: Server, urls: DatabaseUrls) -> None:
@@ -88,8 +88,8 @@ async def test_command_and_process_of_a_deleted_workspace_leave_nothing(server: 
 
     await cluster.send(server, "DELETE", f"/workspaces/{cluster.workspace}")
 
-    told = await running
-    assert told is None or not told.get("success"), told
+    model_input = await running
+    assert model_input is None or not model_input.get("success"), model_input
     await until_gone(server, urls, cluster.workspace)
 
 
@@ -106,8 +106,8 @@ async def test_persons_own_directory_is_never_deleted(server: Server, urls: Data
         # As in local mode: the tree is the person's directory.
         connection.execute("update toolcrib.workspaces set root_path = %s where id = %s", (str(own), cluster.workspace))
     await asyncio.to_thread(server.start)
-    told = await cluster.send(server, "POST", cluster.at("tools"), write("/by-tool.txt"))
-    assert told["success"]
+    model_input = await cluster.send(server, "POST", cluster.at("tools"), write("/by-tool.txt"))
+    assert model_input["success"]
 
     await cluster.send(server, "DELETE", f"/workspaces/{cluster.workspace}")
 

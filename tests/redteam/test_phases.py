@@ -69,7 +69,7 @@ async def test_run_has_only_the_tools_of_its_sessions_phase(run_fixture: RunFixt
     await run_fixture.send("go", says("", WRITE), says("refused"))
     assert offered(run_fixture) == ["read"]
     assert not made.exists()
-    assert "in phase 'design' cannot use `write`" in run_fixture.told()[-1]["content"]
+    assert "in phase 'design' cannot use `write`" in run_fixture.model_input()[-1]["content"]
 
     await sessions.enter_phase(run_fixture.tenant, run_fixture.session_id, "build")
     await run_fixture.send("go", says("", WRITE), says("done"))
@@ -89,7 +89,7 @@ async def test_paused_call_is_denied_if_the_phase_was_narrowed_meanwhile(
     await run_fixture.carry_on()
 
     assert not (workspace.project / "made.txt").exists()
-    assert "in phase 'design' cannot use `write`" in run_fixture.told()[-1]["content"]
+    assert "in phase 'design' cannot use `write`" in run_fixture.model_input()[-1]["content"]
 
 
 async def test_agents_own_key_acts_in_the_first_phase(workspace: WorkspaceFixture) -> None:

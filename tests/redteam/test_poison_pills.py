@@ -120,12 +120,12 @@ async def test_run_that_kills_its_server_is_abandoned_and_a_concurrent_one_is_no
     assert (ending, error["code"]) == ("failed", "GIVEN_UP")
     assert error["message"].startswith(GIVEN_UP)
     # Subscribers of the session get the event, and a request for the call returns it.
-    [(told,)] = rows(
+    [(model_input,)] = rows(
         urls,
         f"select payload from toolcrib.events where type = 'run-state' and payload ->> 'runId' = '{poison}' "
         "order by seq desc limit 1",
     )
-    assert told["error"] == error
+    assert model_input["error"] == error
     assert rows(urls, "select distinct state from toolcrib.tool_calls") == [("done",)]
     # The session works again.
     after = await cluster.say(server, poisoned, "/fine.txt")
@@ -184,8 +184,8 @@ async def test_approved_call_that_kills_its_server_is_abandoned_and_concurrent_o
     asked = {}
     async with client_of(server, key) as http:
         for path in ("/kill.txt", "/one.txt", "/two.txt"):
-            told = (await http.post(cluster.at("tools"), json=write(path))).raise_for_status()
-            asked[path] = told.json()["result"]
+            model_input = (await http.post(cluster.at("tools"), json=write(path))).raise_for_status()
+            asked[path] = model_input.json()["result"]
 
     # Decided while no server runs, and the poison first: all of them start in the process that it kills.
     server.kill()

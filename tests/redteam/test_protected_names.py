@@ -197,7 +197,7 @@ async def test_third_protected_name_stops_a_run_and_no_earlier_one(
 
     assert curious.end_reason is RunEnding.DONE
     assert stubborn.end_reason is RunEnding.VIOLATION
-    assert any("is protected" in str(message["content"]) for message in run_fixture.told())
+    assert any("is protected" in str(message["content"]) for message in run_fixture.model_input())
 
 
 @pytest.mark.req("PO-6", part="what was asked about counts as nothing")

@@ -61,8 +61,8 @@ async def attacked(workspace: WorkspaceFixture, tool: str) -> None:
         assert (await ran(workspace, ATTACK))["output"].endswith("done\n")
         return
     started = await workspace.result("bash_start", command=ATTACK)
-    told = await ended(workspace, started["metadata"]["processId"])
-    assert "done\n" in started["output"] + told["output"]
+    model_input = await ended(workspace, started["metadata"]["processId"])
+    assert "done\n" in started["output"] + model_input["output"]
 
 
 @pytest.mark.parametrize("tool", ["bash", "bash_start"])

@@ -150,9 +150,9 @@ async def test_no_system_call_does_so_on_a_copied_tree(copying: WorkspaceFixture
 
 async def test_background_processes_cannot_either(workspace: WorkspaceFixture) -> None:
     started = await workspace.result("bash_start", command=f"{RULES}{WAYS.replace('exec ', '', 1)}\n{SHELL_WAYS}")
-    told = await ended(workspace, started["metadata"]["processId"])
+    model_input = await ended(workspace, started["metadata"]["processId"])
 
-    assert "made [] [] []\n" in started["output"] + told["output"]
+    assert "made [] [] []\n" in started["output"] + model_input["output"]
     assert (workspace.project / "ign2" / "s").exists()
     assert bad_files(workspace.settings.data_dir) == []
 
@@ -360,8 +360,8 @@ async def test_daemon_that_listens_in_the_tree_is_not_reached(workspace: Workspa
             os.close(folder)
         assert "pairs work" in (await ran(workspace, SPEAK))["output"]
         started: dict[str, Any] = await workspace.result("bash_start", command=SPEAK)
-        told = await ended(workspace, started["metadata"]["processId"])
-        assert "pairs work" in started["output"] + told["output"]
+        model_input = await ended(workspace, started["metadata"]["processId"])
+        assert "pairs work" in started["output"] + model_input["output"]
 
     assert [said for said in heard if said] == [b"from the host"]
 

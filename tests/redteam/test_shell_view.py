@@ -139,9 +139,9 @@ async def test_view_is_masked_on_a_copied_tree_too(workspace: WorkspaceFixture) 
 async def test_explain_reports_what_a_command_would_see(workspace: WorkspaceFixture) -> None:
     agent = await hand(workspace, paths=["docs/**", "!docs/deep/**"])
 
-    told = workspace.engine.executor.explain(ToolCall("bash", {"command": "ls"}), agent)
+    model_input = workspace.engine.executor.explain(ToolCall("bash", {"command": "ls"}), agent)
 
-    assert told.reason.endswith("It is limited to its paths: docs/**, !docs/deep/**.")
+    assert model_input.reason.endswith("It is limited to its paths: docs/**, !docs/deep/**.")
 
 
 # fmt: off

@@ -41,7 +41,7 @@ async def records(client: httpx2.AsyncClient, ada: Someone, workspace_id: Worksp
     return list(reversed(found))
 
 
-def told(record: dict[str, Any]) -> tuple[str, Any, Any]:
+def result(record: dict[str, Any]) -> tuple[str, Any, Any]:
     return record["tool"], record["arguments"]["before"], record["arguments"]["after"]
 
 
@@ -65,7 +65,7 @@ async def test_changes_of_members_and_roles_are_recorded(
 
     found = await records(client, ada, tenant.workspace_id)
 
-    assert [told(record) for record in found] == [
+    assert [result(record) for record in found] == [
         ("member.created", None, {"role": "viewer"}),
         ("member.changed", {"role": "viewer"}, {"role": "owner"}),
         ("member.deleted", {"role": "owner"}, None),

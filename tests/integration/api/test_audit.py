@@ -138,11 +138,11 @@ async def test_owner_verifies_the_audit_log_in_parts_and_sees_what_is_not_sealed
     newest = await AuditSealStore(services.database).newest()
     assert newest is not None
 
-    told = (await client.get(address, params={"after": newest.number - 1}, headers=ada.headers)).json()
+    result = (await client.get(address, params={"after": newest.number - 1}, headers=ada.headers)).json()
     beyond = (await client.get(address, params={"after": newest.number + 7}, headers=ada.headers)).json()
 
     before = await AuditSealStore(services.database).seal(newest.number - 1)
-    assert told == {
+    assert result == {
         "whole": True,
         "problems": [],
         "first": newest.number - 1,
@@ -172,10 +172,10 @@ async def test_only_an_owner_gets_a_signed_checkpoint(
     newest = await AuditSealStore(services.database).newest()
     assert newest is not None
 
-    told = (await client.get(address, headers=ada.headers)).json()
+    result = (await client.get(address, headers=ada.headers)).json()
 
-    assert (told["number"], told["mac"]) == (newest.number, newest.mac.hex())
-    assert is_signed(told, CheckpointSigner(audit_seal_key(services.settings)).public_key)
+    assert (result["number"], result["mac"]) == (newest.number, newest.mac.hex())
+    assert is_signed(result, CheckpointSigner(audit_seal_key(services.settings)).public_key)
     assert code_of(await client.get(address, headers=bob.headers)) == (403, "FORBIDDEN")
 
 

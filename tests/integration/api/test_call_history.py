@@ -50,10 +50,10 @@ async def test_session_calls_are_listed_in_pages_from_the_newest(past: Past) -> 
     first = await past.calls(limit=2)
     rest = await past.calls(limit=2, before=first["next"])
 
-    told = first["items"] + rest["items"]
-    assert [one["arguments"]["path"] for one in told] == ["/c.md", "/b.md", "/a.md"]
-    assert told[0]["arguments"]["content"]["bytes"] == 1
-    assert {(one["state"], one["files"], one["decision"]) for one in told} == {("done", 1, None)}
+    result = first["items"] + rest["items"]
+    assert [one["arguments"]["path"] for one in result] == ["/c.md", "/b.md", "/a.md"]
+    assert result[0]["arguments"]["content"]["bytes"] == 1
+    assert {(one["state"], one["files"], one["decision"]) for one in result} == {("done", 1, None)}
     assert rest["next"] is None
 
 
@@ -106,20 +106,20 @@ async def test_workspace_reports_its_usage_and_limits(past: Past, client: httpx2
     await past.call("write", path="/b.md", content="b")
     await past.call("rm", path="/b.md")
 
-    told = (await client.get(f"{past.address}/usage", headers=ada.headers)).json()
+    result = (await client.get(f"{past.address}/usage", headers=ada.headers)).json()
 
-    assert told["usage"]["files"] == 1
-    assert told["usage"]["deleted_files"] == 1
-    assert told["usage"]["versions"] == 3
-    assert told["usage"]["content_bytes"] == 1001
-    assert told["usage"]["stored_bytes"] < 1001
-    assert told["limits"]["trash_max_bytes"] == 1_000_000_000
+    assert result["usage"]["files"] == 1
+    assert result["usage"]["deleted_files"] == 1
+    assert result["usage"]["versions"] == 3
+    assert result["usage"]["content_bytes"] == 1001
+    assert result["usage"]["stored_bytes"] < 1001
+    assert result["limits"]["trash_max_bytes"] == 1_000_000_000
 
 
 @pytest.mark.req("AP-3", part="health")
 async def test_status_reports_the_isolation_of_commands(client: httpx2.AsyncClient, ada: Someone) -> None:
-    told = (await client.get("/status", headers=ada.headers)).json()
+    result = (await client.get("/status", headers=ada.headers)).json()
 
-    assert told["database"] == "ok"
-    assert told["isolation"]["level"] in ("namespaces", "process", "none")
-    assert told["isolation"]["offered"] is (told["isolation"]["level"] == "namespaces")
+    assert result["database"] == "ok"
+    assert result["isolation"]["level"] in ("namespaces", "process", "none")
+    assert result["isolation"]["offered"] is (result["isolation"]["level"] == "namespaces")

@@ -54,8 +54,8 @@ async def test_package_is_installed_replaced_and_removed(
     assert (await client.get(address, headers=ada.headers)).json()["items"] == []
     assert (await client.get(f"{workspace}/agents", headers=ada.headers)).json()["items"] == []
     assert await read(client, ada, workspace, "@pkg/docs/guide.md") is None
-    told = (await client.get(f"{workspace}/audit?kind=admin", headers=ada.headers)).json()["items"]
-    assert [one["tool"] for one in told if one["tool"].startswith("package.")] == [
+    result = (await client.get(f"{workspace}/audit?kind=admin", headers=ada.headers)).json()["items"]
+    assert [one["tool"] for one in result if one["tool"].startswith("package.")] == [
         "package.deleted", "package.changed", "package.created",
     ]  # fmt: skip
 

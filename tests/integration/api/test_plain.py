@@ -20,30 +20,30 @@ def event(type_: str, **payload: object) -> Event:
 
 @pytest.mark.req("EV-3", part="003 task 6: send encodes tool_call message")
 def test_tool_call_is_encoded_with_id_name_and_arguments() -> None:
-    told = encode_plain_event(
+    result = encode_plain_event(
         event("tool-start", toolId="call_1", toolName="read_file", input={"path": "src/index.ts"})
     )
 
-    assert told == {"type": "tool_call", "id": "call_1", "name": "read_file", "arguments": {"path": "src/index.ts"}}
+    assert result == {"type": "tool_call", "id": "call_1", "name": "read_file", "arguments": {"path": "src/index.ts"}}
 
 
 @pytest.mark.req("EV-3", part="003 task 6: send encodes tool_result message")
 def test_tool_result_is_encoded_with_its_output() -> None:
-    told = encode_plain_event(
+    result = encode_plain_event(
         event("tool-result", toolId="call_1", toolName="read_file", status="success", result="file contents")
     )
 
-    assert told == {"type": "tool_result", "id": "call_1", "name": "read_file", "output": "file contents"}
+    assert result == {"type": "tool_result", "id": "call_1", "name": "read_file", "output": "file contents"}
 
 
 @pytest.mark.req("EV-3", part="003 task 6: send encodes tool_result with isError")
 def test_failed_tool_result_is_marked_as_an_error() -> None:
-    told = encode_plain_event(
+    result = encode_plain_event(
         event("tool-result", toolId="call_1", toolName="read_file", status="error", result="not found")
     )
 
-    assert told is not None
-    assert told["isError"] is True
+    assert result is not None
+    assert result["isError"] is True
 
 
 def piece(offset: int, text: str) -> Delta:
@@ -55,7 +55,7 @@ START, END = event("stream-start", messageId="m"), event("stream-end", messageId
 
 @pytest.mark.req("EV-3", part="every word once and in order")
 @pytest.mark.parametrize(
-    ("items", "told"),
+    ("items", "result"),
     [
         ([START, piece(0, "Hello "), piece(6, "world"), END], ["", "Hello ", "world", ""]),
         ([START, END], ["", "Hello world"]),
@@ -67,10 +67,10 @@ START, END = event("stream-start", messageId="m"), event("stream-end", messageId
     ],
     ids=["in order", "all lost", "one lost", "joined late", "doubled", "before its event", "begun again"],
 )
-def test_every_delta_is_sent_once_however_it_is_split(items: list[Event | Delta], told: list[str]) -> None:
+def test_every_delta_is_sent_once_however_it_is_split(items: list[Event | Delta], result: list[str]) -> None:
     words = TextBuffer()
 
-    assert [words.of(item) for item in items] == told
+    assert [words.of(item) for item in items] == result
 
 
 @pytest.mark.req("EV-3", part="done, error")
@@ -97,17 +97,17 @@ async def test_plain_client_receives_a_session_in_plain_messages(room: Room) -> 
         refused = await client.next()
         await room.happens("tool-start", toolId="t", toolName="read_file", input={"path": "x"})
         await room.happens("tool-result", toolId="t", toolName="read_file", status="success", result="text")
-        told = [await client.next() for _ in range(2)]
+        result = [await client.next() for _ in range(2)]
         await room.happens("stream-start", messageId="m")
         room.services.live.publish_delta(Delta(room.workspace_id, room.session_id, DeltaType.TEXT, "m", "Done."))
         await room.happens("stream-end", messageId="m", content="Done.")
         await room.happens("run-state", state="ended", endReason="done")
-        told += [await client.next() for _ in range(2)]
+        result += [await client.next() for _ in range(2)]
         assert client.socket.subprotocol == "toolcrib.plain"
 
     assert refused["type"] == "error"
     assert "has no agent" in refused["message"]
-    assert [message["type"] for message in told] == ["tool_call", "tool_result", "token", "done"]
+    assert [message["type"] for message in result] == ["tool_call", "tool_result", "token", "done"]
 
 
 @pytest.mark.req("EV-3", part="over a socket")

@@ -196,7 +196,7 @@ async def test_next_message_is_handled_after_the_session_is_subscribed(room: Roo
     """Otherwise a client that resumes and sends a message at once could miss the model's first words."""
     async with room.client() as client:
         assert (await client.ask("chat:resume", conversationId=str(room.session_id)))["type"] == "chat:ok"
-        assert [message["type"] for message in client.told] == ["chat:resumed", "chat:ok"]
+        assert [message["type"] for message in client.result] == ["chat:resumed", "chat:ok"]
         assert len(room.services.live.subscribers_of(room.workspace_id, room.session_id)) == 1
 
         refused = await client.ask("chat:resume", conversationId=str(room.session_id), after=7)
@@ -272,10 +272,10 @@ async def test_deltas_are_sent_between_events(room: Room) -> None:
         await client.until_seq(1)
         for kind, source in ((DeltaType.TOOL, "t1"), (DeltaType.TEXT, "m2"), (DeltaType.THINKING, "m2")):
             room.services.live.publish_delta(Delta(room.workspace_id, room.session_id, kind, source, "héllo"))
-        told = [(await client.until_type(f"chat:{kind}"))["payload"] for kind in ("tool-delta", "text-delta")]
+        result = [(await client.until_type(f"chat:{kind}"))["payload"] for kind in ("tool-delta", "text-delta")]
 
     about = {"conversationId": str(room.session_id), "offset": 0, "attempt": 0}
-    assert told == [
+    assert result == [
         {**about, "toolId": "t1", "chunk": "héllo", "messageId": "m1"},
         {**about, "messageId": "m2", "content": "héllo"},
     ]
@@ -300,7 +300,7 @@ async def test_tool_approve_decides_only_the_call_that_it_names(room: Room) -> N
         second = await client.call("write", path="/second.txt", content="x")
         asked = await client.until_type("chat:tool-confirm")
         done = await client.ask("chat:tool-approve", toolId=second, approved=True)
-        decided = next((m for m in client.told if m["type"] == "chat:tool-decided"), None)
+        decided = next((m for m in client.result if m["type"] == "chat:tool-decided"), None)
         decided = decided or await client.until_type("chat:tool-decided")
         open_ones = await room.services.approvals.open(room.tenant, session_id=room.session_id)
 
@@ -320,7 +320,7 @@ async def test_second_decision_gets_an_error_that_it_is_too_late(room: Room) -> 
         await client.until_type("chat:tool-confirm")
         denied = await other.ask("chat:tool-approve", toolId=tool, approved=False, reason="not now")
         late = await client.ask("chat:tool-approve", toolId=tool, approved=True)
-        result = next((m for m in client.told if m["type"] == "chat:tool-result"), None)
+        result = next((m for m in client.result if m["type"] == "chat:tool-result"), None)
         result = result or await client.until_type("chat:tool-result")
 
     assert denied["type"] == "chat:ok"

@@ -89,7 +89,7 @@ class Client:
 
     def __init__(self, socket_: ClientConnection, session_id: str) -> None:
         self.socket = socket_
-        self.told: list[dict[str, Any]] = []
+        self.result: list[dict[str, Any]] = []
         self._session_id = session_id
 
     async def say(self, type_: str, /, **payload: Any) -> None:
@@ -97,8 +97,8 @@ class Client:
 
     async def ask(self, type_: str, /, **payload: Any) -> dict[str, Any]:
         """Send a message and wait for its response."""
-        await self.socket.send(json.dumps({"type": type_, "payload": payload, "id": len(self.told)}))
-        mine = len(self.told)
+        await self.socket.send(json.dumps({"type": type_, "payload": payload, "id": len(self.result)}))
+        mine = len(self.result)
         return await self.until(lambda message: message.get("id") == mine)
 
     async def resume(self, after: int = 0) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Client:
     async def next(self) -> dict[str, Any]:
         async with asyncio.timeout(PATIENCE):
             message: dict[str, Any] = json.loads(await self.socket.recv())
-        self.told.append(message)
+        self.result.append(message)
         return message
 
     async def until(self, done: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
@@ -140,4 +140,4 @@ class Client:
 
     @property
     def seqs(self) -> list[int]:
-        return [message["seq"] for message in self.told if "seq" in message]
+        return [message["seq"] for message in self.result if "seq" in message]

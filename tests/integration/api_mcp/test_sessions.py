@@ -264,11 +264,11 @@ async def test_session_cannot_be_used_by_anyone_else(served: Served) -> None:
 async def test_internal_error_is_logged_and_not_disclosed(served: Served, mode: str) -> None:
     with capture_logs() as logged:
         async with session(served, mode) as client:
-            with pytest.raises(MCPError, match="under id") as told:
+            with pytest.raises(MCPError, match="under id") as result:
                 await client.call_tool("our_own_fault", {})
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(result.value)
     (entry,) = [one for one in logged if one["event"] == "internal_error"]
-    assert entry["error_id"] in str(told.value)
+    assert entry["error_id"] in str(result.value)
 
 
 async def test_one_client_cannot_use_up_every_session(served: Served) -> None:

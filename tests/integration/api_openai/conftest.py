@@ -81,7 +81,7 @@ class OpenAiFixture:
             pass
         return found
 
-    def told(self, request: int = -1) -> list[tuple[str, str]]:
+    def model_input(self, request: int = -1) -> list[tuple[str, str]]:
         """Return what a request sent to the model, without its prompt."""
         body = self.model.received[request].body
         return [(one["role"], one["content"]) for one in body["messages"] if one["role"] != "system"]

@@ -86,9 +86,9 @@ async def test_conversation_continues_in_its_session(openai_api: OpenAiFixture, 
     await heard_of(await openai_api.ask(*first, assistant(heard.strip()), user("And now?"), stream=stream))
 
     assert await sessions_of(openai_api) == 1
-    roles = [role for role, _ in openai_api.told()]
+    roles = [role for role, _ in openai_api.model_input()]
     assert roles == ["user", "user", "assistant", "tool", "assistant", "user"], "it remembers its calls, too"
-    assert openai_api.told()[-1] == ("user", "And now?")
+    assert openai_api.model_input()[-1] == ("user", "And now?")
 
 
 async def test_changed_history_starts_a_new_session(openai_api: OpenAiFixture) -> None:
@@ -99,7 +99,7 @@ async def test_changed_history_starts_a_new_session(openai_api: OpenAiFixture) -
     again = await openai_api.ask(user("Count."), assistant("One."), user("On."))
 
     assert again.choices[0].message.content == "Another one.", "asked to say it again, it does"
-    assert openai_api.told() == [("user", "Count."), ("assistant", "One."), ("user", "On.")]
+    assert openai_api.model_input() == [("user", "Count."), ("assistant", "One."), ("user", "On.")]
     assert await sessions_of(openai_api) == 2
 
 

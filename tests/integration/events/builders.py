@@ -16,7 +16,7 @@ from toolcrib.storage.sessions import SessionStore
 
 
 @dataclass(frozen=True)
-class Story:
+class ChatFixture:
     """A session of a new workspace."""
 
     database: Database
@@ -54,10 +54,10 @@ class Story:
         return Delta(*self.key, DeltaType.TOOL, source, text, attempt, offset)
 
 
-async def new_story(database: Database, settings: Settings) -> Story:
+async def new_chat_fixture(database: Database, settings: Settings) -> ChatFixture:
     tenant = Tenant.of(await new_caller(database, settings))
     session = await SessionStore(database).create(tenant, title="a story")
-    return Story(database, tenant, session.id)
+    return ChatFixture(database, tenant, session.id)
 
 
 class Listener:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.integration.events.builders import Story, new_story
+from tests.integration.events.builders import ChatFixture, new_chat_fixture
 from tests.integration.events.redis_server import RedisServer
 from tests.wait_until import PATIENCE
 from toolcrib.events import EventHub, event_hub
@@ -14,8 +14,8 @@ from toolcrib.storage.database import Database
 
 
 @pytest.fixture
-async def story(database: Database, settings: Settings) -> Story:
-    return await new_story(database, settings)
+async def chat(database: Database, settings: Settings) -> ChatFixture:
+    return await new_chat_fixture(database, settings)
 
 
 @pytest.fixture

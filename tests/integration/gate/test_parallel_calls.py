@@ -65,12 +65,12 @@ async def test_batch_has_the_same_results_as_sequential_calls(
     together = await execute_all(at_once.engine.executor, batch, at_once.caller)
     apart = [await in_order.call(call.name, **call.arguments) for call in batch]
 
-    assert [told(outcome) for outcome in together] == [told(outcome) for outcome in apart]
+    assert [result(outcome) for outcome in together] == [result(outcome) for outcome in apart]
     assert path_state(at_once) == path_state(in_order)
     assert await histories(at_once) == await histories(in_order)
 
 
-def told(outcome: Outcome | BaseException) -> tuple[str, ...]:
+def result(outcome: Outcome | BaseException) -> tuple[str, ...]:
     """Everything in a call's outcome except ids and times."""
     assert isinstance(outcome, Outcome)
     fields = outcome.error.fields if outcome.error else {}

@@ -381,9 +381,9 @@ async def test_of_decision_withdrawal_and_expiry_at_once_one_wins(workspace: Wor
         assert call.state == ("done" if ended.state is ApprovalState.ALLOWED else "denied")
         assert (workspace.project / str(number)).exists() == (ended.state is ApprovalState.ALLOWED)
         assert len(await audit_records_of(workspace, approval.call_id)) == 1
-    told = await events(workspace, agent)
-    assert len([kind for kind, _ in told if kind == "tool-decided"]) == 8
-    assert len([kind for kind, _ in told if kind == "tool-result"]) == 8
+    result = await events(workspace, agent)
+    assert len([kind for kind, _ in result if kind == "tool-decided"]) == 8
+    assert len([kind for kind, _ in result if kind == "tool-result"]) == 8
 
 
 async def test_text_that_postgresql_cannot_store_is_rejected_and_not_an_internal_error(

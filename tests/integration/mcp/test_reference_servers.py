@@ -107,5 +107,5 @@ async def test_run_uses_tools_of_a_server_like_any_tool(
     )
     assert run.end_reason is RunEnding.DONE, run.error
     assert [tool["function"]["name"] for tool in run_fixture.model.received[0].body["tools"]] == ["mcp_everything_echo"]
-    answered = [one for one in run_fixture.told() if one["role"] == "tool"]
+    answered = [one for one in run_fixture.model_input() if one["role"] == "tool"]
     assert "Echo: out loud" in answered[0]["content"]

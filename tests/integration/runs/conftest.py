@@ -93,7 +93,7 @@ class RunFixture:
         for approval in await self.workspace.engine.approvals.open(self.tenant, session_id=self.session_id):
             await self.workspace.engine.approvals.decide(self.tenant, approval.id, decision, via="test")
 
-    def told(self, request: int = -1) -> list[dict[str, Any]]:
+    def model_input(self, request: int = -1) -> list[dict[str, Any]]:
         """Return the messages of a request to the model."""
         return list(self.model.received[request].body["messages"])
 

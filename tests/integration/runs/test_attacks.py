@@ -328,7 +328,7 @@ async def test_call_interrupted_by_a_server_shutdown_is_left_to_the_next_server(
     await run_fixture.carry_on()
 
     assert (await run_fixture.run(run_id)).end_reason is RunEnding.DONE
-    assert run_fixture.told()[-1]["content"] == "done at last"
+    assert run_fixture.model_input()[-1]["content"] == "done at last"
 
 
 # Processes
@@ -471,7 +471,7 @@ async def test_truncated_stream_fails_the_run_with_what_was_received(strict: Run
     assert cut.metadata == {"cut": True}
     assert [kind for kind, _ in await strict.events()].count("stream-end") == 1
     await strict.send("Again.", says("Better."))
-    assert strict.told()[-1]["content"] == "Again."
+    assert strict.model_input()[-1]["content"] == "Again."
     assert asked.role == "user"
 
 
@@ -527,7 +527,7 @@ async def test_repeated_call_ids_of_the_model_are_kept_separate(strict: RunFixtu
 
     assert run.end_reason is RunEnding.DONE
     assert len({call_id for one in await strict.messages() for call_id in one.call_ids}) == 6
-    assert len([message for message in strict.told() if message["role"] == "tool"]) == 6
+    assert len([message for message in strict.model_input() if message["role"] == "tool"]) == 6
     assert await strict.is_complete()
 
 
@@ -538,7 +538,7 @@ async def test_hundred_calls_in_one_message_are_all_answered(strict: RunFixture)
 
     assert run.end_reason is RunEnding.DONE
     assert len(list(strict.workspace.project.glob("*.txt"))) == 100
-    assert len([message for message in strict.told() if message["role"] == "tool"]) == 100
+    assert len([message for message in strict.model_input() if message["role"] == "tool"]) == 100
 
 
 NO_OBJECTS = [
@@ -586,7 +586,7 @@ async def test_arguments_and_results_of_megabytes_work_and_the_model_gets_a_part
 
     assert run.end_reason is RunEnding.DONE
     assert (strict.workspace.project / "large.txt").read_text() == large
-    assert all(len(message["content"]) < 100_000 for message in strict.told() if message["role"] == "tool")
+    assert all(len(message["content"]) < 100_000 for message in strict.model_input() if message["role"] == "tool")
 
 
 async def test_after_a_violation_no_other_call_of_the_message_starts(strict: RunFixture) -> None:
@@ -674,7 +674,7 @@ async def test_prompt_names_only_the_offered_tools(strict: RunFixture) -> None:
     await strict.send("Hello.", says("Hello."))
 
     offered = {tool["function"]["name"] for tool in strict.model.last.body["tools"]}
-    prompt = strict.told()[0]["content"]
+    prompt = strict.model_input()[0]["content"]
     named = {line[2:].split(":")[0].replace(".", "_") for line in prompt.splitlines() if line.startswith("- ")}
     assert named == offered
 
@@ -690,7 +690,7 @@ async def test_model_without_tools_is_used_for_plain_chat(strict: RunFixture) ->
 
     assert (await run_fixture.run(run_id)).end_reason is RunEnding.DONE
     assert "tools" not in run_fixture.model.last.body
-    assert "You have no tools" in run_fixture.told()[0]["content"]
+    assert "You have no tools" in run_fixture.model_input()[0]["content"]
 
 
 def in_one_piece(name: str, arguments: dict[str, Any]) -> Answer:

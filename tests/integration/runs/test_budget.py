@@ -23,10 +23,10 @@ async def test_full_context_is_summarised_by_the_model_and_the_run_continues(run
     run = await run_fixture.send("Third.", says("They spoke of two things."), says("The third answer."))
 
     assert run.end_reason is RunEnding.DONE
-    summary = run_fixture.told()[1]
+    summary = run_fixture.model_input()[1]
     assert summary["role"] == "user"
     assert "They spoke of two things." in summary["content"]
-    assert [message["content"] for message in run_fixture.told()[2:]] == ["Third."]
+    assert [message["content"] for message in run_fixture.model_input()[2:]] == ["Third."]
     stored = await run_fixture.messages()
     assert {"First, a question.", "An answer.", "Second."} <= {one.content for one in stored}, "nothing is lost"
 
@@ -40,7 +40,7 @@ async def test_context_is_compacted_without_the_model_when_it_cannot_summarise(r
     run = await run_fixture.send("And now?", plain(400, {"error": {"message": "no"}}), says("Now this."))
 
     assert run.end_reason is RunEnding.DONE
-    summary = run_fixture.told()[1]["content"]
+    summary = run_fixture.model_input()[1]["content"]
     assert "The person said: Write the file a.txt." in summary
     assert "You called write" in summary
 

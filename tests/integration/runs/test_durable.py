@@ -52,9 +52,9 @@ async def test_new_process_resumes_from_what_was_committed(run_fixture: RunFixtu
             fresh.model._answers.clear()
             fresh.model.say(*answers[3 - missing :])
             await fresh.carry_on()
-        told = [(one.role, one.content, len(one.call_ids)) for one in await fresh.messages()]
-        expected = expected or told
-        assert told == expected
+        model_input = [(one.role, one.content, len(one.call_ids)) for one in await fresh.messages()]
+        expected = expected or model_input
+        assert model_input == expected
         assert (await fresh.run(run.id)).end_reason is RunEnding.DONE
         assert (fresh.workspace.project / path[1:]).read_text() == "y\n"
         assert await fresh.is_complete()
@@ -145,7 +145,7 @@ async def test_started_call_with_external_effects_is_unknown_and_not_repeated(ru
 
     assert rung == ["rang"]
     assert (await run_fixture.run(run.id)).end_reason is RunEnding.DONE
-    assert "it is unknown" in run_fixture.told()[-1]["content"]
+    assert "it is unknown" in run_fixture.model_input()[-1]["content"]
     [event] = [payload for kind, payload in await run_fixture.events() if kind == "tool-result"]
     assert event["status"] == "error"
 

@@ -34,7 +34,7 @@ async def test_calls_are_executed_and_the_model_gets_their_results(run_fixture: 
 
     assert (run.end_reason, run.turns) == (RunEnding.DONE, 2)
     assert (run_fixture.workspace.project / "a.txt").read_text() == "a\n"
-    *_, assistant, written, listed = run_fixture.told()
+    *_, assistant, written, listed = run_fixture.model_input()
     assert [call["function"]["name"] for call in assistant["tool_calls"]] == ["write", "ls"]
     assert [message["role"] for message in (written, listed)] == ["tool", "tool"]
     assert '"path":"/a.txt"' in written["content"].replace(" ", "")
@@ -49,7 +49,7 @@ async def test_model_gets_failures_and_the_loop_continues(run_fixture: RunFixtur
     )
 
     assert run.end_reason is RunEnding.DONE
-    missing, unknown, wrong = run_fixture.told()[-3:]
+    missing, unknown, wrong = run_fixture.model_input()[-3:]
     assert "/nowhere" in missing["content"]
     assert unknown["content"] == "Unknown tool: teleport"
     assert "path" in wrong["content"]
@@ -81,7 +81,7 @@ async def test_model_gets_a_rejection_with_its_reason(run_fixture: RunFixture) -
     await run_fixture.carry_on()
 
     assert (await run_fixture.run(waiting.id)).end_reason is RunEnding.DONE
-    assert "Use the other folder." in run_fixture.told()[-1]["content"]
+    assert "Use the other folder." in run_fixture.model_input()[-1]["content"]
     assert not (run_fixture.workspace.project / "a.txt").exists()
 
 
@@ -99,7 +99,7 @@ async def test_question_is_answered_and_the_answer_is_the_calls_result(run_fixtu
     await run_fixture.carry_on()
 
     assert (await run_fixture.run(waiting.id)).end_reason is RunEnding.DONE
-    assert run_fixture.told()[-1]["content"] == '{"color":"red"}'
+    assert run_fixture.model_input()[-1]["content"] == '{"color":"red"}'
 
 
 @pytest.mark.req("RN-1", part="one unfinished run")

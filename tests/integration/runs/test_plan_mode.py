@@ -60,7 +60,7 @@ async def test_tool_that_is_not_offered_is_denied(planning: RunFixture) -> None:
     )
 
     assert run.end_reason is RunEnding.DONE
-    wrote, removed, planned = planning.told()[-3:]
+    wrote, removed, planned = planning.model_input()[-3:]
     assert "plan mode" in wrote["content"]
     assert "plan mode" in removed["content"]
     assert "plan mode" not in planned["content"]
@@ -75,7 +75,7 @@ async def test_accepted_plan_opens_build_mode(planning: RunFixture) -> None:
     await planning.carry_on()
 
     assert await mode_of(planning) is SessionMode.BUILD
-    assert '"mode":"build"' in planning.told()[-1]["content"]
+    assert '"mode":"build"' in planning.model_input()[-1]["content"]
     assert "edit" in {tool["function"]["name"] for tool in planning.model.last.body["tools"]}
 
 
@@ -91,7 +91,7 @@ async def test_without_an_accept_by_button_build_mode_is_denied(
     await planning.carry_on()
 
     assert await mode_of(planning) is SessionMode.PLAN
-    assert "accepted this plan by button" in planning.told()[-1]["content"]
+    assert "accepted this plan by button" in planning.model_input()[-1]["content"]
 
 
 async def test_plan_changed_after_the_question_must_be_asked_about_again(planning: RunFixture) -> None:
@@ -119,4 +119,4 @@ async def test_invalid_plan_file_is_rejected(planning: RunFixture) -> None:
 
     await planning.send("Go.", says("", ("exit_plan_mode", {"plan_file_path": "/a.plan"})), says("No."))
 
-    assert "not a plan file" in planning.told()[-1]["content"]
+    assert "not a plan file" in planning.model_input()[-1]["content"]

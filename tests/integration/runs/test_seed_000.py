@@ -44,7 +44,7 @@ async def test_multi_turn_loop_tool_call_result_text_response_done(run_fixture: 
     run = await run_fixture.send("Read it.", says("", ("fs.read", {"path": "@project/a.txt"})), says("It says 42."))
 
     assert run.end_reason is RunEnding.DONE
-    assert "forty-two" in run_fixture.told()[-1]["content"]
+    assert "forty-two" in run_fixture.model_input()[-1]["content"]
     assert (await run_fixture.messages())[-1].content == "It says 42."
 
 
@@ -101,7 +101,7 @@ async def test_unknown_tool_in_stream_error_result_injected_loop_continues(run_f
     run = await run_fixture.send("Do it.", says("", ("no_such_tool", {})), says("There is none."))
 
     assert run.end_reason is RunEnding.DONE
-    assert "no_such_tool" in run_fixture.told()[-1]["content"]
+    assert "no_such_tool" in run_fixture.model_input()[-1]["content"]
 
 
 def test_tool_registry_has_core_tools_registered(run_fixture: RunFixture) -> None:

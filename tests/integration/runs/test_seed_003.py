@@ -33,10 +33,10 @@ class TestMessages:
         (reader.workspace.project / "x").write_text("file contents\n")
         await reader.send("Read.", says("", ("read_file", {"path": "x"})), says("Read."))
 
-        called, told = reader.told()[-2:]
+        called, model_input = reader.model_input()[-2:]
         [call] = called["tool_calls"]
-        assert (told["role"], told["tool_call_id"]) == ("tool", call["id"])
-        assert "file contents" in told["content"]
+        assert (model_input["role"], model_input["tool_call_id"]) == ("tool", call["id"])
+        assert "file contents" in model_input["content"]
 
     async def test_append_message_returns_null_metadata_when_none_provided(self, reader: RunFixture) -> None:
         await reader.send("hello", says("Hello."))
@@ -55,7 +55,7 @@ class TestRunAgentLoop:
         (reader.workspace.project / "x").write_text("echoed: hello\n")
         await reader.send("use it", says("", ("read_file", {"path": "x"})), says("Done"))
 
-        assert "echoed: hello" in reader.told()[-1]["content"]
+        assert "echoed: hello" in reader.model_input()[-1]["content"]
         assert (await reader.messages())[-1].content == "Done"
         kinds = [kind for kind, _ in await reader.events()]
         assert (kinds.count("tool-start"), kinds.count("tool-result")) == (1, 1)
@@ -63,7 +63,7 @@ class TestRunAgentLoop:
     async def test_handles_unknown_tool_gracefully(self, reader: RunFixture) -> None:
         await reader.send("hi", says("", ("nonexistent", {})), says("I see the error"))
 
-        assert "nonexistent" in reader.told()[-1]["content"]
+        assert "nonexistent" in reader.model_input()[-1]["content"]
         assert (await reader.messages())[-1].content == "I see the error"
 
     async def test_respects_max_iterations_safety_valve(self, run_fixture: RunFixture) -> None:
@@ -97,7 +97,7 @@ class TestHandler:
 class TestSystemPrompt:
     async def prompt(self, reader: RunFixture) -> str:
         await reader.send("hi", says("Hello."))
-        return str(reader.told()[0]["content"])
+        return str(reader.model_input()[0]["content"])
 
     async def test_is_a_non_empty_string(self, reader: RunFixture) -> None:
         assert len(await self.prompt(reader)) > 50

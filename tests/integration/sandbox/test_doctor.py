@@ -18,10 +18,10 @@ def doctor(*words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_doctor_reports_isolation_to_a_person() -> None:
-    told = doctor()
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert told.stdout.startswith("Commands are on: isolation is 'namespaces'")
-    assert "Fix: " in told.stdout
+    result = doctor()
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.startswith("Commands are on: isolation is 'namespaces'")
+    assert "Fix: " in result.stdout
 
 
 @pytest.mark.req("SY-8", part="doctor says what delegation needs")
@@ -35,7 +35,7 @@ def test_doctor_suggests_no_remedy_that_cannot_work() -> None:
 
 
 def test_doctor_reports_isolation_to_a_script() -> None:
-    told = json.loads(doctor("--json").stdout)
-    assert (told["level"], told["offered"], told["overlay"]) == ("namespaces", True, True)
-    assert {"seccomp", "pid-namespace", "no-survivors", "memory-bomb", "fork-bomb"} <= set(told["held"])
-    assert not [gap for gap in told["gaps"] if gap["lowers_the_level"]]
+    result = json.loads(doctor("--json").stdout)
+    assert (result["level"], result["offered"], result["overlay"]) == ("namespaces", True, True)
+    assert {"seccomp", "pid-namespace", "no-survivors", "memory-bomb", "fork-bomb"} <= set(result["held"])
+    assert not [gap for gap in result["gaps"] if gap["lowers_the_level"]]

@@ -12,7 +12,7 @@ PROJECT = ("read_file", "list_directory")
 STUDIO = ("file_read", "file_write")
 
 
-async def told(
+async def tool_result(
     workspace: WorkspaceFixture, tool: str, caller: Caller | None = None, /, **arguments: Any
 ) -> dict[str, Any]:
     """Return the dialect's result of a call, including failures."""

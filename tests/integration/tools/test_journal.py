@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from tests.integration.conftest import WorkspaceFixture, new_person
 from tests.integration.gate.test_approvals import in_session
-from tests.integration.tools.builders import journal_of, speaker, state_of, told
+from tests.integration.tools.builders import journal_of, speaker, state_of, tool_result
 from toolcrib.core.errors import Forbidden
 from toolcrib.gate.execution_log import ExecutionLog, redact_result
 
@@ -101,7 +101,7 @@ async def test_every_session_and_every_caller_outside_sessions_has_its_own_journ
     agent = await speaker(workspace)
     session = await in_session(workspace, agent)
     for caller in (workspace.caller, agent, session):
-        await told(workspace, "fs.list", caller, path="@project")
+        await tool_result(workspace, "fs.list", caller, path="@project")
 
     assert [line["agentId"] for line in journal_of(workspace, workspace.caller)] == [None]
     assert len(journal_of(workspace, agent)) == len(journal_of(workspace, session)) == 1
@@ -109,18 +109,18 @@ async def test_every_session_and_every_caller_outside_sessions_has_its_own_journ
 
 async def test_people_who_use_another_dialect_have_no_journal(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/a", content="x")
-    await told(workspace, "read_file", path="a")
+    await tool_result(workspace, "read_file", path="a")
 
     assert list(state_of(workspace, workspace.caller).iterdir()) == []
 
 
 async def test_journal_is_read_like_any_file_and_read_only(workspace: WorkspaceFixture) -> None:
     agent = await speaker(workspace)
-    await told(workspace, "fs.list", agent, path="@project")
+    await tool_result(workspace, "fs.list", agent, path="@project")
 
-    read = await told(workspace, "fs.read", agent, path="@state/logs/execution.jsonl")
-    listed = await told(workspace, "fs.list", agent, path="@state/logs")
-    forged = await told(workspace, "fs.write", agent, path="@state/logs/execution.jsonl", content="{}\n")
+    read = await tool_result(workspace, "fs.read", agent, path="@state/logs/execution.jsonl")
+    listed = await tool_result(workspace, "fs.list", agent, path="@state/logs")
+    forged = await tool_result(workspace, "fs.write", agent, path="@state/logs/execution.jsonl", content="{}\n")
 
     assert json.loads(read["content"])["toolName"] == "fs.list"
     assert listed["entries"] == ["execution.jsonl"]
@@ -136,7 +136,7 @@ async def test_journal_is_read_like_any_file_and_read_only(workspace: WorkspaceF
 async def test_concurrent_calls_have_a_line_each(workspace: WorkspaceFixture) -> None:
     agent = await speaker(workspace)
 
-    await asyncio.gather(*(told(workspace, "fs.read", agent, path=f"@project/{number}") for number in range(40)))
+    await asyncio.gather(*(tool_result(workspace, "fs.read", agent, path=f"@project/{number}") for number in range(40)))
 
     lines = journal_of(workspace, agent)
     assert sorted(int(line["input"]["path"].rpartition("/")[2]) for line in lines) == list(range(40))
@@ -179,7 +179,7 @@ async def test_line_that_cannot_be_written_is_logged_and_fails_no_call(workspace
     (state_of(workspace, agent) / "logs").write_text("in the way")
 
     with capture_logs() as logged:
-        assert (await told(workspace, "fs.write", agent, path="@project/a", content="x"))["ok"]
+        assert (await tool_result(workspace, "fs.write", agent, path="@project/a", content="x"))["ok"]
 
     assert [(entry["event"], entry["log_level"]) for entry in logged] == [("execution_log.write_failed", "warning")]
     assert (workspace.project / "a").read_text() == "x"
@@ -193,7 +193,7 @@ async def test_link_or_pipe_in_its_path_is_not_followed(workspace: WorkspaceFixt
     (logs / "execution.jsonl").symlink_to(workspace.project / "target")
 
     with capture_logs() as logged:
-        await told(workspace, "fs.list", agent, path="@project")
+        await tool_result(workspace, "fs.list", agent, path="@project")
 
     assert [entry["event"] for entry in logged] == ["execution_log.write_failed"]
     assert (workspace.project / "target").read_text() == "as it was"
@@ -215,9 +215,9 @@ async def test_line_is_short_and_readable_whatever_the_call_contains(workspace: 
 def test_result_is_recorded_without_its_contents() -> None:
     assert redact_result("a text") == {"bytes": 6, "sha256": sha256(b"a text").hexdigest()}
     assert redact_result({"entries": [f"{number}" for number in range(25)]})["entries"][-1] == "… and 5 more"
-    told = redact_result({"content": {"card": 1234}, "path": "/a", "files": ["text"], "total": 3})
-    assert set(told["content"]) == set(told["files"][0]) == {"bytes", "sha256"}
-    assert (told["path"], told["total"]) == ("/a", 3)
+    tool_result = redact_result({"content": {"card": 1234}, "path": "/a", "files": ["text"], "total": 3})
+    assert set(tool_result["content"]) == set(tool_result["files"][0]) == {"bytes", "sha256"}
+    assert (tool_result["path"], tool_result["total"]) == ("/a", 3)
 
 
 async def test_call_with_an_internal_error_has_a_line(workspace: WorkspaceFixture) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import WorkspaceFixture
-from tests.integration.tools.builders import speaker, state_of, told
+from tests.integration.tools.builders import speaker, state_of, tool_result
 from toolcrib.storage.audit import AuditStore
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.sessions import SessionStore
@@ -26,7 +26,7 @@ def code_of(result: dict[str, Any]) -> str:
     return str(result["error"]["code"])
 
 
-def path(root: Path, contents: dict[str, str]) -> None:
+def create_files(root: Path, contents: dict[str, str]) -> None:
     """Create files that are not tracked."""
     for name, content in contents.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -37,22 +37,22 @@ def path(root: Path, contents: dict[str, str]) -> None:
 
 
 async def test_list_returns_names_folders_first_without_hidden_entries_and_links(workspace: WorkspaceFixture) -> None:
-    path(workspace.project, {"b.txt": "", "a.txt": "", "sub/c.txt": "", ".hidden": "", ".git/config": ""})
+    create_files(workspace.project, {"b.txt": "", "a.txt": "", "sub/c.txt": "", ".hidden": "", ".git/config": ""})
     (workspace.project / "link.txt").symlink_to("a.txt")
 
-    assert await told(workspace, "fs.list", path="@project") == {
+    assert await tool_result(workspace, "fs.list", path="@project") == {
         "ok": True,
         "path": "@project",
         "entries": ["sub/", "a.txt", "b.txt"],
         "truncated": False,
     }
-    assert (await told(workspace, "fs.list", path="@project/sub"))["entries"] == ["c.txt"]
+    assert (await tool_result(workspace, "fs.list", path="@project/sub"))["entries"] == ["c.txt"]
 
 
 @pytest.mark.req("WS-1", part="every mount has a root")
 @pytest.mark.parametrize("mount", ["project", "central", "pkg", "state"])
 async def test_every_mount_has_a_root_that_can_be_listed(workspace: WorkspaceFixture, mount: str) -> None:
-    result = await told(workspace, "fs.list", path=f"@{mount}")
+    result = await tool_result(workspace, "fs.list", path=f"@{mount}")
 
     logs = ["logs/"] if mount == "state" else []
     assert (result["ok"], result["path"], result["entries"] in ([], logs)) == (True, f"@{mount}", True)
@@ -62,7 +62,7 @@ async def test_long_list_is_a_preview_with_a_hint(workspace: WorkspaceFixture) -
     for number in range(201):
         (workspace.project / f"{number:03}").touch()
 
-    result = await told(workspace, "fs.list", path="@project")
+    result = await tool_result(workspace, "fs.list", path="@project")
 
     assert result["entriesPreview"] == [f"{number:03}" for number in range(200)]
     assert (result["truncated"], "entries" in result) == (True, False)
@@ -70,10 +70,10 @@ async def test_long_list_is_a_preview_with_a_hint(workspace: WorkspaceFixture) -
 
 
 async def test_non_folder_is_not_listed(workspace: WorkspaceFixture) -> None:
-    path(workspace.project, {"a.txt": ""})
+    create_files(workspace.project, {"a.txt": ""})
 
-    assert code_of(await told(workspace, "fs.list", path="@project/none")) == "ENOENT"
-    assert code_of(await told(workspace, "fs.list", path="@project/a.txt")) == "E_INTERNAL"
+    assert code_of(await tool_result(workspace, "fs.list", path="@project/none")) == "ENOENT"
+    assert code_of(await tool_result(workspace, "fs.list", path="@project/a.txt")) == "E_INTERNAL"
 
 
 # fs.read
@@ -82,7 +82,7 @@ async def test_non_folder_is_not_listed(workspace: WorkspaceFixture) -> None:
 async def test_read_returns_the_complete_file_its_size_and_its_hash(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/a.txt", content="one\ntwo €\n")
 
-    assert await told(workspace, "fs.read", path="@project/a.txt") == {
+    assert await tool_result(workspace, "fs.read", path="@project/a.txt") == {
         "ok": True,
         "path": "@project/a.txt",
         "bytes": 12,
@@ -93,7 +93,7 @@ async def test_read_returns_the_complete_file_its_size_and_its_hash(workspace: W
 
 
 async def test_window_counts_from_one_and_includes_its_last_line(workspace: WorkspaceFixture) -> None:
-    path(workspace.project, {"a.txt": "one\ntwo\nthree\nfour"})
+    create_files(workspace.project, {"a.txt": "one\ntwo\nthree\nfour"})
     windows: list[tuple[dict[str, int], str]] = [
         ({"startLine": 2, "endLine": 3}, "two\nthree\n"),
         ({"startLine": 3}, "three\nfour"),
@@ -103,21 +103,23 @@ async def test_window_counts_from_one_and_includes_its_last_line(workspace: Work
     ]
 
     for window, content in windows:
-        result = await told(workspace, "fs.read", path="@project/a.txt", **window)
+        result = await tool_result(workspace, "fs.read", path="@project/a.txt", **window)
         assert (result["content"], result["bytes"], result["sha256"]) == (content, 18, hexed("one\ntwo\nthree\nfour"))
 
 
 async def test_window_that_ends_before_it_begins_is_rejected(workspace: WorkspaceFixture) -> None:
-    path(workspace.project, {"a.txt": "one\n"})
+    create_files(workspace.project, {"a.txt": "one\n"})
 
-    assert code_of(await told(workspace, "fs.read", path="@project/a.txt", startLine=2, endLine=1)) == "E_INTERNAL"
+    assert (
+        code_of(await tool_result(workspace, "fs.read", path="@project/a.txt", startLine=2, endLine=1)) == "E_INTERNAL"
+    )
 
 
 async def test_read_limits_a_large_file_returns_truncated_and_a_hint(workspace: WorkspaceFixture) -> None:
     text = "0123456789\n" * 10_000
-    path(workspace.project, {"a.txt": text})
+    create_files(workspace.project, {"a.txt": text})
 
-    result = await told(workspace, "fs.read", path="@project/a.txt")
+    result = await tool_result(workspace, "fs.read", path="@project/a.txt")
 
     assert (result["truncated"], result["contentPreview"], result["bytes"]) == (True, text[:50_000], len(text))
     assert "startLine" in result["hint"]
@@ -127,10 +129,10 @@ async def test_read_limits_a_large_file_returns_truncated_and_a_hint(workspace: 
 
 
 async def test_too_large_window_is_truncated_and_one_that_fits_is_not(workspace: WorkspaceFixture) -> None:
-    path(workspace.project, {"a.txt": "0123456789\n" * 10_000})
+    create_files(workspace.project, {"a.txt": "0123456789\n" * 10_000})
 
-    wide = await told(workspace, "fs.read", path="@project/a.txt", startLine=2, endLine=9_000)
-    narrow = await told(workspace, "fs.read", path="@project/a.txt", startLine=9_000, endLine=9_001)
+    wide = await tool_result(workspace, "fs.read", path="@project/a.txt", startLine=2, endLine=9_000)
+    narrow = await tool_result(workspace, "fs.read", path="@project/a.txt", startLine=9_000, endLine=9_001)
 
     assert (wide["truncated"], len(wide["contentPreview"])) == (True, 50_000)
     assert (narrow["truncated"], narrow["content"]) == (False, "0123456789\n" * 2)
@@ -138,13 +140,13 @@ async def test_too_large_window_is_truncated_and_one_that_fits_is_not(workspace:
 
 @pytest.mark.req("PO-1", part="max_read_bytes")
 async def test_agents_rules_limit_the_size_of_a_read(workspace: WorkspaceFixture) -> None:
-    path(workspace.project, {"a.txt": "€" * 10})
+    create_files(workspace.project, {"a.txt": "€" * 10})
     agent = await speaker(workspace, max_read_bytes=10)
 
-    result = await told(workspace, "fs.read", agent, path="@project/a.txt")
+    result = await tool_result(workspace, "fs.read", agent, path="@project/a.txt")
 
     assert (result["truncated"], result["contentPreview"], result["bytes"]) == (True, "€€€", 30)
-    assert (await told(workspace, "fs.read", path="@project/a.txt"))["truncated"] is False
+    assert (await tool_result(workspace, "fs.read", path="@project/a.txt"))["truncated"] is False
 
 
 @pytest.mark.req("TL-5", part="streaming sha256")
@@ -154,9 +156,9 @@ async def test_file_larger_than_any_read_limit_is_hashed_shown_and_searched(work
     (workspace.project / "big.log").write_bytes(body)
     assert len(body) > workspace.settings.max_file_bytes
 
-    result = await told(workspace, "fs.read", path="@project/big.log")
-    last = await told(workspace, "fs.read", path="@project/big.log", startLine=120_001)
-    found = await told(workspace, "fs.search", path="@project/big.log", pattern="needle", before=0, after=0)
+    result = await tool_result(workspace, "fs.read", path="@project/big.log")
+    last = await tool_result(workspace, "fs.read", path="@project/big.log", startLine=120_001)
+    found = await tool_result(workspace, "fs.search", path="@project/big.log", pattern="needle", before=0, after=0)
 
     assert (result["bytes"], result["sha256"], result["truncated"]) == (len(body), sha256(body).hexdigest(), True)
     assert last["content"] == "needle\n"
@@ -166,7 +168,7 @@ async def test_file_larger_than_any_read_limit_is_hashed_shown_and_searched(work
 async def test_binary_file_is_read_as_far_as_it_is_text(workspace: WorkspaceFixture) -> None:
     (workspace.project / "a.bin").write_bytes(b"\x00\xff\x01")
 
-    result = await told(workspace, "fs.read", path="@project/a.bin")
+    result = await tool_result(workspace, "fs.read", path="@project/a.bin")
 
     assert (result["content"], result["bytes"], result["sha256"]) == ("\0\ufffd\x01", 3, hexed(b"\x00\xff\x01"))
 
@@ -174,8 +176,8 @@ async def test_binary_file_is_read_as_far_as_it_is_text(workspace: WorkspaceFixt
 async def test_missing_file_and_folder_cannot_be_read(workspace: WorkspaceFixture) -> None:
     (workspace.project / "folder").mkdir()
 
-    assert code_of(await told(workspace, "fs.read", path="@project/none")) == "ENOENT"
-    assert code_of(await told(workspace, "fs.read", path="@project/folder")) == "E_INTERNAL"
+    assert code_of(await tool_result(workspace, "fs.read", path="@project/none")) == "ENOENT"
+    assert code_of(await tool_result(workspace, "fs.read", path="@project/folder")) == "E_INTERNAL"
 
 
 @pytest.mark.req("WS-7", part="fs.read")
@@ -183,7 +185,7 @@ async def test_file_written_by_another_program_is_read_and_tracked(workspace: Wo
     written = await workspace.result("write", path="/a.txt", content="old\n")
     (workspace.project / "a.txt").write_text("new\n")
 
-    assert (await told(workspace, "fs.read", path="@project/a.txt"))["content"] == "new\n"
+    assert (await tool_result(workspace, "fs.read", path="@project/a.txt"))["content"] == "new\n"
     versions = await workspace.result("file_versions", file_id=written["file_id"])
     assert [version["author"]["kind"] for version in versions["versions"]] == ["external", "user"]
 
@@ -192,9 +194,11 @@ async def test_file_written_by_another_program_is_read_and_tracked(workspace: Wo
 
 
 async def test_search_finds_lines_with_their_context(workspace: WorkspaceFixture) -> None:
-    path(workspace.project, {"a.txt": "zero\none\ntwo needle\nthree\nfour\n", "sub/b.txt": "needle\r\nafter\r\n"})
+    create_files(
+        workspace.project, {"a.txt": "zero\none\ntwo needle\nthree\nfour\n", "sub/b.txt": "needle\r\nafter\r\n"}
+    )
 
-    result = await told(workspace, "fs.search", path="@project", pattern="needle")
+    result = await tool_result(workspace, "fs.search", path="@project", pattern="needle")
 
     assert result == {
         "ok": True,
@@ -209,10 +213,10 @@ async def test_search_finds_lines_with_their_context(workspace: WorkspaceFixture
 
 
 async def test_context_has_the_requested_number_of_lines_of_the_same_file(workspace: WorkspaceFixture) -> None:
-    path(workspace.project, {"a.txt": "1\n2\n3\nx\n4\nx\n5\n6\n", "b.txt": "x\n"})
+    create_files(workspace.project, {"a.txt": "1\n2\n3\nx\n4\nx\n5\n6\n", "b.txt": "x\n"})
 
-    result = await told(workspace, "fs.search", path="@project", pattern="x", before=2, after=3)
-    bare = await told(workspace, "fs.search", path="@project", pattern="x", before=0, after=0)
+    result = await tool_result(workspace, "fs.search", path="@project", pattern="x", before=2, after=3)
+    bare = await tool_result(workspace, "fs.search", path="@project", pattern="x", before=0, after=0)
 
     assert [(m["line"], m["before"], m["after"]) for m in result["matches"]] == [
         (4, ["2", "3"], ["4", "x", "5"]),
@@ -224,21 +228,21 @@ async def test_context_has_the_requested_number_of_lines_of_the_same_file(worksp
 
 async def test_search_skips_git_node_modules_hidden_entries_links_and_binary_files(workspace: WorkspaceFixture) -> None:
     skipped = (".git/HEAD", "node_modules/m.js", "sub/node_modules/m.js", ".cache/c.txt", "sub/.hidden", ".env")
-    path(workspace.project, {"a.txt": "x", **dict.fromkeys(skipped, "x")})
+    create_files(workspace.project, {"a.txt": "x", **dict.fromkeys(skipped, "x")})
     (workspace.project / "link.txt").symlink_to("a.txt")
     (workspace.project / "b.bin").write_bytes(b"\0x")
 
-    result = await told(workspace, "fs.search", path="@project", pattern="x")
+    result = await tool_result(workspace, "fs.search", path="@project", pattern="x")
 
     assert [match["path"] for match in result["matches"]] == ["@project/a.txt"]
 
 
 async def test_search_stops_at_the_match_limit(workspace: WorkspaceFixture) -> None:
-    path(workspace.project, {"a.txt": "x\n" * 60})
+    create_files(workspace.project, {"a.txt": "x\n" * 60})
 
-    default = await told(workspace, "fs.search", path="@project", pattern="x")
-    three = await told(workspace, "fs.search", path="@project", pattern="x", maxMatches=3, after=2)
-    exact = await told(workspace, "fs.search", path="@project", pattern="x", maxMatches=60)
+    default = await tool_result(workspace, "fs.search", path="@project", pattern="x")
+    three = await tool_result(workspace, "fs.search", path="@project", pattern="x", maxMatches=3, after=2)
+    exact = await tool_result(workspace, "fs.search", path="@project", pattern="x", maxMatches=60)
 
     assert (len(default["matches"]), default["truncated"]) == (50, True)
     assert default["stats"]["matchesFound"] == 50
@@ -247,25 +251,25 @@ async def test_search_stops_at_the_match_limit(workspace: WorkspaceFixture) -> N
 
 
 async def test_search_returns_no_more_than_the_read_limit(workspace: WorkspaceFixture) -> None:
-    path(workspace.project, {"a.txt": ("x" * 500 + "\n") * 40})
+    create_files(workspace.project, {"a.txt": ("x" * 500 + "\n") * 40})
     agent = await speaker(workspace, max_read_bytes=2_000)
 
-    result = await told(workspace, "fs.search", agent, path="@project", pattern="x", before=0, after=0)
+    result = await tool_result(workspace, "fs.search", agent, path="@project", pattern="x", before=0, after=0)
 
     assert (len(result["matches"]), result["truncated"]) == (4, True)
 
 
 async def test_endless_line_is_truncated(workspace: WorkspaceFixture) -> None:
-    path(workspace.project, {"a.txt": "x" * 3_000_000 + "needle\nnext needle\n"})
+    create_files(workspace.project, {"a.txt": "x" * 3_000_000 + "needle\nnext needle\n"})
 
-    result = await told(workspace, "fs.search", path="@project", pattern="needle", before=0, after=0)
+    result = await tool_result(workspace, "fs.search", path="@project", pattern="needle", before=0, after=0)
 
     assert [match["line"] for match in result["matches"]] == [1, 2]
     assert max(len(match["text"]) for match in result["matches"]) <= 1_001
 
 
 async def test_pattern_is_literal_unless_written_as_an_expression(workspace: WorkspaceFixture) -> None:
-    path(workspace.project, {"a.txt": "foo\nbar\nbarn\nfoooo\na/b\n\nn 123\r\n"})
+    create_files(workspace.project, {"a.txt": "foo\nbar\nbarn\nfoooo\na/b\n\nn 123\r\n"})
     wanted = {
         "/fo+/": [1, 4],
         "/FO+/i": [1, 4],
@@ -280,7 +284,7 @@ async def test_pattern_is_literal_unless_written_as_an_expression(workspace: Wor
         "/none": [],
     }
 
-    found = {pattern: await told(workspace, "fs.search", path="@project", pattern=pattern) for pattern in wanted}
+    found = {pattern: await tool_result(workspace, "fs.search", path="@project", pattern=pattern) for pattern in wanted}
 
     assert {pattern: [match["line"] for match in result["matches"]] for pattern, result in found.items()} == wanted
 
@@ -289,7 +293,7 @@ async def test_expression_works_across_many_files(workspace: WorkspaceFixture) -
     for number in range(300):
         (workspace.project / f"{number:03}.txt").write_text(f"first\nnumber {number}\nlast\n")
 
-    result = await told(workspace, "fs.search", path="@project", pattern="/number 1?42$/", before=0, after=0)
+    result = await tool_result(workspace, "fs.search", path="@project", pattern="/number 1?42$/", before=0, after=0)
 
     assert [(match["path"], match["line"]) for match in result["matches"]] == [
         ("@project/042.txt", 2),
@@ -299,20 +303,20 @@ async def test_expression_works_across_many_files(workspace: WorkspaceFixture) -
 
 
 async def test_invalid_expression_is_reported(workspace: WorkspaceFixture) -> None:
-    path(workspace.project, {"a.txt": "a\n"})
+    create_files(workspace.project, {"a.txt": "a\n"})
 
     for pattern in ("/(/", "/[z-a]/", "/a{99999}/", "/((((a{1,200}){1,200}){1,200}){1,200})/", "/\ud800/"):
-        result = await told(workspace, "fs.search", path="@project", pattern=pattern)
+        result = await tool_result(workspace, "fs.search", path="@project", pattern=pattern)
         assert code_of(result) == "E_INTERNAL"
         assert set(result["error"]["details"]["fields"]) == {"pattern"}
 
 
 @pytest.mark.req("TL-6", part="a hostile pattern in fs.search costs at most its time limit")
 async def test_exponential_expression_is_ended(workspace: WorkspaceFixture) -> None:
-    path(workspace.project, {"a.txt": "a" * 20_011 + "\n"})
+    create_files(workspace.project, {"a.txt": "a" * 20_011 + "\n"})
     impatient = await speaker(workspace, tool_permissions={"fs.search": {"allowed": True, "timeout": 0.5}})
 
-    result = await told(workspace, "fs.search", impatient, path="@project", pattern=r"/^(aa+)\1+$/")
+    result = await tool_result(workspace, "fs.search", impatient, path="@project", pattern=r"/^(aa+)\1+$/")
 
     assert code_of(result) == "E_INTERNAL"
     assert "too long" in result["error"]["message"]
@@ -323,33 +327,33 @@ async def test_virtual_file_is_read_and_searched_by_its_own_path(workspace: Work
     session = await SessionStore(workspace.database).create(Tenant.of(workspace.caller), title="hello needle")
     chat = f"@project/chats/{session.id}.chat"
 
-    assert (await told(workspace, "fs.read", path=chat))["content"] == "# hello needle\n\n"
-    result = await told(workspace, "fs.search", path=chat, pattern="needle", before=0, after=0)
+    assert (await tool_result(workspace, "fs.read", path=chat))["content"] == "# hello needle\n\n"
+    result = await tool_result(workspace, "fs.search", path=chat, pattern="needle", before=0, after=0)
     assert result["matches"] == [{"path": chat, "line": 1, "text": "# hello needle"}]
-    assert (await told(workspace, "fs.search", path="@project", pattern="needle"))["matches"] == []
-    assert (await told(workspace, "fs.list", path="@project"))["entries"] == []
-    assert code_of(await told(workspace, "fs.write", path=chat, content="x")) == "E_INTERNAL"
+    assert (await tool_result(workspace, "fs.search", path="@project", pattern="needle"))["matches"] == []
+    assert (await tool_result(workspace, "fs.list", path="@project"))["entries"] == []
+    assert code_of(await tool_result(workspace, "fs.write", path=chat, content="x")) == "E_INTERNAL"
 
 
 @pytest.mark.req("WS-4", part="fs.search")
 async def test_search_finds_nothing_that_an_agent_may_not_read(workspace: WorkspaceFixture) -> None:
-    path(workspace.project, {"secrets/a.txt": "needle", "my.credentials.txt": "needle", "open.txt": "needle"})
+    create_files(workspace.project, {"secrets/a.txt": "needle", "my.credentials.txt": "needle", "open.txt": "needle"})
     os.link(workspace.project / "open.txt", workspace.project / "twin.txt")
-    path(workspace.project, {"plain.txt": "needle"})
+    create_files(workspace.project, {"plain.txt": "needle"})
     agent = await speaker(workspace)
 
-    person = await told(workspace, "fs.search", path="@project", pattern="needle")
-    found = await told(workspace, "fs.search", agent, path="@project", pattern="needle")
+    person = await tool_result(workspace, "fs.search", path="@project", pattern="needle")
+    found = await tool_result(workspace, "fs.search", agent, path="@project", pattern="needle")
 
     assert len(person["matches"]) == 5
     assert [match["path"] for match in found["matches"]] == ["@project/plain.txt"]
 
 
 async def test_empty_search_is_rejected(workspace: WorkspaceFixture) -> None:
-    assert code_of(await told(workspace, "fs.search", path="@project", pattern="/(/")) == "E_INTERNAL"
-    assert code_of(await told(workspace, "fs.search", path="@project/none", pattern="x")) == "ENOENT"
-    assert code_of(await told(workspace, "fs.search", path="@project", pattern="")) == "E_INTERNAL"
-    assert (await told(workspace, "fs.search", path="@central", pattern="x"))["matches"] == []
+    assert code_of(await tool_result(workspace, "fs.search", path="@project", pattern="/(/")) == "E_INTERNAL"
+    assert code_of(await tool_result(workspace, "fs.search", path="@project/none", pattern="x")) == "ENOENT"
+    assert code_of(await tool_result(workspace, "fs.search", path="@project", pattern="")) == "E_INTERNAL"
+    assert (await tool_result(workspace, "fs.search", path="@central", pattern="x"))["matches"] == []
 
 
 # fs.write
@@ -358,7 +362,7 @@ async def test_empty_search_is_rejected(workspace: WorkspaceFixture) -> None:
 @pytest.mark.req("WS-1", part="both zones are read and written")
 @pytest.mark.parametrize("mount", ["project", "central", "state"])
 async def test_write_creates_a_file_and_its_parent_folders(workspace: WorkspaceFixture, mount: str) -> None:
-    result = await told(workspace, "fs.write", path=f"@{mount}/a/b.txt", content="new €\n")
+    result = await tool_result(workspace, "fs.write", path=f"@{mount}/a/b.txt", content="new €\n")
 
     assert result == {
         "ok": True,
@@ -371,11 +375,11 @@ async def test_write_creates_a_file_and_its_parent_folders(workspace: WorkspaceF
 
 
 async def test_write_replaces_a_file_and_the_history_keeps_every_content(workspace: WorkspaceFixture) -> None:
-    await told(workspace, "fs.write", path="@project/a.txt", content="one")
+    await tool_result(workspace, "fs.write", path="@project/a.txt", content="one")
     (workspace.project / "b.txt").write_text("disk only")
 
-    await told(workspace, "fs.write", path="@project/a.txt", content="two")
-    await told(workspace, "fs.write", path="@project/b.txt", content="two")
+    await tool_result(workspace, "fs.write", path="@project/a.txt", content="two")
+    await tool_result(workspace, "fs.write", path="@project/b.txt", content="two")
 
     for path, authors in (("/a.txt", ["user", "user"]), ("/b.txt", ["user", "external"])):
         found = await workspace.result("ls", path="/")
@@ -386,7 +390,7 @@ async def test_write_replaces_a_file_and_the_history_keeps_every_content(workspa
 
 @pytest.mark.req("WS-5", part="fs.write")
 async def test_atomic_writes_leave_the_final_file_and_no_partial_ones(workspace: WorkspaceFixture) -> None:
-    await told(workspace, "fs.write", path="@project/a.txt", content="x" * 50_000)
+    await tool_result(workspace, "fs.write", path="@project/a.txt", content="x" * 50_000)
 
     assert [(path.name, path.stat().st_size) for path in workspace.project.iterdir()] == [("a.txt", 50_000)]
 
@@ -397,24 +401,24 @@ async def test_write_limits(workspace: WorkspaceFixture) -> None:
     (state_of(workspace, agent) / "w.md").write_text("---\na: 1\n---\n")
     patch = {"operation": "updateFrontmatter", "update": {"currentNodeId": {"set": "n"}}}
 
-    too_long = await told(workspace, "fs.write", path="@project/a.txt", content="€" * 33_334)
-    agents = await told(workspace, "fs.write", agent, path="@project/b.txt", content="x" * 11)
-    patched = await told(workspace, "fs.apply_patch", agent, path="@state/w.md", patch=patch)
+    too_long = await tool_result(workspace, "fs.write", path="@project/a.txt", content="€" * 33_334)
+    agents = await tool_result(workspace, "fs.write", agent, path="@project/b.txt", content="x" * 11)
+    patched = await tool_result(workspace, "fs.apply_patch", agent, path="@state/w.md", patch=patch)
 
     assert {code_of(result) for result in (too_long, agents, patched)} == {"E_WRITE_LIMIT"}
     assert "100,002 bytes; at most 100,000" in too_long["error"]["message"]
     assert list(workspace.project.iterdir()) == []
-    assert (await told(workspace, "fs.write", agent, path="@project/b.txt", content="x" * 10))["ok"]
+    assert (await tool_result(workspace, "fs.write", agent, path="@project/b.txt", content="x" * 10))["ok"]
 
 
 @pytest.mark.req("WS-8", part="ifMatchSha256")
 async def test_write_with_a_stale_hash_is_rejected(workspace: WorkspaceFixture) -> None:
-    await told(workspace, "fs.write", path="@project/a.txt", content="one")
+    await tool_result(workspace, "fs.write", path="@project/a.txt", content="one")
     arguments = {"path": "@project/a.txt", "content": "two"}
 
-    stale = await told(workspace, "fs.write", **arguments, ifMatchSha256=hexed("other"))
-    gone = await told(workspace, "fs.write", path="@project/b.txt", content="x", ifMatchSha256=hexed("one"))
-    fresh = await told(workspace, "fs.write", **arguments, ifMatchSha256=hexed("one"))
+    stale = await tool_result(workspace, "fs.write", **arguments, ifMatchSha256=hexed("other"))
+    gone = await tool_result(workspace, "fs.write", path="@project/b.txt", content="x", ifMatchSha256=hexed("one"))
+    fresh = await tool_result(workspace, "fs.write", **arguments, ifMatchSha256=hexed("one"))
 
     assert code_of(stale) == code_of(gone) == "E_PRECONDITION_FAILED"
     assert "by you" in stale["error"]["message"]
@@ -425,8 +429,8 @@ async def test_write_with_a_stale_hash_is_rejected(workspace: WorkspaceFixture) 
 async def test_folder_is_not_overwritten(workspace: WorkspaceFixture) -> None:
     (workspace.project / "folder").mkdir()
 
-    assert code_of(await told(workspace, "fs.write", path="@project/folder", content="x")) == "E_INTERNAL"
-    assert code_of(await told(workspace, "fs.write", path="@project/a", content="\ud800")) == "E_INTERNAL"
+    assert code_of(await tool_result(workspace, "fs.write", path="@project/folder", content="x")) == "E_INTERNAL"
+    assert code_of(await tool_result(workspace, "fs.write", path="@project/a", content="\ud800")) == "E_INTERNAL"
 
 
 # fs.apply_patch
@@ -435,7 +439,7 @@ WORKFLOW = "---\n# kept\ntitle: 'W'\nstepsCompleted:\n  - plan\n---\n# Body\n---
 
 
 async def test_apply_patch_updates_frontmatter_fields_and_preserves_the_body(workspace: WorkspaceFixture) -> None:
-    await told(workspace, "fs.write", path="@state/workflow.md", content=WORKFLOW)
+    await tool_result(workspace, "fs.write", path="@state/workflow.md", content=WORKFLOW)
     update = {
         "stepsCompleted": {"append": ["plan", "build"]},
         "variables": {"set": {"team": "core"}},
@@ -445,7 +449,7 @@ async def test_apply_patch_updates_frontmatter_fields_and_preserves_the_body(wor
         "updatedAt": {"set": "today"},
     }
 
-    result = await told(
+    result = await tool_result(
         workspace,
         "fs.apply_patch",
         path="@state/workflow.md",
@@ -467,7 +471,7 @@ async def test_apply_patch_updates_frontmatter_fields_and_preserves_the_body(wor
 
 
 async def test_patch_that_changes_nothing_creates_no_version(workspace: WorkspaceFixture) -> None:
-    await told(workspace, "fs.write", path="@state/workflow.md", content=WORKFLOW)
+    await tool_result(workspace, "fs.write", path="@state/workflow.md", content=WORKFLOW)
     patch = {"operation": "updateFrontmatter", "update": {"stepsCompleted": {"append": ["plan"]}}}
 
     outcome = await workspace.call("fs.apply_patch", path="@state/workflow.md", patch=patch)
@@ -477,21 +481,21 @@ async def test_patch_that_changes_nothing_creates_no_version(workspace: Workspac
 
 
 async def test_apply_patch_if_match_sha256_mismatch_fails(workspace: WorkspaceFixture) -> None:
-    await told(workspace, "fs.write", path="@state/workflow.md", content=WORKFLOW)
+    await tool_result(workspace, "fs.write", path="@state/workflow.md", content=WORKFLOW)
     patch = {"operation": "updateFrontmatter", "update": {"currentNodeId": {"set": "x"}}}
 
     async def patched(**more: Any) -> dict[str, Any]:
-        return await told(workspace, "fs.apply_patch", path="@state/workflow.md", patch={**patch, **more})
+        return await tool_result(workspace, "fs.apply_patch", path="@state/workflow.md", patch={**patch, **more})
 
     assert code_of(await patched(ifMatchSha256=hexed("other"))) == "E_PRECONDITION_FAILED"
     assert (await patched(ifMatchSha256=hexed(WORKFLOW).upper()))["ok"]
 
 
 async def test_apply_patch_of_malformed_frontmatter_fails(workspace: WorkspaceFixture) -> None:
-    await told(workspace, "fs.write", path="@state/workflow.md", content="---\na: [\n---\n")
+    await tool_result(workspace, "fs.write", path="@state/workflow.md", content="---\na: [\n---\n")
     patch = {"operation": "updateFrontmatter", "update": {"currentNodeId": {"set": "x"}}}
 
-    result = await told(workspace, "fs.apply_patch", path="@state/workflow.md", patch=patch)
+    result = await tool_result(workspace, "fs.apply_patch", path="@state/workflow.md", patch=patch)
 
     assert code_of(result) == "E_INVALID_FRONTMATTER"
     assert (state_of(workspace, workspace.caller) / "workflow.md").read_text() == "---\na: [\n---\n"
@@ -502,14 +506,16 @@ async def test_apply_patch_supports_one_operation_and_one_mount(workspace: Works
     for mount in ("project", "central", "pkg"):
         workspace.mount(mount).joinpath("w.md").write_text(WORKFLOW)
         assert (
-            code_of(await told(workspace, "fs.apply_patch", path=f"@{mount}/w.md", patch=update))
+            code_of(await tool_result(workspace, "fs.apply_patch", path=f"@{mount}/w.md", patch=update))
             == "E_SANDBOX_VIOLATION"
         )
 
-    other = await told(workspace, "fs.apply_patch", path="@state/w.md", patch={"operation": "replace", "update": {}})
+    other = await tool_result(
+        workspace, "fs.apply_patch", path="@state/w.md", patch={"operation": "replace", "update": {}}
+    )
 
     assert code_of(other) == "E_INTERNAL"
-    assert code_of(await told(workspace, "fs.apply_patch", path="@state/none.md", patch=update)) == "ENOENT"
+    assert code_of(await tool_result(workspace, "fs.apply_patch", path="@state/none.md", patch=update)) == "ENOENT"
 
 
 # What they have in common
@@ -527,7 +533,7 @@ OUTSIDE = ["@foo/a", "/etc/passwd", "etc/passwd", "@project/../evil.txt", "@stat
 @pytest.mark.req("WS-2", part="@mount paths")
 async def test_path_that_names_no_mount_or_leaves_it_is_a_violation(workspace: WorkspaceFixture) -> None:
     for tool, arguments in EVERY.items():
-        codes = {path: code_of(await told(workspace, tool, path=path, **arguments)) for path in OUTSIDE}
+        codes = {path: code_of(await tool_result(workspace, tool, path=path, **arguments)) for path in OUTSIDE}
         assert codes == dict.fromkeys(OUTSIDE, "E_SANDBOX_VIOLATION"), tool
 
 
@@ -542,7 +548,7 @@ async def test_link_that_leads_out_is_a_violation(workspace: WorkspaceFixture, t
     links = ["@state/out", "@state/out/a.md", "@state/out/new.md", "@state/file.md", "@state/sub/up"]
 
     for tool, arguments in EVERY.items():
-        codes = {path: code_of(await told(workspace, tool, path=path, **arguments)) for path in links}
+        codes = {path: code_of(await tool_result(workspace, tool, path=path, **arguments)) for path in links}
         assert codes == dict.fromkeys(links, "E_SANDBOX_VIOLATION"), tool
     assert (tmp_path / "a.md").read_text() == "secret x\n"
     assert not (tmp_path / "new.md").exists()
@@ -554,14 +560,14 @@ async def test_link_that_stays_inside_is_not_followed_and_reported(workspace: Wo
     (state / "link.md").symlink_to("a.md")
 
     for tool, arguments in EVERY.items():
-        result = await told(workspace, tool, path="@state/link.md", **arguments)
+        result = await tool_result(workspace, tool, path="@state/link.md", **arguments)
         assert code_of(result) == "E_INTERNAL"
         assert "symbolic link" in result["error"]["message"]
 
 
 async def test_invalid_argument_is_a_failure_of_the_dialect(workspace: WorkspaceFixture) -> None:
     for tool, arguments in EVERY.items():
-        result = await told(workspace, tool, path=5, colour="red", **arguments)
+        result = await tool_result(workspace, tool, path=5, colour="red", **arguments)
         assert code_of(result) == "E_INTERNAL"
         assert set(result["error"]["details"]["fields"]) == {"path", "colour"}
 
@@ -569,8 +575,8 @@ async def test_invalid_argument_is_a_failure_of_the_dialect(workspace: Workspace
 async def test_denied_permission_is_no_violation(workspace: WorkspaceFixture) -> None:
     agent = await speaker(workspace, tool_permissions={"fs.write": {"allowed": True, "paths": ["src/**"]}})
 
-    elsewhere = await told(workspace, "fs.write", agent, path="@project/a", content="x")
-    reading = await told(workspace, "fs.read", agent, path="@project/a")
+    elsewhere = await tool_result(workspace, "fs.write", agent, path="@project/a", content="x")
+    reading = await tool_result(workspace, "fs.read", agent, path="@project/a")
 
     assert code_of(elsewhere) == code_of(reading) == "E_INTERNAL"
     assert "its paths are src/**" in elsewhere["error"]["message"]
@@ -579,7 +585,7 @@ async def test_denied_permission_is_no_violation(workspace: WorkspaceFixture) ->
 @pytest.mark.req("AU-1", part="failures that a dialect tells are written down as failures")
 async def test_audit_log_has_the_outcome_of_a_call(workspace: WorkspaceFixture) -> None:
     for path in ("@project/none", "@project/../x"):
-        await told(workspace, "fs.read", path=path)
+        await tool_result(workspace, "fs.read", path=path)
 
     records = (await AuditStore(workspace.database).page(Tenant.of(workspace.caller), before=None, limit=10)).records
 

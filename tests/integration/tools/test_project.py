@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import WorkspaceFixture
-from tests.integration.tools.builders import speaker, told
+from tests.integration.tools.builders import speaker, tool_result
 from toolcrib.core.tool_calls import Danger, OutcomeState, ToolCategory
 from toolcrib.tools.dialects.project import list_directory, read_file
 from toolcrib.tools.tool_registry import ToolRegistry
@@ -59,15 +59,15 @@ def test_read_file_definition_has_correct_name_and_parameters() -> None:
 
 
 async def test_reads_a_file_at_project_root(workspace: WorkspaceFixture) -> None:
-    assert await told(workspace, "read_file", path="hello.txt") == {"output": "Hello, world!"}
+    assert await tool_result(workspace, "read_file", path="hello.txt") == {"output": "Hello, world!"}
 
 
 async def test_reads_a_nested_file(workspace: WorkspaceFixture) -> None:
-    assert await told(workspace, "read_file", path="sub/nested.txt") == {"output": "nested content"}
+    assert await tool_result(workspace, "read_file", path="sub/nested.txt") == {"output": "nested content"}
 
 
 async def test_returns_error_for_nonexistent_file(workspace: WorkspaceFixture) -> None:
-    assert await told(workspace, "read_file", path="nope.txt") == {
+    assert await tool_result(workspace, "read_file", path="nope.txt") == {
         "output": "Error: file not found: nope.txt",
         "is_error": True,
     }
@@ -82,12 +82,15 @@ async def test_read_file_returns_error_for_path_traversal_attempt(workspace: Wor
 
 
 async def test_returns_error_when_path_is_missing(workspace: WorkspaceFixture) -> None:
-    assert await told(workspace, "read_file") == {"output": "Error: 'path': This field is required.", "is_error": True}
-    assert (await told(workspace, "read_file", path=""))["is_error"] is True
+    assert await tool_result(workspace, "read_file") == {
+        "output": "Error: 'path': This field is required.",
+        "is_error": True,
+    }
+    assert (await tool_result(workspace, "read_file", path=""))["is_error"] is True
 
 
 async def test_directory_is_not_read_and_the_error_names_the_tool_for_it(workspace: WorkspaceFixture) -> None:
-    assert await told(workspace, "read_file", path="sub") == {
+    assert await tool_result(workspace, "read_file", path="sub") == {
         "output": "Error: 'sub' is a directory, not a file. Use list_directory instead.",
         "is_error": True,
     }
@@ -95,7 +98,7 @@ async def test_directory_is_not_read_and_the_error_names_the_tool_for_it(workspa
 
 async def test_absolute_path_is_outside(workspace: WorkspaceFixture) -> None:
     for tool in ("read_file", "list_directory"):
-        result = await told(workspace, tool, path=str(workspace.project / "sub"))
+        result = await tool_result(workspace, tool, path=str(workspace.project / "sub"))
         assert (result["is_error"], "outside" in result["output"]) == (True, True)
 
 
@@ -110,36 +113,38 @@ def test_list_directory_definition_has_correct_name() -> None:
 
 
 async def test_lists_project_root_when_path_is_dot(workspace: WorkspaceFixture) -> None:
-    assert await told(workspace, "list_directory", path=".") == {"output": "sub/\nfile-a.txt\nhello.txt"}
+    assert await tool_result(workspace, "list_directory", path=".") == {"output": "sub/\nfile-a.txt\nhello.txt"}
 
 
 async def test_lists_subdirectory_contents(workspace: WorkspaceFixture) -> None:
-    assert await told(workspace, "list_directory", path="sub") == {"output": "nested.txt"}
+    assert await tool_result(workspace, "list_directory", path="sub") == {"output": "nested.txt"}
 
 
 async def test_returns_error_for_nonexistent_directory(workspace: WorkspaceFixture) -> None:
-    assert await told(workspace, "list_directory", path="nope") == {
+    assert await tool_result(workspace, "list_directory", path="nope") == {
         "output": "Error: directory not found: nope",
         "is_error": True,
     }
 
 
 async def test_list_directory_returns_error_for_path_traversal(workspace: WorkspaceFixture) -> None:
-    result = await told(workspace, "list_directory", path="../../")
+    result = await tool_result(workspace, "list_directory", path="../../")
 
     assert (result["is_error"], "outside" in result["output"]) == (True, True)
 
 
 async def test_returns_error_when_path_is_a_file_not_a_directory(workspace: WorkspaceFixture) -> None:
-    assert await told(workspace, "list_directory", path="file-a.txt") == {
+    assert await tool_result(workspace, "list_directory", path="file-a.txt") == {
         "output": "Error: 'file-a.txt' is not a directory",
         "is_error": True,
     }
 
 
 async def test_defaults_to_project_root_when_path_is_omitted(workspace: WorkspaceFixture) -> None:
-    assert await told(workspace, "list_directory") == await told(workspace, "list_directory", path=".")
-    assert await told(workspace, "list_directory", path="") == await told(workspace, "list_directory", path=".")
+    assert await tool_result(workspace, "list_directory") == await tool_result(workspace, "list_directory", path=".")
+    assert await tool_result(workspace, "list_directory", path="") == await tool_result(
+        workspace, "list_directory", path="."
+    )
 
 
 @pytest.mark.req("WS-3", part="links that lead out")
@@ -148,15 +153,15 @@ async def test_link_that_leads_out_is_outside_for_both(workspace: WorkspaceFixtu
 
     for tool in ("read_file", "list_directory"):
         for path in ("out", "out/data"):
-            result = await told(workspace, tool, path=path)
+            result = await tool_result(workspace, tool, path=path)
             assert (result["is_error"], "outside" in result["output"]) == (True, True), (tool, path)
 
 
 async def test_denied_permission_is_an_error_and_not_outside(workspace: WorkspaceFixture) -> None:
     agent = await speaker(workspace, tool_permissions={"read_file": {"allowed": True, "paths": ["sub/**"]}})
 
-    result = await told(workspace, "read_file", agent, path="hello.txt")
+    result = await tool_result(workspace, "read_file", agent, path="hello.txt")
 
     assert result["is_error"] is True
     assert "outside" not in result["output"]
-    assert (await told(workspace, "read_file", agent, path="sub/nested.txt"))["output"] == "nested content"
+    assert (await tool_result(workspace, "read_file", agent, path="sub/nested.txt"))["output"] == "nested content"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import WorkspaceFixture, new_person
-from tests.integration.tools.builders import speaker, told
+from tests.integration.tools.builders import speaker, tool_result
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import PathOutsideMount, PermissionDenied, ProtectedPath
 from toolcrib.core.ids import WorkspaceId
@@ -33,9 +33,9 @@ def test_names_dangers_and_categories() -> None:
 
 
 async def test_read_existing_file_succeeds_with_content(workspace: WorkspaceFixture) -> None:
-    written = await told(workspace, "file_write", path="a.txt", content="hello")
+    written = await tool_result(workspace, "file_write", path="a.txt", content="hello")
 
-    result = await told(workspace, "file_read", path="a.txt")
+    result = await tool_result(workspace, "file_read", path="a.txt")
 
     assert result == {
         "output": "hello",
@@ -45,7 +45,7 @@ async def test_read_existing_file_succeeds_with_content(workspace: WorkspaceFixt
 
 
 async def test_read_non_existent_file_is_an_error_result(workspace: WorkspaceFixture) -> None:
-    assert await told(workspace, "file_read", path="sub/none.txt") == {
+    assert await tool_result(workspace, "file_read", path="sub/none.txt") == {
         "output": "file not found: sub/none.txt",
         "metadata": {"code": "NOT_FOUND"},
         "is_error": True,
@@ -63,17 +63,17 @@ async def test_read_outside_sandbox_is_raised_and_not_a_result(workspace: Worksp
 
 
 async def test_read_with_relative_path_resolves_correctly(workspace: WorkspaceFixture) -> None:
-    await told(workspace, "file_write", path="src/a.txt", content="here")
+    await tool_result(workspace, "file_write", path="src/a.txt", content="here")
 
     for path in ("src/a.txt", "./src//a.txt", "src/sub/../a.txt", "@project/src/a.txt"):
-        assert (await told(workspace, "file_read", path=path))["output"] == "here"
+        assert (await tool_result(workspace, "file_read", path=path))["output"] == "here"
 
 
 @pytest.mark.req("PO-1", part="file_read truncates at 1 MB")
 async def test_read_large_file_is_truncated_with_a_message(workspace: WorkspaceFixture) -> None:
     (workspace.project / "big.txt").write_text("x" * 1_500_000)
 
-    result = await told(workspace, "file_read", path="big.txt")
+    result = await tool_result(workspace, "file_read", path="big.txt")
 
     assert result["output"] == "x" * 1_000_000 + "\n[truncated: the first 1,000,000 of 1,500,000 bytes]"
     assert (result["metadata"]["truncated"], result["metadata"]["bytes"]) == (True, 1_500_000)
@@ -82,23 +82,23 @@ async def test_read_large_file_is_truncated_with_a_message(workspace: WorkspaceF
 async def test_read_binary_file_returns_content(workspace: WorkspaceFixture) -> None:
     (workspace.project / "a.bin").write_bytes(b"\x00\x01\xffend")
 
-    assert (await told(workspace, "file_read", path="a.bin"))["output"] == "\0\x01\ufffdend"
+    assert (await tool_result(workspace, "file_read", path="a.bin"))["output"] == "\0\x01\ufffdend"
 
 
 async def test_non_file_and_invalid_argument_are_error_results(workspace: WorkspaceFixture) -> None:
     (workspace.project / "folder").mkdir()
 
     for arguments in ({"path": "folder"}, {"path": ""}, {"path": 5}, {}, {"path": "a", "mode": "r"}):
-        result = await told(workspace, "file_read", **arguments)
+        result = await tool_result(workspace, "file_read", **arguments)
         assert (result["is_error"], bool(result["output"])) == (True, True), arguments
-    assert (await told(workspace, "file_read"))["output"] == "path: This field is required."
+    assert (await tool_result(workspace, "file_read"))["output"] == "path: This field is required."
 
 
 # file_write
 
 
 async def test_write_new_file_creates_file_with_content(workspace: WorkspaceFixture) -> None:
-    result = await told(workspace, "file_write", path="a.txt", content="data €")
+    result = await tool_result(workspace, "file_write", path="a.txt", content="data €")
 
     assert (result["output"], result["is_error"]) == ("wrote 8 bytes to a.txt", False)
     assert set(result["metadata"]) == {"path", "bytes", "sha256", "file_id", "version_id"}
@@ -108,15 +108,15 @@ async def test_write_new_file_creates_file_with_content(workspace: WorkspaceFixt
 
 async def test_write_to_existing_file_overwrites_content(workspace: WorkspaceFixture) -> None:
     (workspace.project / "disk.txt").write_text("old")
-    await told(workspace, "file_write", path="known.txt", content="old")
+    await tool_result(workspace, "file_write", path="known.txt", content="old")
 
     for path in ("disk.txt", "known.txt"):
-        assert (await told(workspace, "file_write", path=path, content="new"))["is_error"] is False
+        assert (await tool_result(workspace, "file_write", path=path, content="new"))["is_error"] is False
         assert (workspace.project / path).read_text() == "new"
 
 
 async def test_write_with_nested_path_creates_parent_directories(workspace: WorkspaceFixture) -> None:
-    await told(workspace, "file_write", path="new/dir/file.txt", content="data")
+    await tool_result(workspace, "file_write", path="new/dir/file.txt", content="data")
 
     assert (workspace.project / "new" / "dir" / "file.txt").read_text() == "data"
 
@@ -144,7 +144,7 @@ async def test_write_to_env_is_raised_as_a_dangerous_path(workspace: WorkspaceFi
 
 
 async def test_write_with_empty_content_creates_an_empty_file(workspace: WorkspaceFixture) -> None:
-    assert (await told(workspace, "file_write", path="a.txt", content=""))["output"] == "wrote 0 bytes to a.txt"
+    assert (await tool_result(workspace, "file_write", path="a.txt", content=""))["output"] == "wrote 0 bytes to a.txt"
     assert (workspace.project / "a.txt").read_bytes() == b""
 
 
@@ -156,8 +156,10 @@ async def test_permission_denied_is_an_error_result(workspace: WorkspaceFixture)
     assert type(outcome.error) is PermissionDenied
     assert outcome.result["is_error"] is True
     (workspace.project / "folder").mkdir()
-    assert (await told(workspace, "file_write", path="folder", content="x"))["is_error"] is True
-    too_long = await told(workspace, "file_write", path="b.txt", content="x" * (workspace.settings.max_file_bytes + 1))
+    assert (await tool_result(workspace, "file_write", path="folder", content="x"))["is_error"] is True
+    too_long = await tool_result(
+        workspace, "file_write", path="b.txt", content="x" * (workspace.settings.max_file_bytes + 1)
+    )
     assert too_long["metadata"] == {"code": "TOO_LARGE"}
 
 
@@ -166,23 +168,25 @@ async def test_permission_denied_is_an_error_result(workspace: WorkspaceFixture)
 
 @pytest.mark.req("WS-1", part="both zones are read and written")
 async def test_both_mounts_are_read_and_written(workspace: WorkspaceFixture) -> None:
-    await told(workspace, "file_write", path="@central/plan.md", content="central")
+    await tool_result(workspace, "file_write", path="@central/plan.md", content="central")
     absolute = str(workspace.mount("central") / "plan.md")
 
     assert (workspace.mount("central") / "plan.md").read_text() == "central"
-    assert (await told(workspace, "file_read", path=absolute))["metadata"]["path"] == "@central/plan.md"
-    assert (await told(workspace, "file_write", path=absolute, content="new"))[
+    assert (await tool_result(workspace, "file_read", path=absolute))["metadata"]["path"] == "@central/plan.md"
+    assert (await tool_result(workspace, "file_write", path=absolute, content="new"))[
         "output"
     ] == "wrote 3 bytes to @central/plan.md"
-    assert (await told(workspace, "file_read", path="@central/plan.md"))["output"] == "new"
+    assert (await tool_result(workspace, "file_read", path="@central/plan.md"))["output"] == "new"
 
 
 async def test_absolute_path_inside_the_project_is_a_workspace_path(workspace: WorkspaceFixture) -> None:
-    await told(workspace, "file_write", path=f"{workspace.project}/src/../a.txt", content="x")
+    await tool_result(workspace, "file_write", path=f"{workspace.project}/src/../a.txt", content="x")
 
     assert (workspace.project / "a.txt").read_text() == "x"
-    assert (await told(workspace, "file_read", path=f"{workspace.project}//a.txt"))["metadata"]["path"] == "a.txt"
-    assert (await told(workspace, "file_read", path=str(workspace.project)))["is_error"] is True
+    assert (await tool_result(workspace, "file_read", path=f"{workspace.project}//a.txt"))["metadata"][
+        "path"
+    ] == "a.txt"
+    assert (await tool_result(workspace, "file_read", path=str(workspace.project)))["is_error"] is True
 
 
 async def test_absolute_path_is_checked_like_any_other(workspace: WorkspaceFixture) -> None:

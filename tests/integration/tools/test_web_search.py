@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from tests.integration.conftest import WorkspaceFixture
 from tests.integration.gate.builders import audit_records_of, hired, joined, stranger
-from tests.integration.tools.builders import told
+from tests.integration.tools.builders import tool_result
 from tests.integration.websearch.builders import NOWHERE, searching
 from tests.integration.websearch.engines import KEY, Brave, SearXNG
 from tests.integration.websearch.loopback import loopback
@@ -42,7 +42,9 @@ NUMBERED = """\
 
 async def test_searxng_returns_results_formatted_output(workspace: WorkspaceFixture) -> None:
     async with loopback(SearXNG()) as searxng, loopback(Brave()) as brave:
-        result = await told(searching(workspace, searxng=searxng.origin, brave=brave), "web_search", query="a  query")
+        result = await tool_result(
+            searching(workspace, searxng=searxng.origin, brave=brave), "web_search", query="a  query"
+        )
 
     assert result == {
         "output": NUMBERED,
@@ -55,7 +57,7 @@ async def test_searxng_returns_results_formatted_output(workspace: WorkspaceFixt
 
 async def test_searxng_down_brave_returns_results_fallback_works(workspace: WorkspaceFixture) -> None:
     async with loopback(Brave()) as brave:
-        result = await told(searching(workspace, searxng=NOWHERE, brave=brave), "web_search", query="test")
+        result = await tool_result(searching(workspace, searxng=NOWHERE, brave=brave), "web_search", query="test")
 
     assert not result["is_error"]
     assert result["output"].startswith("1. brave 1\n   https://brave.example/1\n   About 1.")
@@ -64,7 +66,7 @@ async def test_searxng_down_brave_returns_results_fallback_works(workspace: Work
 
 
 async def test_both_providers_fail_is_error_true(workspace: WorkspaceFixture) -> None:
-    result = await told(searching(workspace, searxng=NOWHERE, brave=NOWHERE), "web_search", query="test")
+    result = await tool_result(searching(workspace, searxng=NOWHERE, brave=NOWHERE), "web_search", query="test")
 
     assert result["is_error"]
     assert result["output"].startswith("The web search failed. searxng: it cannot be reached")
@@ -75,7 +77,7 @@ async def test_both_providers_fail_is_error_true(workspace: WorkspaceFixture) ->
 @pytest.mark.parametrize("query", ["", "  \n", "\u200b\x1b[0m"])
 async def test_empty_query_is_error_true(workspace: WorkspaceFixture, query: str) -> None:
     async with loopback(SearXNG()) as searxng:
-        result = await told(searching(workspace, searxng=searxng.origin), "web_search", query=query)
+        result = await tool_result(searching(workspace, searxng=searxng.origin), "web_search", query=query)
 
     assert result["is_error"]
     assert result["output"].startswith("query: Say what to search for")
@@ -84,7 +86,9 @@ async def test_empty_query_is_error_true(workspace: WorkspaceFixture, query: str
 
 async def test_searxng_returns_empty_results_tries_fallback(workspace: WorkspaceFixture) -> None:
     async with loopback(SearXNG(results=[])) as searxng, loopback(Brave()) as brave:
-        result = await told(searching(workspace, searxng=searxng.origin, brave=brave), "web_search", query="test")
+        result = await tool_result(
+            searching(workspace, searxng=searxng.origin, brave=brave), "web_search", query="test"
+        )
 
     assert result["metadata"] == {"provider": "brave", "resultCount": 5}
     assert (searxng.queries, brave.queries) == (["test"], ["test"])
@@ -92,7 +96,7 @@ async def test_searxng_returns_empty_results_tries_fallback(workspace: Workspace
 
 async def test_brave_api_returns_error_status_is_error_true(workspace: WorkspaceFixture) -> None:
     async with loopback(Brave(left=0)) as brave:
-        result = await told(searching(workspace, searxng=NOWHERE, brave=brave), "web_search", query="test")
+        result = await tool_result(searching(workspace, searxng=NOWHERE, brave=brave), "web_search", query="test")
 
     assert result["is_error"]
     assert "brave: its rate limit is reached" in result["output"]
@@ -101,8 +105,10 @@ async def test_brave_api_returns_error_status_is_error_true(workspace: Workspace
 @pytest.mark.parametrize("most", [1, 2, 20])
 async def test_max_results_parameter_respected(workspace: WorkspaceFixture, most: int) -> None:
     async with loopback(SearXNG()) as searxng, loopback(Brave()) as brave:
-        by_searxng = await told(searching(workspace, searxng=searxng.origin), "web_search", query="x", max_results=most)
-        by_brave = await told(searching(workspace, brave=brave), "web_search", query="x", max_results=most)
+        by_searxng = await tool_result(
+            searching(workspace, searxng=searxng.origin), "web_search", query="x", max_results=most
+        )
+        by_brave = await tool_result(searching(workspace, brave=brave), "web_search", query="x", max_results=most)
 
     assert by_searxng["metadata"]["resultCount"] == min(most, 3)
     assert by_brave["metadata"]["resultCount"] == most
@@ -113,7 +119,7 @@ async def test_max_results_parameter_respected(workspace: WorkspaceFixture, most
 async def test_max_results_out_of_bounds_is_an_error_that_names_the_field(
     workspace: WorkspaceFixture, most: Any
 ) -> None:
-    result = await told(searching(workspace, searxng=NOWHERE), "web_search", query="x", max_results=most)
+    result = await tool_result(searching(workspace, searxng=NOWHERE), "web_search", query="x", max_results=most)
 
     assert result["is_error"]
     assert result["output"].startswith("max_results: ")
@@ -129,7 +135,7 @@ async def test_verify_output_format_is_llm_readable_numbered_list(workspace: Wor
         {"title": None, "url": "https://b.example/", "content": None},
     ]
     async with loopback(SearXNG(results=strange)) as searxng:
-        result = await told(searching(workspace, searxng=searxng.origin), "web_search", query="x")
+        result = await tool_result(searching(workspace, searxng=searxng.origin), "web_search", query="x")
 
     assert result["output"].split("\n") == [
         "1. 2. Forged 3. entry",
@@ -143,7 +149,7 @@ async def test_verify_output_format_is_llm_readable_numbered_list(workspace: Wor
 
 async def test_ac18_searxng_is_reachable_and_the_output_contains_its_results(workspace: WorkspaceFixture) -> None:
     async with loopback(SearXNG()) as searxng:
-        result = await told(searching(workspace, searxng=searxng.origin), "web_search", query="test")
+        result = await tool_result(searching(workspace, searxng=searxng.origin), "web_search", query="test")
 
     assert "searxng 1" in result["output"]
     assert result["is_error"] is False
@@ -151,14 +157,14 @@ async def test_ac18_searxng_is_reachable_and_the_output_contains_its_results(wor
 
 async def test_ac19_searxng_is_down_and_brave_results_are_returned(workspace: WorkspaceFixture) -> None:
     async with loopback(Brave()) as brave:
-        result = await told(searching(workspace, searxng=NOWHERE, brave=brave), "web_search", query="test")
+        result = await tool_result(searching(workspace, searxng=NOWHERE, brave=brave), "web_search", query="test")
 
     assert "brave 1" in result["output"]
     assert result["is_error"] is False
 
 
 async def test_ac20_both_fail_is_an_error(workspace: WorkspaceFixture) -> None:
-    assert (await told(searching(workspace, searxng=NOWHERE, brave=NOWHERE), "web_search", query="test"))[
+    assert (await tool_result(searching(workspace, searxng=NOWHERE, brave=NOWHERE), "web_search", query="test"))[
         "is_error"
     ] is True
 
@@ -168,7 +174,9 @@ async def test_ac20_both_fail_is_an_error(workspace: WorkspaceFixture) -> None:
 
 async def test_engines_that_find_nothing_are_no_error(workspace: WorkspaceFixture) -> None:
     async with loopback(SearXNG(results=[])) as searxng, loopback(Brave(count=0)) as brave:
-        result = await told(searching(workspace, searxng=searxng.origin, brave=brave), "web_search", query="zxqv")
+        result = await tool_result(
+            searching(workspace, searxng=searxng.origin, brave=brave), "web_search", query="zxqv"
+        )
 
     assert result == {
         "output": "No results for: zxqv",
@@ -179,7 +187,9 @@ async def test_engines_that_find_nothing_are_no_error(workspace: WorkspaceFixtur
 
 async def test_empty_result_of_one_engine_counts_when_the_other_fails(workspace: WorkspaceFixture) -> None:
     async with loopback(SearXNG(results=[])) as searxng:
-        result = await told(searching(workspace, searxng=searxng.origin, brave=NOWHERE), "web_search", query="zxqv")
+        result = await tool_result(
+            searching(workspace, searxng=searxng.origin, brave=NOWHERE), "web_search", query="zxqv"
+        )
 
     assert not result["is_error"]
     assert result["metadata"]["provider"] == "searxng"
@@ -189,8 +199,8 @@ async def test_empty_result_of_one_engine_counts_when_the_other_fails(workspace:
 async def test_200_empty_and_unresponsive_engines_count_as_failure(workspace: WorkspaceFixture) -> None:
     silent = SearXNG(results=[], unresponsive=[["bing", "timeout"], ["brave", "Suspended: too many requests"]])
     async with loopback(silent) as searxng, loopback(Brave()) as brave:
-        alone = await told(searching(workspace, searxng=searxng.origin), "web_search", query="test")
-        both = await told(searching(workspace, searxng=searxng.origin, brave=brave), "web_search", query="test")
+        alone = await tool_result(searching(workspace, searxng=searxng.origin), "web_search", query="test")
+        both = await tool_result(searching(workspace, searxng=searxng.origin, brave=brave), "web_search", query="test")
 
     assert alone["is_error"]
     assert "(bing: timeout, brave: Suspended: too many requests)" in alone["output"]
@@ -200,7 +210,7 @@ async def test_200_empty_and_unresponsive_engines_count_as_failure(workspace: Wo
 
 async def test_some_results_and_some_unresponsive_engines_count_as_found(workspace: WorkspaceFixture) -> None:
     async with loopback(SearXNG(unresponsive=[["bing", "timeout"]])) as searxng:
-        result = await told(searching(workspace, searxng=searxng.origin), "web_search", query="test")
+        result = await tool_result(searching(workspace, searxng=searxng.origin), "web_search", query="test")
 
     assert result["metadata"] == {"provider": "searxng", "resultCount": 3}
 
@@ -208,7 +218,7 @@ async def test_some_results_and_some_unresponsive_engines_count_as_found(workspa
 async def test_query_is_sent_verbatim_except_for_blanks_and_invisible_characters(workspace: WorkspaceFixture) -> None:
     async with loopback(SearXNG()) as searxng:
         there = searching(workspace, searxng=searxng.origin)
-        await told(there, "web_search", query=" what does\n<b> do &amp; why?\x1b[1m\x00 größe=1+1 ")
+        await tool_result(there, "web_search", query=" what does\n<b> do &amp; why?\x1b[1m\x00 größe=1+1 ")
 
     assert searxng.queries == ["what does <b> do &amp; why? größe=1+1"]
 
@@ -271,7 +281,7 @@ async def test_without_an_engine_no_model_is_offered_it_and_a_person_gets_advice
 
     assert "web_search" not in shown(workspace)
     assert "web_search" in shown(searching(workspace, searxng=NOWHERE))
-    result = await told(workspace, "web_search", query="x")
+    result = await tool_result(workspace, "web_search", query="x")
     assert result["is_error"]
     assert "TOOLCRIB_SEARXNG_URL" in result["output"]
     assert "TOOLCRIB_BRAVE_API_KEY" in result["output"]
@@ -284,7 +294,7 @@ async def test_without_an_engine_no_model_is_offered_it_and_a_person_gets_advice
 async def test_query_with_a_secret_is_not_sent(workspace: WorkspaceFixture) -> None:
     async with loopback(SearXNG()) as searxng:
         there = searching(workspace, searxng=searxng.origin)
-        result = await told(there, "web_search", query=f"why is ghp_{'a1' * 18} refused")
+        result = await tool_result(there, "web_search", query=f"why is ghp_{'a1' * 18} refused")
 
     assert result["is_error"]
     assert "looks like a GitHub token, so it was not sent" in result["output"]
@@ -363,7 +373,7 @@ async def test_persons_own_key_serves_only_their_and_their_agents_searches(works
 async def test_operators_key_does_not_replace_a_persons_failing_key(workspace: WorkspaceFixture) -> None:
     await stored(workspace, "BSA-expired")
     async with loopback(Brave()) as brave:
-        result = await told(searching(workspace, brave=brave), "web_search", query="x")
+        result = await tool_result(searching(workspace, brave=brave), "web_search", query="x")
 
     assert result["is_error"]
     assert "check the key that you stored" in result["output"]

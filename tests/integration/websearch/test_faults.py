@@ -232,23 +232,23 @@ async def test_results_that_cannot_be_visited_are_skipped_and_the_others_stay() 
 
 
 async def test_hanging_engine_leaves_time_for_the_next() -> None:
-    told: list[str] = []
+    tool_result: list[str] = []
     async with loopback(always(Reply(stay=True))) as hanging, loopback(Brave()) as good:
         engines = (ENGINES["searxng"](hanging.origin), ENGINES["brave"](good.origin))
-        found = await _searched(engines, told)
+        found = await _searched(engines, tool_result)
 
     assert found.provider == "brave"
     assert found.failures["searxng"].startswith("no response within ")
-    assert told == ["Searching with searxng (127.0.0.1).\n", "Searching with brave (127.0.0.1).\n"]
+    assert tool_result == ["Searching with searxng (127.0.0.1).\n", "Searching with brave (127.0.0.1).\n"]
 
 
-async def _searched(engines: Sequence[SearchEngine], told: list[str]) -> SearchResults:
+async def _searched(engines: Sequence[SearchEngine], tool_result: list[str]) -> SearchResults:
     for seconds in growing(3.0):
-        told.clear()
+        tool_result.clear()
         with suppress(ToolFailed):
             deadline = monotonic() + seconds
-            return await FallbackSearch(tuple(engines)).search("x", most=5, deadline=deadline, tell=told.append)
-    raise AssertionError(f"None of them searched: {told}")
+            return await FallbackSearch(tuple(engines)).search("x", most=5, deadline=deadline, tell=tool_result.append)
+    raise AssertionError(f"None of them searched: {tool_result}")
 
 
 class Third:

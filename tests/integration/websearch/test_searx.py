@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.integration.conftest import WorkspaceFixture
-from tests.integration.tools.builders import told
+from tests.integration.tools.builders import tool_result
 from tests.integration.websearch.builders import searching
 from tests.integration.websearch.engines import Brave, pages
 from tests.integration.websearch.loopback import Loopback, Reply, Request, loopback
@@ -50,7 +50,9 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sta
 async def test_its_results_are_returned_as_a_numbered_list(workspace: WorkspaceFixture, running: Standing) -> None:
     running.source.reply = results(*pages(3, by="real"))
 
-    result = await told(searching(workspace, searxng=running.url), "web_search", query="größe & <order>", max_results=2)
+    result = await tool_result(
+        searching(workspace, searxng=running.url), "web_search", query="größe & <order>", max_results=2
+    )
 
     assert result == {
         "output": "1. real 1\n   https://real.example/1\n   About 1.\n\n"
@@ -64,8 +66,8 @@ async def test_its_results_are_returned_as_a_numbered_list(workspace: WorkspaceF
 async def test_without_results_brave_is_queried(workspace: WorkspaceFixture, running: Standing) -> None:
     running.source.reply = results()
     async with loopback(Brave()) as brave:
-        alone = await told(searching(workspace, searxng=running.url), "web_search", query="nothing")
-        both = await told(searching(workspace, searxng=running.url, brave=brave), "web_search", query="nothing")
+        alone = await tool_result(searching(workspace, searxng=running.url), "web_search", query="nothing")
+        both = await tool_result(searching(workspace, searxng=running.url, brave=brave), "web_search", query="nothing")
 
     assert alone["metadata"] == {"provider": "searxng", "resultCount": 0}
     assert both["metadata"] == {"provider": "brave", "resultCount": 5}
@@ -77,8 +79,8 @@ async def test_failure_of_its_only_engine_is_a_failure(
 ) -> None:
     running.source.reply = reply
     async with loopback(Brave()) as brave:
-        alone = await told(searching(workspace, searxng=running.url), "web_search", query="fails")
-        both = await told(searching(workspace, searxng=running.url, brave=brave), "web_search", query="fails")
+        alone = await tool_result(searching(workspace, searxng=running.url), "web_search", query="fails")
+        both = await tool_result(searching(workspace, searxng=running.url, brave=brave), "web_search", query="fails")
 
     assert alone["is_error"]
     assert "none of its engines responded (ours: " in alone["output"]
@@ -88,7 +90,7 @@ async def test_failure_of_its_only_engine_is_a_failure(
 async def test_bang_that_would_redirect_is_searched_for_instead(workspace: WorkspaceFixture, running: Standing) -> None:
     running.source.reply = results(*pages(1, by="real"))
 
-    result = await told(searching(workspace, searxng=running.url), "web_search", query="!!g x")
+    result = await tool_result(searching(workspace, searxng=running.url), "web_search", query="!!g x")
 
     assert result["metadata"] == {"provider": "searxng", "resultCount": 1}
     assert running.served.queries[-1] == "g x"
@@ -100,6 +102,6 @@ async def test_malformed_result_does_not_hide_the_others(workspace: WorkspaceFix
         {"title": "x", "url": "javascript:alert(1)", "text": "x"}, {**good, "text": "<b>a</b> &amp; b"}
     )
 
-    result = await told(searching(workspace, searxng=running.url), "web_search", query="mixed")
+    result = await tool_result(searching(workspace, searxng=running.url), "web_search", query="mixed")
 
     assert result["output"] == "1. real 1\n   https://real.example/1\n   a & b"

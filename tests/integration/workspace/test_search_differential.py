@@ -118,14 +118,14 @@ def matches_of_postgresql(
     postgresql: psycopg.Connection, bodies: Sequence[bytes], pattern: str, *, case_sensitive: bool
 ) -> list[tuple[str, int]] | None:
     """Return the lines that match ``~`` or ``~*``, or ``None`` if PostgreSQL rejects the pattern."""
-    told = pattern.replace(r"\b", r"\y").replace(r"[\y]", r"[\b]")
+    result = pattern.replace(r"\b", r"\y").replace(r"[\y]", r"[\b]")
     lines = [(f"/{file}.txt", *line) for file, body in enumerate(bodies) for line in numbered(body)]
     statement = f"""
         select n - 1 from unnest(%s::text[]) with ordinality as lines (line, n)
         where line {"~" if case_sensitive else "~*"} %s order by n
         """
     try:
-        rows = postgresql.execute(statement.encode(), (["", *(text for _, _, text in lines)], told)).fetchall()
+        rows = postgresql.execute(statement.encode(), (["", *(text for _, _, text in lines)], result)).fetchall()
     except psycopg.errors.InvalidRegularExpression:
         return None
     return [lines[n - 1][:2] for (n,) in rows if n > 0]

@@ -68,5 +68,5 @@ async def test_a_loop_that_awaits_is_not_logged(tmp_path: Path) -> None:
         await look(2 * LIMIT_SECONDS)
 
     # A busy machine may delay the loop. Such a stall is logged with little processor time.
-    told = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    assert all(stall["cpu_seconds"] < LIMIT_SECONDS for stall in told)
+    result = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    assert all(stall["cpu_seconds"] < LIMIT_SECONDS for stall in result)

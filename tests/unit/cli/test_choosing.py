@@ -70,10 +70,10 @@ def test_the_default_agent_is_guided_and_may_use_its_tools() -> None:
     assert rules.tool_permissions["bash"].allowed
 
 
-def heard(*told: Mapping[str, object]) -> str:
+def heard(*messages: Mapping[str, object]) -> str:
     out = io.StringIO()
     printer = SessionPrinter(out, quiet=True)
-    for one in told:
+    for one in messages:
         printer.show(StreamMessage.model_validate(one))
     return out.getvalue()
 

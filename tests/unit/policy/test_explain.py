@@ -22,24 +22,24 @@ _callers = st.just(person()) | st.sampled_from(TrustLevel).map(lambda trust: age
 
 @given(_callers, st.sampled_from([READ, WRITE, BASH]), _effects)
 def test_the_explanation_matches_the_decision(caller: Caller, tool: Tool, effects: Effects) -> None:
-    decision, told = authorize(caller, tool, effects), explain(caller, tool, effects)
-    assert (told.action, told.rule, told.reason) == (decision.action, decision.rule, decision.reason)
-    assert (told.required_role, told.rules_checked) == (decision.required_role, decision.rules_checked)
+    decision, result = authorize(caller, tool, effects), explain(caller, tool, effects)
+    assert (result.action, result.rule, result.reason) == (decision.action, decision.rule, decision.reason)
+    assert (result.required_role, result.rules_checked) == (decision.required_role, decision.rules_checked)
 
 
 def test_it_names_the_agent_the_rule_and_the_remedy() -> None:
-    told = explain(agent(), WRITE, Effects(writes=(project("/.vscode/tasks.json"),)))
-    assert (told.agent, told.tool, told.action) == ("coder", "write", AuthorizationAction.ASK)
-    assert told.rule == "protected-name"
-    assert "`.vscode` runs programs" in told.reason
-    assert "`unprotected_paths`" in told.reason
+    result = explain(agent(), WRITE, Effects(writes=(project("/.vscode/tasks.json"),)))
+    assert (result.agent, result.tool, result.action) == ("coder", "write", AuthorizationAction.ASK)
+    assert result.rule == "protected-name"
+    assert "`.vscode` runs programs" in result.reason
+    assert "`unprotected_paths`" in result.reason
 
 
 def test_it_lists_the_files_of_a_batch_that_would_be_withheld() -> None:
-    told = explain(agent(), Tool("cat"), Effects(reads_batch=(project("/a"), project("/.env"))))
-    assert told.action is AuthorizationAction.ALLOW
-    assert [(file.path, file.rule) for file in told.denied_files] == [("@project/.env", "protected-name:.env")]
-    assert isinstance(told.denied_files[0], DeniedFile)
+    result = explain(agent(), Tool("cat"), Effects(reads_batch=(project("/a"), project("/.env"))))
+    assert result.action is AuthorizationAction.ALLOW
+    assert [(file.path, file.rule) for file in result.denied_files] == [("@project/.env", "protected-name:.env")]
+    assert isinstance(result.denied_files[0], DeniedFile)
 
 
 def test_a_person_has_no_agent() -> None:

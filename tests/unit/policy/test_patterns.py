@@ -112,11 +112,11 @@ def test_ignore_rules_match_as_in_git(tmp_path: Path) -> None:
     for lines in RULES:
         (tmp_path / ".gitignore").write_text("".join(f"{line}\n" for line in lines))
         asked = "".join(f"{path}\0" for path in PATHS)
-        told = subprocess.run(
+        result = subprocess.run(
             ["git", "-C", str(tmp_path), "check-ignore", "-z", "--stdin", "--no-index"],
             input=asked.encode(), capture_output=True, check=False,
         )  # fmt: skip
-        git = set(told.stdout.decode().split("\0")) - {""}
+        git = set(result.stdout.decode().split("\0")) - {""}
 
         assert {path for path in PATHS if ignored(GitIgnoreRules(lines), path)} == git, lines
 

@@ -30,8 +30,8 @@ def sent(*messages: Message, model: str = "m", provider: str = "openai-compatibl
     request = ModelRequest(model, messages, tools=TOOLS)
     names = ToolNameEncoder.of(request.tools, request.messages)
     body = request_body(request, names, provider=provider, max_tokens_field="max_tokens")
-    told: list[dict[str, Any]] = body["messages"]
-    return told
+    result: list[dict[str, Any]] = body["messages"]
+    return result
 
 
 async def answered() -> AssistantMessage:
@@ -51,28 +51,28 @@ async def answered() -> AssistantMessage:
 @pytest.mark.req("PR-3", part="what a provider noted goes back to it")
 async def test_thinking_and_signatures_are_sent_back_with_tool_results() -> None:
     message = await answered()
-    told = sent(UserMessage("Go."), message, ToolResultMessage(message.tool_calls[0].id, "x"))[1]
+    result = sent(UserMessage("Go."), message, ToolResultMessage(message.tool_calls[0].id, "x"))[1]
 
-    assert told["reasoning_content"] == "Hm."
-    assert told["reasoning_details"] == DETAILS
-    assert told["reasoning_opaque"] == "opaque"
-    assert told["tool_calls"][0]["extra_content"] == SIGNATURE
+    assert result["reasoning_content"] == "Hm."
+    assert result["reasoning_details"] == DETAILS
+    assert result["reasoning_opaque"] == "opaque"
+    assert result["tool_calls"][0]["extra_content"] == SIGNATURE
 
 
 async def test_thinking_of_an_earlier_turn_is_not_sent() -> None:
     message = await answered()
-    told = sent(UserMessage("Go."), message, ToolResultMessage(message.tool_calls[0].id, "x"), UserMessage("And?"))[1]
+    result = sent(UserMessage("Go."), message, ToolResultMessage(message.tool_calls[0].id, "x"), UserMessage("And?"))[1]
 
-    assert "reasoning_content" not in told
+    assert "reasoning_content" not in result
 
 
 @pytest.mark.parametrize(("model", "provider"), [("another", "openai-compatible"), ("m", "openai")])
 async def test_another_provider_or_model_gets_neither_thinking_nor_signatures(model: str, provider: str) -> None:
     message = await answered()
-    told = sent(UserMessage("Go."), message, model=model, provider=provider)[1]
+    result = sent(UserMessage("Go."), message, model=model, provider=provider)[1]
 
-    assert told.keys() == {"role", "content", "tool_calls"}
-    assert told["tool_calls"][0].keys() == {"id", "type", "function"}
+    assert result.keys() == {"role", "content", "tool_calls"}
+    assert result["tool_calls"][0].keys() == {"id", "type", "function"}
 
 
 @pytest.mark.req("PR-3", part="OpenAI's form")

@@ -90,10 +90,10 @@ def test_a_reused_id_keeps_its_own_result() -> None:
 
 def test_without_tools_calls_and_results_become_text() -> None:
     call = ModelToolCall(ToolCallId("a"), "read", '{"path": "x"}')
-    told = list(
+    result = list(
         without_tool_calls(
             [AssistantMessage("Hm.", tool_calls=(call,)), ToolResultMessage(call.id, "X", is_error=True)]
         )
     )
 
-    assert told == [AssistantMessage('Hm.\n[Called read with {"path": "x"}]'), UserMessage("[Error of read]\nX")]
+    assert result == [AssistantMessage('Hm.\n[Called read with {"path": "x"}]'), UserMessage("[Error of read]\nX")]

@@ -53,9 +53,9 @@ TOOLS = {tool.name: tool for tool in discover_tools(toolcrib.tools) if tool.tool
     ],
 )
 def test_every_error_has_a_code_of_the_dialect(error: ToolcribError, code: str) -> None:
-    told = failed(error)
+    result = failed(error)
 
-    assert (told["ok"], told["error"]["code"], told["error"]["message"]) == (False, code, "x")
+    assert (result["ok"], result["error"]["code"], result["error"]["message"]) == (False, code, "x")
 
 
 def test_a_wrong_argument_is_named() -> None:

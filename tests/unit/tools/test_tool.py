@@ -103,7 +103,7 @@ def test_the_declared_effects_of_a_call(tool: str, arguments: dict[str, Any], ef
 
 @pytest.mark.req("TL-1", part="definitions")
 def test_ac2_tool_definitions_are_camel_case() -> None:
-    told = BASH.definition().model_dump(by_alias=True)
+    result = BASH.definition().model_dump(by_alias=True)
 
-    assert list(told) == ["name", "description", "inputSchema"]
-    assert told["inputSchema"]["properties"].keys() == {"path"}
+    assert list(result) == ["name", "description", "inputSchema"]
+    assert result["inputSchema"]["properties"].keys() == {"path"}

@@ -65,17 +65,17 @@ async def until(workspace: WorkspaceFixture, process: str, text: str, caller: Ca
     """Return the result in which the process has printed ``text``, with every change until then."""
     async with asyncio.timeout(PATIENCE):
         while True:
-            told = await said(workspace, "bash_output", caller, process_id=process, wait=10)
-            if text in told["output"]:
-                return told
-            assert told["metadata"]["running"], told
+            tool_result = await said(workspace, "bash_output", caller, process_id=process, wait=10)
+            if text in tool_result["output"]:
+                return tool_result
+            assert tool_result["metadata"]["running"], tool_result
 
 
 async def ended(workspace: WorkspaceFixture, process: str, caller: Caller | None = None) -> dict[str, Any]:
     async with asyncio.timeout(PATIENCE):
         while (
-            told := await said(workspace, "bash_output", caller, process_id=process, offset=10**9, wait=10)
-        ) and told["metadata"]["running"]:
+            tool_result := await said(workspace, "bash_output", caller, process_id=process, offset=10**9, wait=10)
+        ) and tool_result["metadata"]["running"]:
             pass
     return await said(workspace, "bash_output", caller, process_id=process)
 
@@ -138,10 +138,10 @@ async def test_exit_is_reported_with_the_exit_code(workspace: WorkspaceFixture) 
     process = started["metadata"]["processId"]
     await said(workspace, "bash_input", process_id=process, text="text", end=True)
 
-    told = await ended(workspace, process)
+    tool_result = await ended(workspace, process)
 
-    assert told["metadata"]["exitCode"] == 3
-    assert "ended with exit code 3" in told["output"]
+    assert tool_result["metadata"]["exitCode"] == 3
+    assert "ended with exit code 3" in tool_result["output"]
     assert (workspace.project / "out").read_text() == "text"
 
 
@@ -177,9 +177,11 @@ async def test_result_lists_the_changes_since_the_previous_one(workspace: Worksp
     process = started["metadata"]["processId"]
 
     await said(workspace, "bash_input", process_id=process, text="a\n")
-    told = await until(workspace, process, "made a")
+    tool_result = await until(workspace, process, "made a")
     answers = [
-        await said(workspace, "bash_input", process_id=process, text="b\n", offset=told["metadata"]["nextOffset"])
+        await said(
+            workspace, "bash_input", process_id=process, text="b\n", offset=tool_result["metadata"]["nextOffset"]
+        )
     ]
     answers.append(await until(workspace, process, "made b"))
 
@@ -305,9 +307,9 @@ async def test_another_server_reports_where_it_runs_and_ends_it_on_request(
     )
     heart.beat()
 
-    told = await other.call("bash_output", process_id=process)
-    assert isinstance(told.error, ToolFailed)
-    assert f"runs on node {settings.node_name!r}" in told.error.message
+    tool_result = await other.call("bash_output", process_id=process)
+    assert isinstance(tool_result.error, ToolFailed)
+    assert f"runs on node {settings.node_name!r}" in tool_result.error.message
     await said(other, "bash_stop", process_id=process)
 
     stopped = (await ended(workspace, process))["metadata"]["stopReason"]
@@ -383,8 +385,8 @@ async def test_environment_is_the_allow_list(workspace: WorkspaceFixture, monkey
 
     started = await said(workspace, "bash_start", command="env; echo done")
 
-    told = await until(workspace, started["metadata"]["processId"], "done")
-    assert "hunter2" not in told["output"]
+    tool_result = await until(workspace, started["metadata"]["processId"], "done")
+    assert "hunter2" not in tool_result["output"]
 
 
 async def test_audit_log_has_its_changes_and_its_exit(workspace: WorkspaceFixture) -> None:

@@ -36,11 +36,11 @@ async def test_existing_protected_name_is_neither_read_nor_written(workspace: Wo
         command="cat .env .vscode/tasks.json; echo x > .env; echo x > .vscode/tasks.json; echo x > .vscode/new;"
         " mv .vscode away; rm -rf .vscode .env; echo done; sleep 600",
     )
-    told = await until(workspace, started["metadata"]["processId"], "done", agent)
+    tool_result = await until(workspace, started["metadata"]["processId"], "done", agent)
 
-    assert SECRET not in told["output"]
-    assert "{}" in told["output"]
-    assert told["metadata"]["running"]
+    assert SECRET not in tool_result["output"]
+    assert "{}" in tool_result["output"]
+    assert tool_result["metadata"]["running"]
     assert (workspace.project / ".env").read_text() == SECRET
     assert [path.name for path in (workspace.project / ".vscode").iterdir()] == ["tasks.json"]
     assert (workspace.project / ".vscode" / "tasks.json").read_text() == "{}"
@@ -58,9 +58,9 @@ async def test_repository_is_read_only_for_everyone(workspace: WorkspaceFixture)
             caller,
             command="cat sub/.git/HEAD; echo x > sub/.git/hooks/post-checkout; echo done",
         )
-        told = await until(workspace, started["metadata"]["processId"], "done", caller)
-        assert "refs/heads/main" in told["output"]
-        assert "Read-only file system" in told["output"]
+        tool_result = await until(workspace, started["metadata"]["processId"], "done", caller)
+        assert "refs/heads/main" in tool_result["output"]
+        assert "Read-only file system" in tool_result["output"]
 
     assert list(hooks.iterdir()) == []
 
@@ -81,11 +81,11 @@ async def test_new_protected_name_is_moved_to_the_trash_and_ends_the_process(
     agent = await minder(workspace)
     started = await said(workspace, "bash_start", agent, command=f"{command}; echo done; sleep 600")
 
-    told = await ended(workspace, started["metadata"]["processId"], agent)
+    tool_result = await ended(workspace, started["metadata"]["processId"], agent)
 
-    assert "this path is protected" in told["metadata"]["stopReason"]
-    assert told["metadata"]["quarantined"] == [name]
-    assert name in told["output"]
+    assert "this path is protected" in tool_result["metadata"]["stopReason"]
+    assert tool_result["metadata"]["quarantined"] == [name]
+    assert name in tool_result["output"]
     assert not (workspace.project / name).is_symlink()
     assert not (workspace.project / name).exists()
 
@@ -95,8 +95,8 @@ async def test_protected_name_created_just_before_the_end_is_moved_and_a_person_
 ) -> None:
     agent = await minder(workspace)
     outcome = await workspace.call("bash_start", agent, command="echo mine > x; echo evil > .mcp.json")
-    told = await ended(workspace, outcome.result["metadata"]["processId"], agent)
-    assert told["metadata"]["quarantined"] == [".mcp.json"]
+    tool_result = await ended(workspace, outcome.result["metadata"]["processId"], agent)
+    assert tool_result["metadata"]["quarantined"] == [".mcp.json"]
 
     await workspace.result("undo", calls=[str(outcome.call_id)])
     assert list(workspace.project.iterdir()) == []
@@ -115,9 +115,9 @@ async def test_protected_name_written_by_a_person_through_the_gate_stays_and_end
     started = await said(workspace, "bash_start", agent, command="echo up; sleep 600")
     await workspace.result("write", path="/.env", content=SECRET)
 
-    told = await ended(workspace, started["metadata"]["processId"], agent)
+    tool_result = await ended(workspace, started["metadata"]["processId"], agent)
 
-    assert "quarantined" not in told["metadata"]
+    assert "quarantined" not in tool_result["metadata"]
     assert (workspace.project / ".env").read_text() == SECRET
 
 
@@ -154,5 +154,5 @@ async def test_process_cannot_write_its_own_log(workspace: WorkspaceFixture) -> 
 
     started = await said(workspace, "bash_start", agent, command="echo forged > /state/logs/execution.jsonl; echo done")
 
-    told = await until(workspace, started["metadata"]["processId"], "done", agent)
-    assert "Read-only file system" in told["output"]
+    tool_result = await until(workspace, started["metadata"]["processId"], "done", agent)
+    assert "Read-only file system" in tool_result["output"]

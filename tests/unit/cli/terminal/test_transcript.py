@@ -14,12 +14,12 @@ from toolcrib.cli.terminal.transcript import (
 from toolcrib.client import StreamMessage
 
 
-def told(type_: str, seq: int | None = None, **payload: Any) -> StreamMessage:
+def messages(type_: str, seq: int | None = None, **payload: Any) -> StreamMessage:
     return StreamMessage(type=f"chat:{type_}", payload=payload, seq=seq)
 
 
 def delta(text: str, offset: int, attempt: int = 1) -> StreamMessage:
-    return told("text-delta", messageId="m", content=text, offset=offset, attempt=attempt)
+    return messages("text-delta", messageId="m", content=text, offset=offset, attempt=attempt)
 
 
 def story_of(*all_told: StreamMessage, now: float | None = None) -> Transcript:
@@ -44,7 +44,7 @@ def test_a_retried_message_replaces_the_earlier_text() -> None:
 
 
 def test_the_end_of_a_message_has_the_complete_text_and_the_context_usage() -> None:
-    end = told("stream-end", 4, messageId="m", content="Whole.", usage={"contextTokens": 18, "contextWindow": 100})
+    end = messages("stream-end", 4, messageId="m", content="Whole.", usage={"contextTokens": 18, "contextWindow": 100})
     transcript = story_of(delta("Who", 0), end)
 
     assert [block.text for block in transcript.blocks if isinstance(block, AgentBlock)] == ["Whole."]
@@ -53,25 +53,25 @@ def test_the_end_of_a_message_has_the_complete_text_and_the_context_usage() -> N
 
 
 def test_an_empty_message_makes_no_block() -> None:
-    assert story_of(told("stream-end", messageId="m", content="", usage={})).blocks == []
+    assert story_of(messages("stream-end", messageId="m", content="", usage={})).blocks == []
 
 
 def test_a_call_waits_runs_and_ends() -> None:
     transcript, call = Transcript(), ToolCallBlock("none")
-    confirm = told("tool-confirm", toolId="c", toolName="write", approvalId="a", input={"path": "/a"}, changes=[{}])
+    confirm = messages("tool-confirm", toolId="c", toolName="write", approvalId="a", input={"path": "/a"}, changes=[{}])
     states = []
     for one, now in (
         (confirm, 1.0),
-        (told("tool-decided", toolId="c", approvalId="a", approved=True), 2.0),
-        (told("tool-start", toolId="c", toolName="write", input={"path": "/a"}), 3.0),
-        (told("tool-delta", toolId="c", chunk="so", offset=0), 4.0),
-        (told("tool-delta", toolId="c", chunk=" far", offset=2), 4.5),
+        (messages("tool-decided", toolId="c", approvalId="a", approved=True), 2.0),
+        (messages("tool-start", toolId="c", toolName="write", input={"path": "/a"}), 3.0),
+        (messages("tool-delta", toolId="c", chunk="so", offset=0), 4.0),
+        (messages("tool-delta", toolId="c", chunk=" far", offset=2), 4.5),
     ):
         [block] = transcript.apply(one, now)
         assert isinstance(block, ToolCallBlock)
         call = block
         states.append((call.state, bool(transcript.waiting), call.output))
-    transcript.apply(told("tool-result", toolId="c", toolName="write", status="success", result="done"), 5.0)
+    transcript.apply(messages("tool-result", toolId="c", toolName="write", status="success", result="done"), 5.0)
 
     assert states == [
         (CallBlockState.WAITING, True, ""),
@@ -85,8 +85,8 @@ def test_a_call_waits_runs_and_ends() -> None:
 
 
 def test_the_duration_of_a_replayed_call_is_unknown() -> None:
-    started = told("tool-start", toolId="c", toolName="bash", input={"command": "ls"})
-    ended = told("tool-result", toolId="c", toolName="bash", status="error", result="no", metadata={})
+    started = messages("tool-start", toolId="c", toolName="bash", input={"command": "ls"})
+    ended = messages("tool-result", toolId="c", toolName="bash", status="error", result="no", metadata={})
     [call] = story_of(started, ended).blocks
 
     assert isinstance(call, ToolCallBlock)
@@ -95,12 +95,12 @@ def test_the_duration_of_a_replayed_call_is_unknown() -> None:
 
 def test_the_end_of_a_run_clears_pending_requests_and_shows_its_reason() -> None:
     transcript = story_of(
-        told("message", 1, role="user", content="Go on"),
-        told("run-state", 2, runId="r", state="ready"),
-        told("question", 3, questionId="q", toolId="c", questions=[]),
+        messages("message", 1, role="user", content="Go on"),
+        messages("run-state", 2, runId="r", state="ready"),
+        messages("question", 3, questionId="q", toolId="c", questions=[]),
     )
     before = (transcript.run_id, dict(transcript.waiting))
-    transcript.apply(told("run-state", 4, runId="r", state="ended", endReason="cancelled"))
+    transcript.apply(messages("run-state", 4, runId="r", state="ended", endReason="cancelled"))
 
     assert before == ("r", {"q": "question"})
     assert (transcript.run_id, transcript.waiting) == (None, {})
@@ -111,8 +111,8 @@ def test_the_end_of_a_run_clears_pending_requests_and_shows_its_reason() -> None
 
 def test_leaving_plan_mode_is_detected_and_the_last_plan_is_kept() -> None:
     transcript = Transcript(mode="plan")
-    transcript.apply(told("tool-start", toolId="p", toolName="plan_write", input={"path": "/plans/a.plan"}))
-    transcript.apply(told("tool-start", toolId="e", toolName="exit_plan_mode", input={}))
-    transcript.apply(told("tool-result", toolId="e", toolName="exit_plan_mode", status="success", result=""))
+    transcript.apply(messages("tool-start", toolId="p", toolName="plan_write", input={"path": "/plans/a.plan"}))
+    transcript.apply(messages("tool-start", toolId="e", toolName="exit_plan_mode", input={}))
+    transcript.apply(messages("tool-result", toolId="e", toolName="exit_plan_mode", status="success", result=""))
 
     assert (transcript.mode, transcript.last_plan) == ("build", "/plans/a.plan")

@@ -104,7 +104,7 @@ def test_lines_that_are_not_plain(line: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "told"),
+    ("pattern", "result"),
     [
         (r"\bfoo\b", r"\yfoo\y"),
         (r"\\b", r"\\b"),
@@ -120,5 +120,5 @@ def test_lines_that_are_not_plain(line: bytes) -> None:
         (r"\B", r"\B"),
     ],
 )
-def test_a_word_boundary_of_models_is_translated_for_postgresql(pattern: str, told: str) -> None:
-    assert to_postgres_regex(pattern) == told
+def test_a_word_boundary_of_models_is_translated_for_postgresql(pattern: str, result: str) -> None:
+    assert to_postgres_regex(pattern) == result
