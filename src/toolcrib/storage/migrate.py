@@ -84,7 +84,7 @@ def newest_revision() -> str:
 def _revisions() -> set[str]:
     # Read from the names of the scripts: a starting server need not load Alembic.
     scripts = files("toolcrib.storage").joinpath("migrations").joinpath("versions")
-    return {script.name[:4] for script in scripts.iterdir() if script.name[:4].isdecimal()}
+    return {script.name.removesuffix(".py") for script in scripts.iterdir() if script.name[:4].isdecimal()}
 
 
 def _ensure_role(connection: psycopg.Connection, role: str, dsn: str | None) -> None:

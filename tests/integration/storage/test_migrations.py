@@ -98,5 +98,5 @@ def test_each_migration_follows_the_one_before_it_by_number() -> None:
 
     revisions = [script.revision for script in found]
     assert [script.down_revision for script in found] == [None, *revisions[:-1]]
-    assert [Path(script.path).name[:4] for script in found] == revisions
+    assert [Path(script.path).stem for script in found] == revisions
     assert revisions[-1] == migrate.newest_revision()
