@@ -1,8 +1,8 @@
-/* Exchanges two paths without pause, so that what was checked is never what is opened.
+/* Exchanges two paths in a loop, to win the race between a check of a path and its use (TOCTOU).
  *
  *   swapper ONE OTHER
  *
- * Writes one byte once it swaps, and dies with whoever started it.
+ * Writes one byte after the first exchange. Dies with its parent process.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-"""``toolcrib agents``: who may work here, and how."""
+"""``toolcrib agents``: lists, creates and removes agents."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""``toolcrib answer``: what calls ask people, and answering it."""
+"""``toolcrib answer``: lists and answers the questions of agents."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -97,7 +97,7 @@ def _split(values: Sequence[str]) -> dict[str, str]:
 def answers_to(
     question: QuestionData, given: Mapping[str, str], read: Callable[[str], str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The answers, and which of them are one of the buttons that were offered. What is not given is asked for."""
+    """Returns the answers, and the names of the items answered by a button. Prompts for items that are not given."""
     answers: dict[str, Any] = dict(given)
     pressed = []
     for item in question.questions:
@@ -119,7 +119,7 @@ def _ask(prompt: str) -> str:
 
 
 def _button(item: Mapping[str, Any], text: str) -> str | None:
-    """The value of the button that was meant: by its value, its label, or its number."""
+    """Returns the value of the button with this value, label or number; None if there is none."""
     buttons = item.get("buttons") or []
     for part in ("value", "label"):
         for button in buttons:

@@ -1,6 +1,7 @@
-"""Where a person at a terminal finds what waits for them: a server, or the database while none runs.
+"""The pending approvals and questions of a user: from a server, or from the database without a server.
 
-Both decide with the same engine. The database's inbox trusts whoever can open the database to say who they are.
+Both decide with the same engine. The database inbox does not authenticate: with access to the database, ``--as`` can
+name any user.
 """
 
 import os
@@ -31,7 +32,7 @@ WorkspaceOption = Annotated[str | None, typer.Option("--workspace", help="Only t
 
 
 class ApprovalInbox(Protocol):
-    """What waits, and deciding it. Ids are found in all workspaces of whoever asks."""
+    """Lists and decides the pending approvals and questions in all workspaces of the user."""
 
     def workspaces(self) -> list[WorkspaceData]: ...
 
@@ -52,7 +53,7 @@ class ApprovalInbox(Protocol):
 
 @contextmanager
 def open_inbox(*, server: str | None, database: bool, email: str | None, notify: Notify) -> Iterator[ApprovalInbox]:
-    """The server's inbox, or the database's if it was asked for; who names neither means the directory they are in."""
+    """Opens the inbox of the server or of the database; without either, the inbox of the current directory."""
     if database:
         yield _database_inbox(email)
         return
@@ -64,7 +65,7 @@ def open_inbox(*, server: str | None, database: bool, email: str | None, notify:
 
 
 def _server_inbox(server: str | None, email: str | None, notify: Notify) -> ApprovalInbox:
-    """The server's, or the database's if no server answers."""
+    """Returns the server's inbox. Without a server, returns the database's if its URL and ``email`` are set."""
     token = os.environ.get("TOOLCRIB_TOKEN")
     can_do_without = email is not None and "TOOLCRIB_DATABASE_URL" in os.environ
     if token is None and not can_do_without:
@@ -88,14 +89,14 @@ def _server_inbox(server: str | None, email: str | None, notify: Notify) -> Appr
 
 
 def _database_inbox(email: str | None) -> ApprovalInbox:
-    # Only here: it loads the whole program, which a server's inbox does not need.
+    # Imported here: it loads the whole engine, which the server inbox does not need.
     from toolcrib.cli.database_inbox import DatabaseInbox
 
     return DatabaseInbox(email)
 
 
 def found_by(items: Sequence[tuple[WorkspaceData, T]], text: str, what: str) -> tuple[WorkspaceData, T]:
-    """The one whose id begins or ends as was said; lists show how ids end."""
+    """Returns the item whose id starts or ends with ``text``. Lists show the end of each id."""
     text = text.lower()
     matching = [(workspace, one) for workspace, one in items if _is_called(str(one.id), text)]  # type: ignore[attr-defined]
     if not matching:
@@ -110,7 +111,7 @@ def _is_called(id_: str, text: str) -> bool:
 
 
 def chosen(inbox: ApprovalInbox, text: str | None) -> list[WorkspaceData]:
-    """The workspaces to look in."""
+    """Returns the workspace with this name or id; without one, all workspaces of the user."""
     own = inbox.workspaces()
     if text is None:
         return own
@@ -121,7 +122,7 @@ def chosen(inbox: ApprovalInbox, text: str | None) -> list[WorkspaceData]:
 
 
 class ServerInbox:
-    """By HTTP, with a token or a key."""
+    """The inbox over HTTP, with an access token or an API key."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

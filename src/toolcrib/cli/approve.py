@@ -1,4 +1,4 @@
-"""``toolcrib approve``: what waits for a decision, and deciding it."""
+"""``toolcrib approve``: lists and decides pending approvals."""
 
 import json
 import sys
@@ -110,7 +110,7 @@ def _decide(
 
 
 def _ask(question: str) -> None:
-    """Goes on only with a yes; a program that asks nobody must say so."""
+    """Asks for confirmation, and exits without it. A program without a terminal must pass ``--yes``."""
     if not sys.stdin.isatty() and not sys.stdin.readable():
         raise Misconfigured("There is no terminal to confirm at. Add --yes.")
     try:

@@ -28,9 +28,9 @@ app = typer.Typer(help="Inspect the audit log.", no_args_is_help=True)
 
 @dataclass(frozen=True, slots=True)
 class _VerifyResult:
-    """What was found, wherever it was recomputed. Problems are none when the audit log is whole.
+    """The result of a verification. ``problems`` is empty if the audit log is intact.
 
-    Up to the seal ``since`` an earlier verification recomputed it.
+    An earlier verification recomputed the seals up to ``since``.
     """
 
     seals: int
@@ -190,7 +190,7 @@ async def _accept(settings: Settings) -> tuple[int | None, int]:
 
 
 def _asked(location: WorkspaceLocation, *, full: bool, kept: str | None) -> _VerifyResult:
-    """A server recomputes its chain part by part."""
+    """Verifies through a server, which recomputes its chain in parts."""
     contradictions = tuple(_contradictions(location, kept)) if kept is not None else ()
     part = location.client.verify_audit(location.id, after=0 if full else None)
     since, sealed, problems = part.first, part.sealed_records, [*contradictions, *part.problems]
@@ -202,7 +202,7 @@ def _asked(location: WorkspaceLocation, *, full: bool, kept: str | None) -> _Ver
 
 
 def _contradictions(location: WorkspaceLocation, kept: str) -> list[str]:
-    """Where a server's chain does not contain the seals of checkpoints. By its own word: it signed them."""
+    """Lists checkpoints whose seals the server's chain does not contain. Relies on the server, which signed them."""
     problems: list[str] = []
     for line in kept.strip().splitlines():
         try:

@@ -1,4 +1,4 @@
-"""``toolcrib chat``: a conversation on the whole screen or, where that does not fit, line by line."""
+"""``toolcrib chat``: a conversation, full-screen or line by line."""
 
 import os
 import sys
@@ -46,7 +46,7 @@ def chat(
     while True:
         with open_workspace(directory, server=server, workspace=workspace) as location:
             if location.notes is not None and not location.served_elsewhere:
-                # While the person types: what they say is answered sooner.
+                # Loads while the person types, so that the first answer comes sooner.
                 warm_provider()
             session, chosen_agent = _open_session(
                 location, resume, agent=agent, mode="plan" if plan else "build", trust=trust
@@ -58,7 +58,7 @@ def chat(
             except ServerUnreachable:
                 if not location.served_elsewhere:
                     raise
-                # Another terminal served the directory, and has ended: now it is our turn.
+                # The process that served the directory has ended. This one takes over.
                 resume, unsent, note = str(talk.session.id), talk.unsent, TAKEN_OVER
 
 
@@ -75,7 +75,7 @@ def _open_session(
 def _talk(
     location: WorkspaceLocation, session: SessionData, agent: AgentData, *, lines: bool
 ) -> "LineChat | ScreenChat":
-    # Only the one that is used: the other's widgets, or none, would be loaded for nothing.
+    # Imports only the chat in use: the line chat needs none of the widgets.
     if lines or not is_screen():
         from toolcrib.cli.line_chat import LineChat
 
@@ -86,5 +86,5 @@ def _talk(
 
 
 def is_screen() -> bool:
-    """Whether there is a terminal whose whole screen can be used."""
+    """Whether the terminal supports a full-screen application."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")

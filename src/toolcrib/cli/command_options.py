@@ -1,4 +1,4 @@
-"""Where a command works: the options that say it, the same for every command."""
+"""The options that select a directory, server or workspace, shared by all commands."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,21 +30,18 @@ HERE = Path()
 def open_workspace(
     directory: Path = HERE, *, server: str | None = None, workspace: str | None = None
 ) -> Iterator[WorkspaceLocation]:
-    """The workspace of a directory, or one of a server if that is named; what takes a while is told aside."""
+    """Opens the workspace of a directory, or one on ``server``. Reports slow steps to standard error."""
     with workspace_location.open_workspace_at(directory, server=server, workspace=workspace, notify=aside) as opened:
         yield opened
 
 
 def aside(text: str) -> None:
-    """Tells a person what is no part of the answer."""
+    """Prints to standard error what is not part of the output."""
     typer.echo(text, err=True)
 
 
-# Settings as the commands read them: what is missing or wrong is told by the variable's name.
-
-
 def load_settings() -> Settings:
-    """The settings of the environment; Misconfigured names what is missing."""
+    """Loads the settings from the environment. Raises Misconfigured with the names of missing or invalid variables."""
     try:
         return Settings()
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The inbox in the database itself, while no server runs: the same engine, for whoever can open the database."""
+"""The inbox in the database itself, for use without a server. It decides with the same engine."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ _PAGE = 100
 
 
 class DatabaseInbox:
-    """In the database, as a person who belongs there. The same engine; no server need run."""
+    """Reads and decides in the database as the user with this email address. Needs no server."""
 
     def __init__(self, email: str | None) -> None:
         if email is None:
@@ -114,7 +114,7 @@ class DatabaseInbox:
 
 
 def _database_settings() -> Settings:
-    """Enough for the engine. It signs and seals nothing here, so no secret is asked for."""
+    """Returns settings for the engine. They need no secrets, because it signs and seals nothing here."""
     if "TOOLCRIB_DATABASE_URL" not in os.environ:
         raise Misconfigured("TOOLCRIB_DATABASE_URL is not set. Set it as for `toolcrib serve`.")
     try:

@@ -1,4 +1,4 @@
-"""``toolcrib db``: the database's schema."""
+"""``toolcrib db``: migrates the database, shows its disk usage and collects garbage."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Asks the person at the terminal: whether a call may be made, and what a call wants to know."""
+"""Prompts at the terminal for approvals and for answers to questions."""
 
 import re
 import sys
@@ -19,14 +19,14 @@ from toolcrib.client import ApprovalData, StreamMessage
 from toolcrib.core.errors import BadArguments, Conflict, Misconfigured, NotFound, ToolcribError
 from toolcrib.sdk.workspace_location import WorkspaceLocation
 
-# Finds the plan that a question is about, so that it is read before it is accepted.
-
 _NAMED = re.compile(r"[\w./@-]+\.plan\b")
 _FRONTMATTER = re.compile(r"\A---\n.*?\n---\n+", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewedPlan:
+    """The plan that a question is about. A person reads it before they accept it."""
+
     path: str
     text: str
 
@@ -37,12 +37,15 @@ class ReviewedPlan:
 
 
 def is_review(item: Mapping[str, Any]) -> bool:
-    """Whether it is asked if a plan is accepted."""
+    """Whether the item asks to accept a plan."""
     return any(button.get("value") == "Accept" for button in item.get("buttons") or ())
 
 
 def plan_asked_about(location: WorkspaceLocation, item: Mapping[str, Any], *, last: str | None) -> ReviewedPlan | None:
-    """The plan that the question names, or else the last one; None if it is about none. Raises what reading it does."""
+    """Returns the plan that a review names, or else the last one; None without either.
+
+    Raises the error if the plan cannot be read.
+    """
     if not is_review(item):
         return None
     named = _NAMED.search(str(item["question"]))
@@ -59,18 +62,18 @@ Read = Callable[[str], str]
 
 
 class UnattendedPolicy(StrEnum):
-    """What is done about a call that needs a person where none can be asked."""
+    """What happens to a call that needs a person when there is no terminal."""
 
     NEVER = "never"
     WAIT = "wait"
 
 
 class NoTerminal(Exception):
-    """A person is needed, and none can be asked."""
+    """A person must answer, but there is no terminal."""
 
 
 class DecisionPrompt:
-    """Decides what waits: by asking or, without anyone to ask, as was said beforehand."""
+    """Decides pending approvals and questions: prompts the person or, without a terminal, follows the policy."""
 
     def __init__(
         self,
@@ -87,7 +90,7 @@ class DecisionPrompt:
         self._asked: set[str] = set()
 
     def decide(self, message: StreamMessage) -> None:
-        """Sees to an approval or a question; everything else is let pass."""
+        """Handles an approval or a question; ignores other events."""
         match message.type:
             case "chat:tool-confirm" if self._is_new(message.payload["approvalId"]):
                 self._approval(UUID(message.payload["approvalId"]))
@@ -97,7 +100,7 @@ class DecisionPrompt:
                 pass
 
     def _is_new(self, waiting_id: str) -> bool:
-        """An open one is told again to whoever comes back."""
+        """Whether the id is new. After a reconnect the server sends open approvals and questions again."""
         if waiting_id in self._asked:
             return False
         self._asked.add(waiting_id)
@@ -189,7 +192,7 @@ class DecisionPrompt:
 
 
 def at_terminal(prompt: str) -> str:
-    """Asks at the terminal; Misconfigured if it is gone."""
+    """Prompts at the terminal. Raises Misconfigured when the input has ended."""
     try:
         return input(prompt)
     except EOFError:
@@ -199,5 +202,5 @@ def at_terminal(prompt: str) -> str:
 
 
 def terminal_reader() -> Read | None:
-    """Whoever sits at this terminal, if it is one."""
+    """Returns the prompt function; None if standard input is not a terminal."""
     return at_terminal if sys.stdin.isatty() else None

@@ -1,4 +1,4 @@
-"""``toolcrib doctor``: what holds commands here, what does not, and what to do about it."""
+"""``toolcrib doctor``: checks the isolation of the sandbox and suggests fixes."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""``toolcrib key``: API keys, by which programs act as you."""
+"""``toolcrib key``: manages API keys. A program with your key acts as you."""
 
 import json
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""A conversation line by line: for pipes, screen readers, and whoever prefers it."""
+"""The chat line by line, for pipes, screen readers and people who prefer it."""
 
 import sys
 from contextlib import suppress
@@ -21,7 +21,7 @@ _SHOWN_MESSAGES = 6
 
 
 class LineChat:
-    """The loop: a line is read, a command is obeyed or a message is answered."""
+    """Reads lines in a loop: runs slash commands and sends messages."""
 
     def __init__(self, location: WorkspaceLocation, session: SessionData, agent: AgentData) -> None:
         self._location = location
@@ -35,7 +35,7 @@ class LineChat:
         return self._conversation.session
 
     def go_on(self, first: str = "", *, note: str = "") -> None:
-        """Until the person leaves. ``first`` is what they said when nobody heard it, ``note`` what they should know."""
+        """Runs until the person quits. Prints ``note`` first. ``first`` is a message that was not delivered."""
         if note:
             typer.echo(note, err=True)
         self._greet()
@@ -75,7 +75,7 @@ class LineChat:
         typer.echo(f"in {one_line(self._location.workspace.name, 74)}. /help lists commands.")
 
     def _load_history(self) -> None:
-        """What was said last, and the run that goes on."""
+        """Prints the latest messages, and follows a run that has not ended."""
         if self.session.last_seq == 0:
             return
         for message in self._location.client.messages(self._location.id, self.session.id)[-_SHOWN_MESSAGES:]:
@@ -92,7 +92,7 @@ class LineChat:
         follow_run(self._conversation, run, self._printer, self._decisions)
 
     def _run_command(self, text: str) -> bool:
-        """Whether the conversation goes on."""
+        """Runs a slash command. Returns whether the chat continues."""
         reply = SlashCommands(self._location, self.session, self._agent).run(text)
         if reply.apply is not None:
             reply = reply.apply()
@@ -111,7 +111,7 @@ class LineChat:
 
 
 def _line(prompt: str) -> str:
-    """A line that was typed or piped; EOFError at the end. A pipe is not prompted."""
+    """Reads a line, with a prompt if it is typed. Raises EOFError at the end of the input."""
     if sys.stdin.isatty():
         return input(prompt)
     line = sys.stdin.readline()
@@ -121,7 +121,7 @@ def _line(prompt: str) -> str:
 
 
 def _remember_lines(notes: Path | None) -> None:
-    """Arrow keys and what was typed before, where the terminal can."""
+    """Loads the input history for the arrow keys, if the terminal supports it."""
     if not sys.stdin.isatty() or notes is None:
         return
     with suppress(ImportError, OSError):

@@ -1,4 +1,4 @@
-"""``toolcrib log``: what was done here, by whom, and by which rule."""
+"""``toolcrib log``: shows the calls in a directory, their authors and their changes."""
 
 import json
 from collections.abc import Mapping
@@ -55,7 +55,10 @@ def log(
 
 
 def newest_records(location: WorkspaceLocation, limit: int, *, all_calls: bool = False) -> list[AuditRecordData]:
-    """The newest first; by default those only that changed files, ran commands or were refused."""
+    """Returns records, newest first.
+
+    By default only calls that changed files, contacted hosts, ran commands, failed or were denied.
+    """
     found: list[AuditRecordData] = []
     before = None
     while len(found) < limit:
@@ -72,7 +75,7 @@ def _matters(record: AuditRecordData) -> bool:
 
 
 def record_lines(record: AuditRecordData, names: Mapping[str, str]) -> list[Text]:
-    """A record, with the agents' names."""
+    """Formats a record, with the agents' names."""
     who = names.get(str(record.agent_id), "an agent") if record.agent_id else "you"
     about = next((one_line(record.arguments[name], 200) for name in _NAMING if record.arguments.get(name)), "")
     how = record.outcome if record.error_code is None else f"{record.outcome} ({record.error_code})"
@@ -108,7 +111,7 @@ def _is_mounted(file: Mapping[str, Any]) -> bool:
 
 
 def diffs_of(location: WorkspaceLocation, record: AuditRecordData) -> list[dict[str, str]]:
-    """What a call changed, where the history can still say it."""
+    """Returns the diffs of a call, or why the history has none."""
     if not record.files:
         return []
     try:

@@ -1,4 +1,4 @@
-"""The ``toolcrib`` command: puts the commands together and tells errors as a person wants to hear them."""
+"""The ``toolcrib`` command: assembles the commands and prints errors."""
 
 import gc
 import os
@@ -12,7 +12,7 @@ import typer
 import toolcrib
 from toolcrib.core.errors import ToolcribError
 
-# As help lists them. Each is in the module of its name, as a function or as an `app` of its own.
+# In the order of the help. The module of that name has the function or an `app` with subcommands.
 COMMANDS = (
     *("chat", "run", "web", "tool", "undo", "redo", "log", "sessions", "agents", "models", "workspace", "key", "user"),
     *("serve", "approve", "answer", "doctor", "mcp", "package", "db", "audit"),
@@ -23,7 +23,7 @@ _COLLECT_AFTER = 50_000
 
 def main() -> None:
     """Entry point of the console script."""
-    # Loading makes many lasting objects. Going through them over and over, as Python does, is a fifth of the start.
+    # Loading creates many long-lived objects. At Python's default threshold, the collector takes a fifth of the start.
     gc.set_threshold(_COLLECT_AFTER)
     try:
         command_line(*_wanted(sys.argv[1:]))()
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def command_line(*names: str) -> typer.Typer:
-    """The commands of these names; loading all of them would take longer than most take to run."""
+    """Builds the app with these commands, or with all. Loading all takes longer than most commands run."""
     app = typer.Typer(
         name="toolcrib",
         help=(
@@ -42,7 +42,7 @@ def command_line(*names: str) -> typer.Typer:
             "Without a command: chat in this directory. Example: `cd app; toolcrib`"
         ),
         pretty_exceptions_enable=False,
-        # Plain help: half as long as in boxes, and it reads well aloud.
+        # Plain help is half as long as help in boxes, and suits screen readers.
         rich_markup_mode=None,
     )
     app.callback(invoke_without_command=True)(_options)
@@ -57,7 +57,7 @@ def command_line(*names: str) -> typer.Typer:
 
 
 def _wanted(words: list[str]) -> tuple[str, ...]:
-    """The command that is meant; all of them where that is not plain, or where they are to be listed."""
+    """Returns the command that the arguments name; all commands if they name none, or for shell completion."""
     if "_TOOLCRIB_COMPLETE" in os.environ:
         return COMMANDS
     first = words[0] if words else "chat"

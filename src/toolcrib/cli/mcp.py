@@ -1,4 +1,4 @@
-"""``toolcrib mcp``: a workspace for MCP clients; and its commands: MCP servers whose tools agents here may use."""
+"""``toolcrib mcp``: serves a workspace to MCP clients, and manages MCP servers whose tools agents can use."""
 
 import asyncio
 import os
@@ -34,11 +34,9 @@ from toolcrib.cli.terminal_text import one_line, plain
 from toolcrib.client import McpServerData
 from toolcrib.core.errors import BadArguments, NotFound
 
-# A workspace for MCP clients that start programs, on standard input and output. Passes messages on, no more.
-
 
 def serve(directory: Path, *, server: str | None, workspace: str | None) -> None:
-    """Serves until the client closes our input."""
+    """Serves an MCP client on standard input and output, until it closes our input. Only forwards messages."""
     with _address(directory, server, workspace) as (url, token):
         asyncio.run(_pass_on(url, token))
 
@@ -62,7 +60,7 @@ def _address(directory: Path, server: str | None, workspace: str | None) -> Iter
 
 
 async def _pass_on(url: str, token: Callable[[], str]) -> None:
-    """Messages both ways, until the client closes our input."""
+    """Forwards messages both ways, until the client closes our input."""
     import anyio
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
@@ -72,7 +70,7 @@ async def _pass_on(url: str, token: Callable[[], str]) -> None:
     protocol = _ProtocolVersion()
 
     async def add_token(request: httpx2.Request) -> None:
-        # Each time anew: a directory's token is renewed while this runs.
+        # For each request, because a directory's token is renewed while this runs.
         request.headers["Authorization"] = f"Bearer {token()}"
 
     async with (
@@ -96,13 +94,13 @@ async def _pass_on(url: str, token: Callable[[], str]) -> None:
 
 
 class _ProtocolVersion:
-    """Which protocol is spoken. Over HTTP, headers say so, and what a request is about."""
+    """The negotiated protocol version. HTTP headers repeat it, and the method and name of each request."""
 
     def __init__(self) -> None:
         self._agreed: str | None = None
 
     def record(self, answer: "SessionMessage") -> None:
-        """The answer to `initialize` says what was agreed on."""
+        """Stores the version from the response to `initialize`."""
         result = getattr(answer.message, "result", None)
         if self._agreed is None and isinstance(result, dict) and isinstance(result.get("protocolVersion"), str):
             self._agreed = result["protocolVersion"]
@@ -278,7 +276,7 @@ def _found(location: WorkspaceLocation, name: str) -> McpServerData:
 
 
 def _from_environment(text: str) -> tuple[str, str]:
-    """A secret by the name of the variable that holds it: what stands in a command is seen by all on the machine."""
+    """Reads a secret from an environment variable: all users of the machine can see the arguments of a command."""
     name, _, variable = text.partition("=")
     value = os.environ.get(variable or name)
     if value is None:
@@ -287,7 +285,7 @@ def _from_environment(text: str) -> tuple[str, str]:
 
 
 def _show(server: McpServerData) -> None:
-    """What a server says of its tools is shown as plain text: nothing in it can steer the terminal."""
+    """Prints a server and its tools. Escapes the server's text, so that it cannot control the terminal."""
     typer.echo(f"{server.name}: {one_line(_where(server))} ({_state(server)})")
     if server.last_error:
         typer.echo(f"  {one_line(server.last_error, 1_000)}")

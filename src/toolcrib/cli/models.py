@@ -1,4 +1,4 @@
-"""``toolcrib models``: which models there are, and access to them."""
+"""``toolcrib models``: lists models, stores API keys of providers and sets the model of an agent."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""``toolcrib package``: agents, workflows and documents from elsewhere, as one piece."""
+"""``toolcrib package``: installs and removes packages of agents, workflows and documents."""
 
 import io
 import json
@@ -23,7 +23,7 @@ from toolcrib.core.errors import BadArguments, NotFound
 
 app = typer.Typer(invoke_without_command=True)
 
-# Where the server ends, too; a folder that was named by mistake is not packed for minutes.
+# The limit of the server. Checked here too, so that a wrong folder is not packed for minutes.
 _MAX_FILES = 2_000
 
 
@@ -86,7 +86,7 @@ def remove(context: typer.Context, name: Annotated[str, typer.Argument(help="The
 
 
 def packed(folder: Path) -> bytes:
-    """A folder as a zip: its plain files, without those that are hidden. Links are refused, not followed."""
+    """Packs the regular files of a folder as a zip, without hidden ones. Rejects symbolic links."""
     archive, count = io.BytesIO(), 0
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as opened:
         for above, folders, files in os.walk(folder):
@@ -104,7 +104,7 @@ def packed(folder: Path) -> bytes:
                     raise BadArguments(
                         {"path": f"{folder} has more than {_MAX_FILES:,} files, the limit for a package."}
                     )
-                # Without dates and modes, which no package keeps.
+                # Without dates and modes, which packages do not keep.
                 entry = zipfile.ZipInfo(file.relative_to(folder).as_posix())
                 opened.writestr(entry, file.read_bytes(), compress_type=zipfile.ZIP_DEFLATED)
     return archive.getvalue()

@@ -1,4 +1,4 @@
-"""``toolcrib run``: one prompt, answered."""
+"""``toolcrib run``: runs one task with an agent."""
 
 import sys
 import threading
@@ -16,11 +16,12 @@ from toolcrib.sdk.default_agent import resolve_agent
 from toolcrib.sdk.default_model import named_by_environment
 from toolcrib.sdk.session_client import SessionClient, is_end
 
-# Loads beforehand what the first answer will need: a vendor's SDK takes as long as the whole server does.
-
 
 def warm_provider() -> None:
-    """Begins to load the provider that the environment prefers; if another is used, nothing is lost but the effort."""
+    """Starts to load the provider that the environment prefers, in a thread.
+
+    An SDK takes as long to load as the whole server. If another provider is used, only the effort is lost.
+    """
     named = next(named_by_environment(), None)
     if named is not None:
         threading.Thread(target=_load_provider, args=(named.provider,), name="toolcrib-warming", daemon=True).start()
@@ -32,7 +33,7 @@ def _load_provider(name: str) -> None:
     load_class(name)
 
 
-# How a run ended, as a script is told.
+# The exit code for each reason why a run ended.
 STATUS = {"done": 0, "failed": 1, "turn-limit": 3, "budget": 3, "deadline": 3, "violation": 4, "cancelled": 130}
 NEEDS_A_PERSON = 5
 TAKEN_OVER = "The server for this directory has stopped. Continuing in this terminal."
@@ -70,7 +71,7 @@ def run(
     if not text.strip():
         raise Misconfigured('No task given. Usage: toolcrib run "…"')
     if server is None:
-        # While the database starts: its process does the work then, not ours.
+        # While the database starts in its own process, this one is idle.
         warm_provider()
     printer = SessionPrinter(quiet=quiet or as_json)
     read = None if approve is not None or as_json or prompt == "-" else terminal_reader()
@@ -103,7 +104,7 @@ def follow_run(
     *,
     as_json: bool = False,
 ) -> int:
-    """Tells what happens until the run has ended, and has decided what waits; the status to end with."""
+    """Prints events and handles pauses until the run ends. Returns the exit code."""
     status, stopped = 1, False
     while True:
         try:

@@ -11,11 +11,12 @@ from toolcrib.cli.command_options import load_settings
 from toolcrib.runtime.process_setup import require_linux
 from toolcrib.settings import Settings
 
-# How the commands log: one JSON object a line, or plain lines in a terminal. Never the values of variables.
-
 
 def configure_logs() -> None:
-    """Sets structlog up. Its default shows local variables in tracebacks, and with them tokens and passwords."""
+    """Configures structlog: one JSON object per line, or plain lines in a terminal.
+
+    Its default shows local variables in tracebacks, and with them tokens and passwords.
+    """
     in_terminal = sys.stderr.isatty()
     structlog.configure(
         processors=[
@@ -69,8 +70,8 @@ def _show_setup_link(settings: Settings, secret: str) -> None:
 
 
 async def run(settings: Settings) -> None:
-    """Serves until told to stop. Recovery is done before the first request is taken."""
-    # Here, as in the other commands: what a command needs is loaded when it runs, so that all of them start quickly.
+    """Serves until a signal stops it. Crash recovery ends before the first request."""
+    # Imported here, as in the other commands, so that all commands start quickly.
     from toolcrib.api.app import listener
     from toolcrib.api.connection_deadlines import raise_descriptor_limit
     from toolcrib.wiring import services

@@ -1,6 +1,6 @@
-"""Tells what happens in a session, line by line: text as it is said, a line for each call, and how a run ended.
+"""Prints the events of a session line by line: text as it streams, a line for each call, and how the run ended.
 
-What agents and files say is shown as plain text: nothing in it can steer the terminal.
+Escapes the text of agents and files, so that it cannot control the terminal.
 """
 
 import os
@@ -20,7 +20,7 @@ _LINE = 160
 
 
 class SessionPrinter:
-    """Says the agent's words to ``out``, and all else aside: to the same terminal, or past a pipe."""
+    """Prints the agent's text to ``out``, and the rest to the same terminal, or to standard error if it is a pipe."""
 
     def __init__(self, out: TextIO | None = None, *, quiet: bool = False) -> None:
         self._out = out or sys.stdout
@@ -51,7 +51,7 @@ class SessionPrinter:
                 pass
 
     def aside(self, text: str, *, colour: str | None = None) -> None:
-        """A line that is not the agent's own words."""
+        """Prints a line that is not the agent's text."""
         self._end_line()
         if not self._quiet:
             typer.echo(typer.style(text, fg=colour) if colour and self._coloured else text, err=not self._out.isatty())
@@ -98,7 +98,7 @@ class SessionPrinter:
 
 
 def _marks(out: TextIO) -> tuple[str, str, str]:
-    """Signs that the terminal can show."""
+    """Returns marks that the encoding of the output supports."""
     try:
         "●✓✗".encode(out.encoding or "ascii")
     except (LookupError, UnicodeError):

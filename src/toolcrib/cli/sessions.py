@@ -1,4 +1,4 @@
-"""``toolcrib sessions``: earlier conversations."""
+"""``toolcrib sessions``: lists sessions and shows their messages."""
 
 import json
 from typing import Annotated
@@ -57,7 +57,7 @@ def sessions(
 
 
 def find_session(location: WorkspaceLocation, text: str) -> SessionData:
-    """The one whose id is, or ends with, what was said; ``last`` is the newest."""
+    """Returns the session whose id is, or ends with, ``text``; ``last`` is the newest."""
     found = location.client.sessions(location.id, limit=_LOOKED_AT)
     fitting = found[:1] if text == "last" else [one for one in found if str(one.id).endswith(text.lower())]
     if len(fitting) == 1:

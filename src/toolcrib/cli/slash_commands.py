@@ -1,7 +1,6 @@
-"""What can be typed after a slash in a chat, in either of them: the commands, and what each does.
+"""The slash commands of both chats.
 
-A command answers with lines to show and, where it changes something, with what has changed. How that looks is the
-chat's affair.
+A command returns lines to show and, if it changes the chat, the new session or agent. Each chat shows them its own way.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,27 +49,27 @@ COMMANDS = (
 
 @dataclass(frozen=True, slots=True)
 class SlashReply:
-    """What a command says, and what is different after it."""
+    """The output of a command, and what it changes in the chat."""
 
     lines: tuple[Text, ...] = ()
-    # The session to go on with, and its agent.
+    # The session to continue with, and its agent.
     session: SessionData | None = None
     agent: AgentData | None = None
     leave: bool = False
-    # Does what the lines only foretell.
+    # Executes what the lines preview.
     apply: "Callable[[], SlashReply] | None" = None
 
 
 @dataclass(frozen=True, slots=True)
 class SlashCommands:
-    """The commands in one place, about one session."""
+    """Runs the commands for one session."""
 
     location: WorkspaceLocation
     session: SessionData
     agent: AgentData
 
     def run(self, text: str) -> SlashReply:
-        """Does what was typed; NotFound if there is no such command."""
+        """Runs a command line. Raises NotFound for an unknown command."""
         command, _, rest = text.partition(" ")
         rest = rest.strip()
         match command:
@@ -172,7 +171,7 @@ def help_lines(commands: Sequence[SlashCommand] = COMMANDS) -> tuple[Text, ...]:
 
 
 def completions(typed: str) -> list[SlashCommand]:
-    """The commands that what was typed may become."""
+    """Returns the commands that start with the typed text."""
     if not typed.startswith("/") or " " in typed or "\n" in typed:
         return []
     return [one for one in COMMANDS if one.name.startswith(typed)]

@@ -1,4 +1,4 @@
-"""How what waits looks at a terminal. What agents wrote is shown as plain text: no colours, no markup, no commands."""
+"""Formats approvals, questions and events for a terminal. Escapes text from agents: no markup, no control codes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _BRIEF_PATH = 26
 
 
 def plain(text: object) -> str:
-    """Text as it is, with what would deceive made visible."""
+    """Escapes characters that make text look different from what it is."""
     return escape(str(text))
 
 
@@ -27,7 +27,7 @@ def one_line(given_text: object, most: int = 400) -> str:
 
 
 def age(then: datetime) -> str:
-    """How long ago, in the largest unit that says something."""
+    """Formats the time since ``then`` in its largest unit."""
     return _span((datetime.now(UTC) - then).total_seconds())
 
 
@@ -44,7 +44,7 @@ def _span(seconds: float) -> str:
 
 
 def what_would_change(approval: ApprovalData) -> Text:
-    """The effect in a line or two."""
+    """Summarizes the effect of a call in a few lines."""
     effects = approval.effects
     lines = [_changed(change, brief=True) for change in approval.changes[:2]]
     if (more := _count(approval.changes) - len(lines)) > 0 and lines:
@@ -68,7 +68,7 @@ def _changed(change: Mapping[str, Any], *, brief: bool = False) -> Text:
     if change.get("path") is None:
         return Text(f"{change.get('count', 0):,} more files", style="dim")
     path = one_line(change["path"], 1_000)
-    # A path says most at its end.
+    # The end of a path identifies it best.
     path = f"…{path[1 - _BRIEF_PATH :]}" if brief and len(path) > _BRIEF_PATH else path
     text = Text.assemble((f"{change['change']} ", "bold"), path)
     if change.get("from") and not brief:
@@ -82,7 +82,7 @@ def _changed(change: Mapping[str, Any], *, brief: bool = False) -> Text:
 
 
 def show_approval(console: Console, approval: ApprovalData, workspace: str) -> None:
-    """The call, why it is asked about, and what it would do."""
+    """Prints the call, why it needs approval, and its effect."""
     who, *why = about_approval(approval)
     when = Text(
         f"in {one_line(workspace, 80)}, asked {age(approval.created_at)} ago, expires in {left(approval.expires_at)}",
@@ -94,7 +94,7 @@ def show_approval(console: Console, approval: ApprovalData, workspace: str) -> N
 
 
 def about_approval(approval: ApprovalData) -> list[Text]:
-    """Who wants what, and why it is asked about."""
+    """Formats the agent, the tool, and why the call needs approval."""
     who = one_line(approval.agent_name or "someone", 80)
     lines = [
         Text.assemble((who, "bold"), " wants to use ", (one_line(approval.tool, 80), "bold")),
@@ -108,7 +108,7 @@ def about_approval(approval: ApprovalData) -> list[Text]:
 
 
 def given_arguments(shown: Any) -> list[Text]:
-    """What a call is given."""
+    """Formats the arguments of a call."""
     lines = json.dumps(shown, indent=2, ensure_ascii=False).splitlines()
     text = [Text("  " + one_line(line, 2_000)) for line in lines[:_MAX_ARGUMENT_LINES]]
     if (more := len(lines) - _MAX_ARGUMENT_LINES) > 0:
@@ -117,7 +117,7 @@ def given_arguments(shown: Any) -> list[Text]:
 
 
 def proposed_changes(approval: ApprovalData) -> list[Text]:
-    """What a call would change, line by line."""
+    """Formats the proposed changes, with diffs."""
     if not approval.changes:
         return [what_would_change(approval), Text()]
     lines: list[Text] = []
@@ -132,13 +132,13 @@ def proposed_changes(approval: ApprovalData) -> list[Text]:
 
 
 def diff_line(line: str) -> Text:
-    """A line of a unified diff, which is not empty."""
+    """Formats a line of a unified diff. The line must not be empty."""
     style = {"+": "green", "-": "red", "@": "cyan"}.get(line[0], "")
     return Text("  " + plain(line).replace("\t", "    "), style=style)
 
 
 def rule_text(rule: GrantRuleData) -> str:
-    """A rule in words."""
+    """Describes a grant."""
     text = f"any call of {one_line(rule.tool, 80)}"
     if rule.commands is not None:
         text += " that runs exactly: " + "; ".join(one_line(one, 200) for one in rule.commands)
@@ -167,7 +167,7 @@ def show_question(console: Console, question: QuestionData, workspace: str) -> N
 
 
 def expected(schema: Mapping[str, Any]) -> str:
-    """What an answer must be, in a line."""
+    """Describes the expected answer in one line."""
     if isinstance(schema.get("enum"), list):
         return "one of " + ", ".join(one_line(one, 60) for one in schema["enum"][:20])
     items = schema.get("items")
@@ -176,13 +176,11 @@ def expected(schema: Mapping[str, Any]) -> str:
     return one_line(json.dumps(schema, ensure_ascii=False), 300)
 
 
-# Tells what an undo changed, or would change.
-
 _VERBS = {"created": "restored", "deleted": "removed", "modified": "changed back", "moved": "moved back"}
 
 
 def print_changes(found: Mapping[str, Any], *, undone: bool) -> None:
-    """The changes, a line each, and what others did since."""
+    """Prints what an undo changed or would change, and the files that it skipped."""
     console = Console()
     for line in change_lines(found, undone=undone):
         console.print(line, soft_wrap=True)
@@ -206,8 +204,6 @@ def change_lines(found: Mapping[str, Any], *, undone: bool) -> list[Text]:
     return [*lines, Text(f"{all_in_all}: {files}.")]
 
 
-# Words for what happens in a session: what a call is about, how a run ended. Both chats say it in these.
-
 _LENGTH = 140
 _NAMING = ("path", "command", "pattern", "query", "plan_file_path", "name", "url")
 _ENDINGS = {
@@ -220,7 +216,7 @@ _ENDINGS = {
 
 
 def about(given: object) -> str:
-    """What a call is about, in a few words."""
+    """Summarizes the input of a call."""
     if not isinstance(given, Mapping):
         return ""
     if "source" in given and "destination" in given:
@@ -233,7 +229,7 @@ def about(given: object) -> str:
 
 
 def failure(payload: Mapping[str, Any]) -> str | None:
-    """Why a run failed, if it did, from how its end was told."""
+    """Returns why a run failed, from its last event; None if it did not fail."""
     error = payload.get("error")
     if not isinstance(error, Mapping):
         return None
@@ -243,12 +239,12 @@ def failure(payload: Mapping[str, Any]) -> str | None:
 
 
 def stop(payload: Mapping[str, Any]) -> str | None:
-    """Why a run stopped before it was done, if it did."""
+    """Returns why a run ended early; None if it did not."""
     return _ENDINGS.get(str(payload.get("endReason")))
 
 
 def plan_written(payload: Mapping[str, Any]) -> str | None:
-    """The path of the plan that a call writes, if it writes one."""
+    """Returns the path of the plan that a call writes, if any."""
     given = payload.get("input")
     if payload.get("toolName") != "plan_write" or not isinstance(given, Mapping):
         return None

@@ -1,4 +1,4 @@
-"""``toolcrib tool``: any tool, from the shell, through the gate."""
+"""``toolcrib tool``: calls any tool from the shell, through the gate."""
 
 import json
 import sys
@@ -92,7 +92,7 @@ def _from_json(text: str) -> dict[str, Any]:
 
 
 def _from_options(words: Sequence[str], properties: Mapping[str, Any]) -> dict[str, Any]:
-    """``--name value``, ``--name=value``, and ``--name`` alone for what is true."""
+    """Parses ``--name value``, ``--name=value``, and ``--name`` alone for true."""
     given: dict[str, Any] = {}
     left = list(words)
     while left:
@@ -113,7 +113,7 @@ def _is_flag(schema: object) -> bool:
 
 
 def _value(text: str, schema: object) -> Any:
-    """Text if the tool takes text, and JSON otherwise."""
+    """Returns the text if the tool takes text; otherwise parses it as JSON."""
     if "string" in _types(schema):
         return text
     try:

@@ -1,4 +1,4 @@
-"""``toolcrib user``: who you are, and the accounts of a server of yours."""
+"""``toolcrib user``: shows your account, and manages the accounts of your own server."""
 
 import asyncio
 import json

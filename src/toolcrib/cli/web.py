@@ -1,4 +1,4 @@
-"""``toolcrib web``: the web UI of a directory, in the browser of whoever sits at this machine."""
+"""``toolcrib web``: opens the web UI of a directory in the browser of this machine."""
 
 import select
 import sys
@@ -23,7 +23,7 @@ def web(
 
     Example: toolcrib web --no-open
     """
-    # Here, as in the other commands: it loads what listing the commands does not need.
+    # Imported here, as in the other commands, so that all commands start quickly.
     from toolcrib.local.login_page import remove_login_pages
 
     with open_workspace(directory) as location:
@@ -45,8 +45,11 @@ def web(
 
 
 def _wait_for_enter() -> None:
-    """Wait for a line, for ever if the input has ended. Looks up every second: Python raises the KeyboardInterrupt of a
-    Ctrl-C that comes just before a system call only when that call returns."""
+    """Waits for a line, or for ever if the input has ended.
+
+    Polls every second: if Ctrl-C comes just before a system call, Python raises KeyboardInterrupt only when that call
+    returns.
+    """
     while not select.select([sys.stdin], [], [], 1.0)[0]:
         pass
     if sys.stdin.readline() == "":
@@ -55,7 +58,7 @@ def _wait_for_enter() -> None:
 
 
 def _ensure_agent(location: WorkspaceLocation) -> None:
-    """Someone to talk to, as in the chat. Without a model the page is of use all the same."""
+    """Ensures that there is an agent, as the chat does. Without a model, the rest of the page still works."""
     try:
         resolve_agent(location, None)
     except Misconfigured as error:
@@ -70,5 +73,5 @@ def _show_link(location: WorkspaceLocation, *, opens: bool) -> None:
     link = location.login_link()
     typer.echo(f"Open this link within two minutes. It logs you in once:\n\n  {link}\n")
     if opens:
-        # Never the link itself: what a program is called with can be read by every user of this machine.
+        # Never the link itself: all users of the machine can see the arguments of a program.
         webbrowser.open(write_login_page(location.notes, link).as_uri())

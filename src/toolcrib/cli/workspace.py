@@ -1,4 +1,4 @@
-"""``toolcrib workspace``: the directories and workspaces that you have."""
+"""``toolcrib workspace``: lists and manages your workspaces."""
 
 import json
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Local mode: the server in the user's own process, on a database of their own, with a directory as its workspace."""
+"""Local mode: a server in the user's process, with a private database and a directory as its workspace."""
 
 from toolcrib.local.local_mode import LocalServer, open_local
 

@@ -1,4 +1,4 @@
-"""The server inside the user's own process: in a thread, on loopback, the same in all else."""
+"""Runs the server in a thread of the user's process, on loopback. Otherwise it is the same server."""
 
 import asyncio
 import socket
@@ -30,7 +30,7 @@ _END_SECONDS = 15
 
 @dataclass(frozen=True, slots=True)
 class ServerOwner:
-    """For whom the server runs, and which directory it is about."""
+    """The user for whom the server runs, and the directory that it serves."""
 
     email: str
     full_name: str
@@ -40,10 +40,10 @@ class ServerOwner:
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where the server answers, and what it knows its person and their directory by.
+    """The URL of the server, the key of its tokens, and the ids of its user and workspace.
 
-    ``secret`` is made anew at every start. Whoever is given a token of one start, and be it someone who listens on a
-    port that we have left, can do nothing with it at the next.
+    Every start creates a new ``secret``, so a token is useless after a restart. A program that now listens on our old
+    port gains nothing from the tokens that it receives.
     """
 
     address: str
@@ -55,7 +55,7 @@ class ServerAddress:
 
 @contextmanager
 def serving(settings: Settings, owner: ServerOwner, tools: Sequence["Tool"] = ()) -> Iterator[ServerAddress]:
-    """A server that answers, for as long as the context lasts; ``tools`` are added to our own."""
+    """Runs a server while the context lasts, with ``tools`` in addition to the built-in ones."""
     thread = _ServerThread(settings, owner, tools)
     thread.start()
     try:
@@ -76,7 +76,7 @@ class _ServerThread(threading.Thread):
         self._server: Listener | None = None
 
     def server_address(self) -> ServerAddress:
-        """Once it answers; raises what kept it from doing so."""
+        """Waits until the server is ready. Raises the error that prevented it."""
         self._ready.wait()
         if self._failure is not None:
             raise self._failure
@@ -92,13 +92,13 @@ class _ServerThread(threading.Thread):
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             try:
                 runner.run(self._serve())
-            except BaseException as failure:  # noqa: BLE001 - told to whoever waits for us
+            except BaseException as failure:  # noqa: BLE001 - server_address() raises it
                 self._failure = failure
             finally:
                 self._ready.set()
 
     async def _serve(self) -> None:
-        # Not at the top: a command that needs no server should not load one.
+        # Imported here: a command that needs no server should not load one.
         from toolcrib.api.app import listener
         from toolcrib.wiring import services
 
@@ -111,17 +111,17 @@ class _ServerThread(threading.Thread):
 
 
 async def _server_address(services: "ApiServices", owner: ServerOwner, *, port: int) -> ServerAddress:
-    """The person and their directory, made known to the database if they are not yet."""
+    """Finds or creates the user and the workspace in the database."""
     from pwdlib.hashers.argon2 import Argon2Hasher
 
     from toolcrib.storage.users import ActingUser
 
     login = await services.accounts.find_login(owner.email)
     if login is None:
-        # Nobody knows this password: who can read the secrets needs none, and nobody else shall get in. Hashing it is
-        # cheap, for there is nothing to guess: it is as long as a key, and at random.
+        # A random password that is not stored. The user logs in with the secrets file, others not at all. A cheap hash
+        # is safe, because a password of this length cannot be guessed.
         unusable = Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1).hash(token_urlsafe(48))
-        # Another directory's first start may have been quicker.
+        # The first start in another directory may have created the user at the same time.
         with suppress(Conflict):
             await services.accounts.create_user(email=owner.email, full_name=owner.full_name, password_hash=unusable)
         login = await services.accounts.find_login(owner.email)
@@ -143,16 +143,15 @@ def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
     return None
 
 
-# Where the server's own words go in local mode: to a file, so that the terminal is the conversation's alone.
-
 _MAX_BYTES = 5_000_000
 
 
 @contextmanager
 def log_to(path: Path) -> Iterator[None]:
-    """Logs go to this file for as long as the context lasts; an old one that has grown large is begun anew.
+    """Logs to this file while the context lasts, so that the terminal shows only the conversation.
 
-    A program that has set up its own logging keeps it: there our words are part of its log.
+    Deletes an old file that has grown too large. If the program has configured logging itself, that configuration
+    stays, and our lines are part of its log.
     """
     if path.exists() and path.stat().st_size > _MAX_BYTES:
         path.unlink()

@@ -1,6 +1,6 @@
-"""Opens local mode in a directory: finds or starts its server, and says how to speak to it.
+"""Opens local mode in a directory: finds or starts its server, and connects to it.
 
-One process serves a directory. Others that are opened there speak to that one; when it is gone, the next takes over.
+One process serves a directory. Other processes connect to it. When it ends, the next one takes over.
 """
 
 import hmac
@@ -39,12 +39,9 @@ if TYPE_CHECKING:
     from toolcrib.tools.tool import Tool
 
 
-# Which database local mode uses: the one that the environment names, or a private cluster. Brings it up to date.
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class DatabaseUrls:
-    """The database as the two roles that serve."""
+    """The URLs of the database for the two server roles."""
 
     app: str
     system: str | None
@@ -52,7 +49,10 @@ class DatabaseUrls:
 
 @contextmanager
 def database(directories: LocalDirectories, secrets: LocalSecrets) -> Iterator[DatabaseUrls]:
-    """A database that runs and is up to date, for as long as the context lasts."""
+    """Provides a migrated database while the context lasts.
+
+    It is the one that the environment names, or else a private cluster.
+    """
     named = named_in_environment()
     if named is not None:
         if owner := os.environ.get("TOOLCRIB_OWNER_DATABASE_URL"):
@@ -72,10 +72,10 @@ def database(directories: LocalDirectories, secrets: LocalSecrets) -> Iterator[D
 
 
 def named_in_environment() -> DatabaseUrls | None:
-    """``TOOLCRIB_DATABASE_URL``; or ``DATABASE_URL``, but only if it is meant for us.
+    """Returns ``TOOLCRIB_DATABASE_URL``, or ``DATABASE_URL`` if it is meant for Toolcrib.
 
-    In a project directory ``DATABASE_URL`` is mostly the project's own database, in which we have no business: it
-    counts if it names the role that Toolcrib serves with.
+    In a project directory ``DATABASE_URL`` is usually the project's own database, which Toolcrib must not use. It
+    counts only if its user is Toolcrib's server role.
     """
     if ours := os.environ.get("TOOLCRIB_DATABASE_URL"):
         return DatabaseUrls(ours, os.environ.get("TOOLCRIB_SYSTEM_DATABASE_URL"))
@@ -90,7 +90,7 @@ def named_in_environment() -> DatabaseUrls | None:
 def _bring_up_to_date(
     directories: LocalDirectories, cluster: PostgresCluster, secrets: LocalSecrets, *, app: str, system: str
 ) -> None:
-    """As ``toolcrib db upgrade`` does; what it did last is noted, for finding nothing to do takes a while."""
+    """Migrates as ``toolcrib db upgrade`` does. Stores the result, because even a check without changes is slow."""
     wanted, note = migrate.fingerprint(), directories.cluster / "toolcrib-schema"
     with held(directories.base / "upgrade.lock"):
         if note.exists() and note.read_text() == wanted:
@@ -103,7 +103,7 @@ def _bring_up_to_date(
 _WAIT_SECONDS = 60
 _POLL_SECONDS = 0.05
 _NAME_CHARACTERS = 200
-# As the kernel writes TCP_LISTEN.
+# TCP_LISTEN in /proc/net/tcp.
 _LISTENS = "0A"
 
 Notify = Callable[[str], None]
@@ -128,7 +128,7 @@ class LocalServer:
         return self.server_address.workspace_id
 
     def login_link(self) -> str:
-        """An address at which a browser is logged in as the directory's owner, once and within two minutes."""
+        """Returns a URL that logs a browser in as the directory's owner. It works once, within two minutes."""
         from toolcrib.api.access_tokens import LoginLinks
 
         links = LoginLinks(self.server_address.secret, node=self.node)
@@ -137,7 +137,7 @@ class LocalServer:
         return f"{origin}/w/{self.workspace_id}#login={secret}"
 
     def token(self) -> str:
-        """A token of the directory's owner. It lives for minutes; ask again for every request."""
+        """Returns an access token of the directory's owner. It expires in minutes: get one for each request."""
         from toolcrib.api.access_tokens import AccessTokens
 
         return AccessTokens(self.server_address.secret).issue(
@@ -149,9 +149,9 @@ class LocalServer:
 def open_local(
     directory: Path, *, tools: Sequence["Tool"] = (), notify: Notify = lambda _: None
 ) -> Iterator[LocalServer]:
-    """Local mode in a directory, for as long as the context lasts, with ``tools`` besides our own.
+    """Opens local mode in a directory while the context lasts, with ``tools`` in addition to the built-in ones.
 
-    ``notify`` is told what takes a while.
+    ``notify`` receives a message before a slow step.
     """
     require_linux()
     tree = _tree(directory)
@@ -194,7 +194,7 @@ def _served(
     project = directories.project(tree)
     note = project / "server.json"
     note.unlink(missing_ok=True)
-    # Loading the program takes as long as starting the database does; so both are done at once.
+    # Loading the server takes as long as starting the database, so both run in parallel.
     loading = threading.Thread(target=_load_server, daemon=True)
     loading.start()
     if named_in_environment() is None and not directories.cluster.exists():
@@ -202,7 +202,7 @@ def _served(
     with database(directories, secrets) as urls:
         loading.join()
         settings = _settings(urls, secrets, tree, project)
-        # We hold the directory's lock, so whoever served it before is dead, and their runs are ours.
+        # We hold the lock of the directory, so the process that served it before is dead. Its runs are ours.
         forget_those_of(settings.node_name, settings.system_url)
         owner = ServerOwner(secrets.email, secrets.email.partition("@")[0], tree, _name(tree))
         with log_to(project / "server.log"), serving(settings, owner, tools) as server_address:
@@ -233,7 +233,7 @@ def _tree(directory: Path) -> Path:
 
 
 def _reject_own_files(tree: Path, directories: LocalDirectories) -> None:
-    """An agent that could read our files would hold our secrets."""
+    """Rejects a directory that overlaps our own files: an agent there could read our secrets."""
     if directories.base.is_relative_to(tree):
         raise Misconfigured(
             f"{tree} contains Toolcrib's own files ({directories.base}), which agents must not access. "
@@ -244,7 +244,7 @@ def _reject_own_files(tree: Path, directories: LocalDirectories) -> None:
 
 
 def _settings(urls: DatabaseUrls, secrets: LocalSecrets, tree: Path, project: Path) -> Settings:
-    """As the environment says; what it does not say has a value that fits a single user on their own machine."""
+    """Loads the settings from the environment, with defaults for a single user on their own machine."""
     secret = token_urlsafe(48)
     ours = {
         "database_url": urls.app,
@@ -258,11 +258,11 @@ def _settings(urls: DatabaseUrls, secrets: LocalSecrets, tree: Path, project: Pa
     usual = {
         "audit_seal_key": SecretStr(secrets.audit_key),
         "credentials_encryption_key": SecretStr(secrets.credentials_key),
-        # The user's own network: a model or an MCP server on this machine or beside it is theirs to use.
+        # The user may use a model or an MCP server on this machine or in their network.
         "allowed_private_model_hosts": ("*",),
         "allowed_private_mcp_hosts": ("*",),
         "pool_size": 6,
-        # Nothing leaves this machine, and some browsers would keep no other cookies without HTTPS.
+        # The traffic stays on this machine. Without HTTPS, some browsers do not keep secure cookies.
         "secure_cookies": False,
     }
     data = {name: value for name, value in usual.items() if f"TOOLCRIB_{name.upper()}" not in os.environ}
@@ -271,7 +271,7 @@ def _settings(urls: DatabaseUrls, secrets: LocalSecrets, tree: Path, project: Pa
     except ValidationError as error:
         wrong = "; ".join(f"TOOLCRIB_{str(one['loc'][0]).upper()}: {one['msg']}" for one in error.errors())
         raise Misconfigured(f"Invalid settings: {wrong}") from None
-    # Whatever other names the environment gives: the links of `toolcrib web` lead to this one.
+    # Added to the hosts of the environment: the links of `toolcrib web` use this one.
     return settings.model_copy(update={"allowed_hosts": (*settings.allowed_hosts, _page_host(secret))})
 
 
@@ -280,16 +280,16 @@ def _node(secrets: LocalSecrets, tree: Path) -> str:
 
 
 def _page_host(secret: str) -> str:
-    """The name by which browsers know the pages of this machine's user.
+    """Returns the host name of the web UI.
 
-    Browsers take every name in `localhost` for this machine. They send cookies to all ports of a name: under one that
-    nobody can guess, other programs of this machine that serve pages are sent none.
+    Browsers resolve all names below `localhost` to this machine, and send a cookie to all ports of its host. With a
+    host name that cannot be guessed, other programs that serve pages on this machine do not receive our cookies.
     """
     return f"{hmac.digest(secret.encode(), b'the name of the web pages', 'sha256').hex()[:24]}.localhost"
 
 
 def _name(tree: Path) -> str:
-    """The directory as its user would say it."""
+    """Returns the directory as its user would write it, with ``~`` for their home."""
     with suppress(RuntimeError):
         if tree.is_relative_to(Path.home()) and tree != Path.home():
             tree = Path("~") / tree.relative_to(Path.home())
@@ -301,7 +301,7 @@ def _write_note(note: Path, server_address: ServerAddress) -> None:
 
 
 def _other_servers(project: Path) -> ServerAddress | None:
-    """Where the process that holds the directory answers, if it does already."""
+    """Returns the address of the process that serves the directory, if it is ready."""
     try:
         data = json.loads((project / "server.json").read_text())
         server_address = ServerAddress(
@@ -319,7 +319,7 @@ def _other_servers(project: Path) -> ServerAddress | None:
 
 
 def _is_listened_on_by_us(port: int) -> bool:
-    """Whoever else listens there now must not be sent a token, nor be believed."""
+    """Whether a process of this user listens on the port. Another user's must not receive a token or be trusted."""
     address = int.from_bytes(socket.inet_aton("127.0.0.1"), sys.byteorder)
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         facts = line.split()
@@ -330,9 +330,9 @@ def _is_listened_on_by_us(port: int) -> bool:
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Being told to end, or losing the terminal, leaves the context like any other way.
+    """Exits the context in order on SIGTERM and SIGHUP.
 
-    Unless the program that we are part of has its own mind about it.
+    Keeps the handlers that the program has set itself.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,7 @@
-"""A page in a file that leads a browser to a login link: everyone can read what a program is called with."""
+"""Redirects a browser to a login link through a private file.
+
+The link must not be an argument of the browser: all users of the machine can see the arguments of a program.
+"""
 
 from html import escape
 from pathlib import Path
@@ -18,7 +21,7 @@ _PAGE = """<!doctype html>
 
 
 def write_login_page(folder: Path, link: str) -> Path:
-    """The page, in a folder that only its owner can enter. Those before it go: their links are used or too old."""
+    """Writes the page to a private folder. Removes older pages, whose links are used or expired."""
     remove_login_pages(folder)
     page = folder / f"login-{token_hex(8)}.html"
     write_private(page, _PAGE.format(link=escape(link)))

@@ -1,4 +1,4 @@
-"""Finds PostgreSQL's programs on this machine: the system's, or those that the ``embedded`` extra brings."""
+"""Finds the PostgreSQL programs on this machine: the system's, or those of the ``embedded`` extra."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from toolcrib.core.errors import Misconfigured
 
 OLDEST = 15
 _NEEDED = ("initdb", "postgres")
-# Where packages put them, which is often not on PATH.
+# Where packages install them, often not on PATH.
 _USUAL = (
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
@@ -28,15 +28,15 @@ _USUAL = (
 
 @dataclass(frozen=True)
 class PostgresBinaries:
-    """A directory with PostgreSQL's programs in it."""
+    """A directory with the PostgreSQL programs."""
 
     directory: Path
-    # Brought by our extra, not by the system.
+    # Installed by the ``embedded`` extra, not by the system.
     embedded: bool = False
 
     @cached_property
     def major(self) -> int:
-        """Its major version; 0 if it cannot be run."""
+        """The major version; 0 if ``postgres`` cannot be run."""
         try:
             printed = subprocess.run(  # noqa: S603 - a program that we found ourselves
                 [self.directory / "postgres", "--version"], capture_output=True, text=True, timeout=20, check=True
@@ -48,7 +48,10 @@ class PostgresBinaries:
 
 
 def find(*, major: int | None = None) -> PostgresBinaries:
-    """Those of a major version, or the newest of the system's, or the embedded; Misconfigured if there are none."""
+    """Returns the newest programs, those of the system first, or those of the given major version.
+
+    Raises Misconfigured if there are none.
+    """
     fitting = [one for one in found() if (one.major == major if major else one.major >= OLDEST)]
     if fitting:
         return max(fitting, key=lambda one: (not one.embedded, one.major))
@@ -67,7 +70,7 @@ def find(*, major: int | None = None) -> PostgresBinaries:
 
 
 def found() -> Iterator[PostgresBinaries]:
-    """All of them, each directory once."""
+    """Yields all usable directories, each once."""
     seen = set()
     for one in _candidates():
         real = one.directory.resolve()

@@ -1,7 +1,7 @@
-"""A PostgreSQL of the user's own: made once, reached by a socket that only they can open, running while it is used.
+"""A private PostgreSQL cluster: created once, on a socket that only its user can open, and running while in use.
 
-Several processes use it at once. The first starts it, the last one stops it; if that one is killed, it runs on until
-the next one has come and gone.
+Several processes share it. The first one starts the server, the last one stops it. If the last one is killed, the
+server runs until the next process stops it.
 """
 
 import os
@@ -26,10 +26,10 @@ from toolcrib.local.state_directory import FileLock, LocalDirectories, LocalSecr
 OWNER = "toolcrib_owner"
 DATABASE = "toolcrib"
 _PORT = "5432"
-# Upper and lower case beyond ASCII are known to the first two only; the last is everywhere.
+# Only the first two know upper and lower case beyond ASCII. The last one exists everywhere.
 _LOCALES = ("C.UTF-8", "en_US.UTF-8", "C")
 _INITDB_SECONDS = 300
-# After a crash the log is gone through first.
+# After a crash, PostgreSQL replays its WAL first.
 _START_SECONDS = 120
 _STOP_SECONDS = 30
 _POLL_SECONDS = 0.01
@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 
 class PostgresCluster:
-    """The files of one cluster, and the server that is started on them."""
+    """The files of one cluster, and its server process."""
 
     def __init__(self, directories: LocalDirectories, secrets: LocalSecrets) -> None:
         self._directories = directories
@@ -53,7 +53,7 @@ class PostgresCluster:
         return (self._data / "PG_VERSION").exists()
 
     def use(self) -> None:
-        """It runs when this returns, and until everyone who uses it has left."""
+        """Starts the server if it does not run. It runs until all processes have called ``leave``."""
         _reject_root()
         with self._alone():
             if not self.is_made:
@@ -64,7 +64,7 @@ class PostgresCluster:
 
     @contextmanager
     def kept_running(self) -> Iterator[None]:
-        """Starts it again whenever it dies while the context lasts; whoever serves on it reconnects by themselves."""
+        """Restarts the server whenever it dies while the context lasts. Its clients reconnect by themselves."""
         over = threading.Event()
         keeper = threading.Thread(target=self._keep, args=(over,), name="toolcrib-database", daemon=True)
         keeper.start()
@@ -75,7 +75,7 @@ class PostgresCluster:
             keeper.join()
 
     def leave(self) -> None:
-        """Stops it if nobody else uses it."""
+        """Stops the server if no other process uses it."""
         with self._alone():
             self._users.release()
             if self._users.try_take():
@@ -90,7 +90,7 @@ class PostgresCluster:
         return held(self._directories.base / "cluster.lock")
 
     def _make(self, programs: PostgresBinaries) -> None:
-        """Beside its place first, so that what a crash left behind is not taken for a cluster."""
+        """Creates the cluster at another path first, so that a crash cannot leave an incomplete one."""
         beside = self._data.with_name("postgres.new")
         password = self._directories.base / "owner-password"
         write_private(password, self._secrets.owner_password)
@@ -105,7 +105,7 @@ class PostgresCluster:
         write_private(self._data / "postgresql.conf", self._configuration())
         log = self._data / "server.log"
         with open(log, "wb", opener=privately) as output:
-            # A session of its own: what is typed at our terminal, or closing it, is none of its business.
+            # In its own session: Ctrl-C in our terminal, or closing it, must not stop the server.
             self._started = subprocess.Popen(  # noqa: S603 - a program that we found ourselves
                 [programs.directory / "postgres", "-D", self._data],
                 stdin=subprocess.DEVNULL,
@@ -124,7 +124,7 @@ class PostgresCluster:
         while not over.wait(_LOOK_AFTER_EVERY):
             if self._server_process() is not None:
                 continue
-            # What is left of a server that was killed may hold its memory for a moment: then the next look succeeds.
+            # The children of a killed server may hold its shared memory for a moment. Then the next attempt succeeds.
             with suppress(Misconfigured), self._alone():
                 if not self._is_ready():
                     log.warning("database.restarted", directory=str(self._data))
@@ -138,7 +138,7 @@ class PostgresCluster:
         if process is None:
             return
         with suppress(ProcessLookupError):
-            # "Fast": it ends everyone's connections, writes everything down, and goes.
+            # A fast shutdown: the server closes all connections, writes a checkpoint and exits.
             os.kill(process, signal.SIGINT)
         deadline = time.monotonic() + _STOP_SECONDS
         while self._server_process() is not None and time.monotonic() < deadline:
@@ -163,7 +163,7 @@ class PostgresCluster:
         )
 
     def _is_ready(self) -> bool:
-        """Whether it takes connections: it notes that itself, as ``pg_ctl`` reads it."""
+        """Whether the server accepts connections, by its status in ``postmaster.pid``, as ``pg_ctl`` reads it."""
         note = self._note()
         return self._server_process() is not None and len(note) > 7 and note[7].strip() == "ready" and self._answers()
 
@@ -173,9 +173,10 @@ class PostgresCluster:
             return probe.connect_ex(str(self._directories.sockets / f".s.PGSQL.{_PORT}")) == 0
 
     def _forget_dead_server(self) -> None:
-        """PostgreSQL finds out itself that a server is gone, unless something else has its number by now.
+        """Removes the PID file of a dead server if another process has its PID now.
 
-        Then its notes are removed; but only when none of its children is left either, who might still write.
+        In all other cases PostgreSQL detects a dead server itself. Waits for the children of the server to exit,
+        because they could still write.
         """
         note = self._note()
         if not note or self._server_process() is not None or not _is_a_process(note[0]):
@@ -189,7 +190,7 @@ class PostgresCluster:
 
     def _server_process(self) -> int | None:
         if self._started is not None:
-            # A child that has ended counts as a process until someone asks how.
+            # Reaps the child: a zombie still counts as a process.
             self._started.poll()
         try:
             process = int(self._note()[0])
@@ -198,7 +199,7 @@ class PostgresCluster:
             return None
         with suppress(OSError):
             return process if _is_postgres(Path(f"/proc/{process}/stat").read_text()) else None
-        # No /proc on this system, so the number alone has to do.
+        # Without /proc, the PID alone must do.
         return process
 
     def _note(self) -> list[str]:
@@ -216,7 +217,7 @@ def _is_a_process(number: str) -> bool:
 
 
 def _works_in(directory: Path) -> bool:
-    """Whether some process of ours has this as its working directory, as all of a server's have."""
+    """Whether a process of this user has this working directory, as all processes of a server do."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if (process / "cwd").readlink() == directory:
@@ -225,14 +226,14 @@ def _works_in(directory: Path) -> bool:
 
 
 def _is_postgres(stat: str) -> bool:
-    """Whether this is the server, and alive: another's dead child is a process too, until it is asked about."""
+    """Whether the process is PostgreSQL and alive, not a zombie."""
     _, _, rest = stat.partition("(")
     name, _, facts = rest.rpartition(")")
     return "postgres" in name and not facts.strip().startswith("Z")
 
 
 def _reject_root() -> None:
-    """PostgreSQL does not run as root, and we do not become someone else behind a person's back."""
+    """Rejects root: PostgreSQL does not run as root, and we do not switch to another user silently."""
     if os.geteuid() == 0:
         raise Misconfigured(
             "You are root, and PostgreSQL does not run as root. Do one of these:\n"

@@ -1,4 +1,4 @@
-"""Where local mode keeps what is its own. Not the projects themselves: those stay where they are."""
+"""The directories, locks and secrets of local mode. The projects themselves stay where they are."""
 
 import fcntl
 import hashlib
@@ -14,19 +14,19 @@ from pathlib import Path
 
 from toolcrib.core.errors import Misconfigured
 
-# What a Unix socket's address can hold, less the name that PostgreSQL gives it.
+# The maximum length of a Unix socket address, without the file name that PostgreSQL adds.
 _SOCKET_DIRECTORY_BYTES = 107 - len("/.s.PGSQL.5432")
 
 
 @dataclass(frozen=True, slots=True)
 class LocalDirectories:
-    """Everything below one directory that only its owner can enter."""
+    """The paths of local mode, below one directory that only its owner can enter."""
 
     base: Path
 
     @classmethod
     def of_user(cls) -> "LocalDirectories":
-        """``TOOLCRIB_HOME``, or ``toolcrib`` in the user's data directory (XDG). Made if it is not there."""
+        """Uses ``TOOLCRIB_HOME``, or ``toolcrib`` in the user's data directory (XDG). Creates it if needed."""
         named = os.environ.get("TOOLCRIB_HOME")
         data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
         base = Path(named or Path(data) / "toolcrib").absolute()
@@ -43,16 +43,16 @@ class LocalDirectories:
 
     @property
     def sockets(self) -> Path:
-        """Where the cluster listens: beside it or, if that path is too long for a socket, in a short one."""
+        """The directory of the cluster's socket. A shorter path is used if this one is too long for a socket."""
         beside = self.base / "run"
         if len(os.fsencode(beside)) > _SOCKET_DIRECTORY_BYTES:
-            above = os.environ.get("XDG_RUNTIME_DIR") or "/tmp"  # noqa: S108 - made for us alone, and checked
+            above = os.environ.get("XDG_RUNTIME_DIR") or "/tmp"  # noqa: S108 - private, and checked
             beside = Path(above) / f"toolcrib-{os.getuid()}-{_digest(self.base)[:8]}"
         private(beside)
         return beside
 
     def project(self, tree: Path) -> Path:
-        """What belongs to one project directory: its lock, its log, its other mounts."""
+        """Returns the directory for the lock, log and other mounts of a project. Creates it if needed."""
         found = self.base / "projects" / project_key(tree)
         private(found.parent)
         private(found)
@@ -60,12 +60,12 @@ class LocalDirectories:
 
 
 def project_key(tree: Path) -> str:
-    """A project directory's name among the others."""
+    """Returns the unique name of a project directory."""
     return _digest(tree)[:16]
 
 
 def private(directory: Path) -> None:
-    """Makes a directory that only its owner can enter; Misconfigured if it is, or may be, another's."""
+    """Creates a directory that only its owner can enter. Raises Misconfigured if another user owns it."""
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = directory.stat(follow_symlinks=False)
@@ -82,7 +82,7 @@ def private(directory: Path) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Writes a file that only its owner can read: whole or not at all, and durable."""
+    """Writes a file that only its owner can read, atomically and durably."""
     beside = path.with_name(f"{path.name}.new")
     beside.unlink(missing_ok=True)
     with open(beside, "x", opener=privately) as file:
@@ -93,7 +93,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def privately(path: str, flags: int) -> int:
-    """For ``open``: what is made can be read by its owner only, whatever their umask."""
+    """The opener for ``open``: only the owner can read the file, whatever the umask."""
     descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     os.fchmod(descriptor, 0o600)
     return descriptor
@@ -103,22 +103,19 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(os.fsencode(path)).hexdigest()
 
 
-# Locks between processes of one user. The kernel lets go of them when a process dies, however it dies.
-
-
 class FileLock:
-    """A lock on a file. Held by one, or shared by several."""
+    """A lock between processes, exclusive or shared. The kernel releases it when a process dies."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
 
     def take(self, *, shared: bool = False) -> None:
-        """Waits until it is free."""
+        """Waits for the lock."""
         fcntl.flock(self._opened(), fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 
     def try_take(self) -> bool:
-        """Whether it was free, and is ours now."""
+        """Takes the lock if it is free. Returns whether it did."""
         try:
             fcntl.flock(self._opened(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -138,7 +135,7 @@ class FileLock:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """A lock for as long as the context lasts."""
+    """Holds an exclusive lock while the context lasts."""
     lock = FileLock(path)
     lock.take()
     try:
@@ -147,12 +144,12 @@ def held(path: Path) -> Iterator[None]:
         lock.release()
 
 
-# The secrets of local mode: made at random once, kept in a file that only its owner can read.
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class LocalSecrets:
-    """``machine`` tells this installation from others on one database; ``email`` is who its user is there."""
+    """The secrets of local mode: random, created once, in a file that only its owner can read.
+
+    ``machine`` distinguishes installations that share a database. ``email`` is the account of the user there.
+    """
 
     audit_key: str
     credentials_key: str
@@ -164,7 +161,7 @@ class LocalSecrets:
 
     @classmethod
     def kept(cls, directories: LocalDirectories) -> "LocalSecrets":
-        """As they were made at the first start, which may be this one."""
+        """Loads the secrets. The first start creates them."""
         path = directories.secrets
         with held(directories.base / "secrets.lock"):
             if not path.exists():

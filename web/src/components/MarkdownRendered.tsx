@@ -10,7 +10,7 @@ const COMPONENTS: Components = {
       {children}
     </a>
   ),
-  // Loading an image would tell another site who reads this.
+  // Loading an image would reveal the reader to another site.
   img: ({ src, alt }) => (
     <a href={typeof src === "string" ? src : undefined} target="_blank" rel="noreferrer noopener">
       {alt || "Image"}

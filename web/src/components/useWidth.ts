@@ -1,6 +1,6 @@
 import { type RefObject, useLayoutEffect, useState } from "react";
 
-/** Returns the current width of an element in pixels. The window's width says little about a column. */
+/** Returns the current width of an element in pixels. A column can be much narrower than the window. */
 export function useWidth(element: RefObject<HTMLElement | null>): number {
   const [width, setWidth] = useState(0);
   useLayoutEffect(() => {

@@ -9,7 +9,7 @@ export interface ServerMessage {
   id?: string | number;
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: each type has fields of its own, which the reducer names where it takes them
+// biome-ignore lint/suspicious/noExplicitAny: each type has its own fields; the reducer names those that it reads
 export type Payload = Record<string, any>;
 
 export interface Change {

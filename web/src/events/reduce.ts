@@ -30,7 +30,7 @@ class Draft {
   }
 
   add({ type, payload, seq }: ServerMessage): void {
-    // The server repeats open approvals and questions on join. The events contain them in their place.
+    // The server repeats open approvals and questions on join. The events already contain them, in order.
     if (payload.replayed) return;
     if (seq !== undefined) {
       // Received twice, for example after a resume.
@@ -232,7 +232,7 @@ class Draft {
     this.#put({ kind: "note", id, runId: null, tone: "bad", text: message ?? code });
   }
 
-  // Writing
+  // Updates of the copy
 
   #put(row: Row): void {
     const rows = this.#ownRows();

@@ -1,4 +1,4 @@
-"""The full-screen chat: puts the widgets together, and passes on what is typed, decided and told."""
+"""The full-screen chat: assembles the widgets, and connects them with the session."""
 
 import asyncio
 import signal
@@ -31,15 +31,15 @@ from toolcrib.sdk.workspace_location import WorkspaceLocation
 
 T = TypeVar("T")
 
-# So many events of an earlier session are shown at first, and as many again when one scrolls up to them.
+# The number of events to load at first, and each time a person scrolls to the top.
 _PAGE = 300
-# So often nobody may answer before another's server is taken for dead.
+# Failed attempts after which the server of another process counts as dead.
 _TRIES = 5
 _MAX_SESSIONS = 50
 
 
 class ChatApp(App[None]):
-    """One conversation at a time. ``lost`` says that whoever served it has gone for good."""
+    """One conversation at a time. ``lost`` is set when the server of another process has ended."""
 
     CSS_PATH = "look.tcss"
     ENABLE_COMMAND_PALETTE = False
@@ -53,7 +53,7 @@ class ChatApp(App[None]):
     ]
 
     class EventsReceived(Message):
-        """Something was heard."""
+        """The watcher has received events."""
 
     def __init__(
         self, location: WorkspaceLocation, session: SessionData, agent: AgentData, *, first: str = "", note: str = ""
@@ -94,7 +94,7 @@ class ChatApp(App[None]):
         if self._watcher is not None:
             self._watcher.stop()
 
-    # What happens
+    # Events
 
     async def on_chat_app_events_received(self) -> None:
         watcher = self._watcher
@@ -109,7 +109,7 @@ class ChatApp(App[None]):
         self._refresh_lines()
 
     async def _open(self) -> None:
-        """Shows the session from its newest events on, and watches it."""
+        """Shows the newest events of the session and subscribes to it."""
         if self._watcher is not None:
             self._watcher.stop()
         self.transcript = Transcript(mode=self.session.mode)
@@ -125,7 +125,7 @@ class ChatApp(App[None]):
         self._refresh_lines()
 
     def _on_events(self) -> None:
-        """Called by the thread that watches."""
+        """Called in the watcher's thread."""
         self.post_message(self.EventsReceived())
 
     async def _load_history(self) -> None:
@@ -134,7 +134,7 @@ class ChatApp(App[None]):
             lambda: client.events(self.location.id, self.session.id, after=self._earliest)
         ):
             transcript.apply(message)
-        # What waits and what runs is told anew: of these the past knows only the beginning.
+        # Old events may be outdated: the server sends open pauses again, and the next request fetches active runs.
         transcript.waiting.clear()
         runs = await self._asked(lambda: client.runs(self.location.id, self.session.id))
         transcript.run_id = next((str(run.id) for run in runs if run.state != "ended"), None)
@@ -167,7 +167,7 @@ class ChatApp(App[None]):
             self._is_away = False
             await self._remark("Connected again.")
 
-    # What is typed
+    # Input
 
     async def on_prompt_input_sent(self, event: PromptInput.Sent) -> None:
         if event.text.startswith("/"):
@@ -252,7 +252,7 @@ class ChatApp(App[None]):
         if run_id is None:
             return
         await self._remark("Cancelling …")
-        # One that has ended meanwhile is stopped enough.
+        # The run has already ended.
         with suppress(Conflict):
             await self._asked(lambda: self.location.client.cancel(self.location.id, UUID(run_id)))
 
@@ -287,7 +287,7 @@ class ChatApp(App[None]):
         if chosen is not None and chosen != str(self.session.id):
             await self._run_command(f"/resume {chosen}")
 
-    # Lines
+    # Status and hints
 
     def on_resize(self) -> None:
         self._refresh_lines()
@@ -316,14 +316,14 @@ class ChatApp(App[None]):
         await self._view.show([self.transcript.remark(text, is_bad=is_bad)])
 
     async def _attempt(self, work: Awaitable[None]) -> None:
-        """Does it, or says why it could not be done."""
+        """Awaits the work, and shows its error."""
         try:
             await work
         except ToolcribError as error:
             await self._remark(error.message, is_bad=True)
 
     async def _asked(self, question: Callable[[], T]) -> T:
-        """The client waits for its answers, so it is asked in a thread."""
+        """Calls the client in a thread, because it blocks."""
         return await asyncio.to_thread(question)
 
     @property
@@ -339,11 +339,8 @@ class ChatApp(App[None]):
         return self.query_one(PromptInput)
 
 
-# The full-screen chat as the command uses it: goes on until the person leaves, or whoever served it is gone.
-
-
 class ScreenChat:
-    """As ``PlainChat``, on the whole screen."""
+    """The full-screen chat, with the interface of ``LineChat``."""
 
     def __init__(self, location: WorkspaceLocation, session: SessionData, agent: AgentData) -> None:
         self.session = session
@@ -352,7 +349,7 @@ class ScreenChat:
         self._agent = agent
 
     def go_on(self, first: str = "", *, note: str = "") -> None:
-        """Until the person leaves; NoAnswer if it has to be gone on with elsewhere."""
+        """Runs until the person quits. Raises ServerUnreachable if the process that served the chat has ended."""
         app = ChatApp(self._location, self.session, self._agent, first=first, note=note)
         with _handlers_kept():
             app.run()
@@ -366,7 +363,7 @@ class ScreenChat:
 
 @contextmanager
 def _handlers_kept() -> Iterator[None]:
-    """While it shows, the chat ends by its own means, so that the terminal is given back as it was."""
+    """Restores the signal handlers afterwards. Meanwhile the chat has its own, which restore the terminal."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield

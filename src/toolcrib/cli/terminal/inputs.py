@@ -1,4 +1,4 @@
-"""Where one types: Enter sends, Ctrl+J begins a line, arrows bring back what was said, Tab completes a command."""
+"""The message box: Enter sends, Ctrl+J starts a line, arrow keys walk the history, Tab completes a command."""
 
 import json
 from collections.abc import Sequence
@@ -19,13 +19,14 @@ from textual.widgets.option_list import Option
 from toolcrib.cli.slash_commands import SlashCommand, completions, help_lines, session_line
 from toolcrib.client import SessionData
 
-# What was typed before, so that the arrow keys bring it back; kept in a file of the directory's, if there is one.
-
 _MAX_ENTRIES = 500
 
 
 class PromptHistory:
-    """Walked up and down from the newest. What was being typed is kept at the lower end."""
+    """The input history for the arrow keys, stored in a file in local mode.
+
+    It starts at the newest entry. The unsent draft comes after that.
+    """
 
     def __init__(self, notes: Path | None) -> None:
         self._file = notes / "said.jsonl" if notes else None
@@ -40,7 +41,7 @@ class PromptHistory:
         self._at = len(self._entries)
 
     def older(self, typed: str) -> str | None:
-        """The one before; None at the oldest."""
+        """Returns the previous entry; None at the oldest."""
         if self._at == 0:
             return None
         if self._at == len(self._entries):
@@ -49,7 +50,7 @@ class PromptHistory:
         return self._entries[self._at]
 
     def newer(self) -> str | None:
-        """The one after, and what was being typed after the newest; None below that."""
+        """Returns the next entry, or the draft after the newest; None after the draft."""
         if self._at == len(self._entries):
             return None
         self._at += 1
@@ -72,7 +73,7 @@ def _read(file: Path | None) -> list[str]:
 
 
 class PromptInput(TextArea):
-    """The input. What is said and wanted goes out as messages."""
+    """The message box. Posts messages for what a person sends and requests."""
 
     class Sent(Message):
         def __init__(self, text: str) -> None:
@@ -80,20 +81,20 @@ class PromptInput(TextArea):
             self.text = text
 
     class Typed(Message):
-        """What was typed so far may be the beginning of a command."""
+        """The text has changed. ``fitting`` are the commands that start with it."""
 
         def __init__(self, fitting: list[SlashCommand]) -> None:
             super().__init__()
             self.fitting = fitting
 
     class UndoWanted(Message):
-        """The undo key where there is nothing typed to undo."""
+        """The undo key in an empty message box."""
 
     class LeftFor(Message):
-        """The keys are wanted elsewhere: by what waits, or by the next that takes any."""
+        """The focus moves to the pending panel, or else to the next widget."""
 
     class Paged(Message):
-        """The conversation is to be read, up or down."""
+        """The conversation scrolls up or down by a page."""
 
         def __init__(self, *, up: bool) -> None:
             super().__init__()
@@ -118,7 +119,7 @@ class PromptInput(TextArea):
         await super()._on_key(event)
 
     def _takes(self, key: str) -> bool:
-        """Whether the key means something here that it does not mean in a text."""
+        """Handles keys that do more than edit the text. Returns whether it did."""
         match key:
             case "enter":
                 self._send()
@@ -154,7 +155,7 @@ class PromptInput(TextArea):
 
 
 class CommandSuggestions(OptionList, can_focus=False):
-    """The commands that what was typed may become."""
+    """The commands that start with the typed text."""
 
     def __init__(self) -> None:
         super().__init__(id="fitting")
@@ -166,11 +167,8 @@ class CommandSuggestions(OptionList, can_focus=False):
         self.add_options(Option(line) for line in help_lines(fitting))
 
 
-# Earlier sessions to choose from.
-
-
 class SessionPicker(ModalScreen[str | None]):
-    """Gives the id of the session that was chosen, or None."""
+    """Lists earlier sessions. Returns the id of the chosen one, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "leave", show=False)]
 

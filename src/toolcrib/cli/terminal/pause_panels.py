@@ -1,4 +1,4 @@
-"""What stands above the input while a person is needed. A panel says how it was decided with one message."""
+"""The panels above the message box for pending approvals and questions. Each posts its decision as a message."""
 
 import json
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ _SCROLLING: list[BindingType] = [
 
 
 class Panel(Vertical, can_focus=True):
-    """Something to read that can be scrolled, and a line that names the keys."""
+    """Scrollable text, and a line that lists the keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = _SCROLLING
 
@@ -53,7 +53,7 @@ class Panel(Vertical, can_focus=True):
             yield from self.compose_foot()
 
     def compose_foot(self) -> ComposeResult:
-        """More that stands below, beside the keys."""
+        """Adds widgets below the keys."""
         yield from ()
 
     def show_keys(self, text: str) -> None:
@@ -77,7 +77,7 @@ class Panel(Vertical, can_focus=True):
 
 
 class ConfirmPanel(Panel):
-    """What would be done, and whether to do it."""
+    """Shows what would happen, and asks for confirmation."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *_SCROLLING,
@@ -98,7 +98,7 @@ class ConfirmPanel(Panel):
 
 
 class ApprovalPanel(Panel):
-    """A call that waits: what it would do, and y, n or a. A no may have a reason; an always shows its rule first."""
+    """A pending call and its effect. Asks for a reason to reject, and shows the rule before it always approves."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *_SCROLLING,
@@ -168,11 +168,8 @@ class ApprovalPanel(Panel):
         (reason if asks else self).focus()
 
 
-# What a call asks a person, one thing after the other: choices, several choices, or words. Plans are read first.
-
-
 class QuestionPanel(Vertical, can_focus=True):
-    """Asks the items of a question in their order, and says all answers at once."""
+    """Asks the items of a question in order, each with its plan, and posts all answers at once."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("pageup", "page(-1)", show=False),
@@ -180,7 +177,7 @@ class QuestionPanel(Vertical, can_focus=True):
     ]
 
     class Answered(Message):
-        """What was said to each item, as text."""
+        """The answer to each item, as text."""
 
         def __init__(self, question: QuestionData, given: Mapping[str, str]) -> None:
             super().__init__()
@@ -201,7 +198,7 @@ class QuestionPanel(Vertical, can_focus=True):
         await self._ask()
 
     async def ask_again(self, flaw: str) -> None:
-        """From the first item on, for what was said does not fit."""
+        """Starts again at the first item, because the server rejected the answers."""
         self._given = {}
         await self._ask(flaw)
 
@@ -215,7 +212,7 @@ class QuestionPanel(Vertical, can_focus=True):
             reading.scroll_relative(y=pages * reading.size.height, animate=False)
 
     async def on_key(self, event: events.Key) -> None:
-        """A digit chooses, where there is a list and nothing is being typed."""
+        """A digit chooses from a list, unless the person is typing."""
         lists = [one for one in self.query(OptionList) if not isinstance(one, SelectionList)]
         if not (event.key.isdecimal() and lists and not isinstance(self.app.focused, Input)):
             return
@@ -268,7 +265,7 @@ class QuestionPanel(Vertical, can_focus=True):
 
 
 class MultiSelect(SelectionList[str]):
-    """Space chooses, Enter says that those are all."""
+    """Space selects, Enter confirms the selection."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "select", show=False),
@@ -288,7 +285,7 @@ def _reading(plan: ReviewedPlan) -> VerticalScroll:
 
 
 def _ways(item: Mapping[str, Any]) -> tuple[list[OptionList | Input], str]:
-    """How an item can be answered, and by which keys."""
+    """Returns the widgets that answer an item, and the help for their keys."""
     schema: Mapping[str, Any] = item["schema"]
     several = schema.get("items") if schema.get("type") == "array" else None
     if isinstance(several, Mapping) and isinstance(several.get("enum"), list):
@@ -308,7 +305,7 @@ def _ways(item: Mapping[str, Any]) -> tuple[list[OptionList | Input], str]:
 
 
 def _choices(item: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Labels, and what choosing one says."""
+    """Returns the label and the value of each choice."""
     schema = item["schema"]
     if item.get("buttons"):
         return [(str(button["label"]), str(button["value"])) for button in item["buttons"]]

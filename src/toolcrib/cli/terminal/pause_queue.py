@@ -1,4 +1,4 @@
-"""Where what waits for a person is shown and decided, one after the other."""
+"""Shows pending approvals and questions one at a time, and sends the decisions."""
 
 import asyncio
 from uuid import UUID
@@ -20,10 +20,10 @@ from toolcrib.sdk.workspace_location import WorkspaceLocation
 
 
 class PauseQueue(Container):
-    """Empty, or one panel. It takes the keys only from who is not typing just then."""
+    """Empty, or one panel. It does not take the focus while a person is typing."""
 
     class Said(Message):
-        """Something that the person should know."""
+        """A notice for the person."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
@@ -37,7 +37,7 @@ class PauseQueue(Container):
         self._turn = asyncio.Lock()
 
     async def handle(self, transcript: Transcript) -> None:
-        """Shows the oldest that waits, and closes what has been decided elsewhere."""
+        """Shows the oldest pending item, and closes a panel that was decided elsewhere."""
         async with self._turn:
             if self.query(ConfirmPanel) or (self._shown is not None and self._shown in transcript.waiting):
                 return
@@ -49,7 +49,7 @@ class PauseQueue(Container):
                 transcript.waiting.pop(waiting_id, None)
 
     async def confirm(self, lines: list[Text]) -> None:
-        """Asks whether to do what the lines say. What waits comes back afterwards."""
+        """Asks for confirmation of what the lines preview. Pending items return afterwards."""
         async with self._turn:
             await self.close()
             await self._put(ConfirmPanel(lines))
@@ -63,7 +63,7 @@ class PauseQueue(Container):
             self.app.query_one(PromptInput).focus()
 
     async def _show(self, waiting_id: UUID, kind: str, transcript: Transcript) -> bool:
-        """Whether it is still open, and shown now."""
+        """Shows an item if it is still open. Returns whether it did."""
         client = self._location.client
         try:
             if kind == "approval":
@@ -84,7 +84,7 @@ class PauseQueue(Container):
         return True
 
     def take_keys(self) -> bool:
-        """Whether there is something here that takes them; it has them then."""
+        """Focuses the panel. Returns whether there is one."""
         for panel in self.children:
             if isinstance(panel, QuestionPanel):
                 panel.focus_answer()
@@ -96,7 +96,7 @@ class PauseQueue(Container):
     async def _put(self, panel: Panel | QuestionPanel) -> None:
         self.display = True
         await self.mount(panel)
-        # Whoever is in the middle of a sentence must not say yes with its next letter.
+        # The next letter that a person types must not approve a call.
         if not self.app.query_one(PromptInput).text:
             self.take_keys()
 
@@ -129,7 +129,7 @@ class PauseQueue(Container):
         except (Conflict, NotFound) as error:
             self.post_message(self.Said(error.message))
         except ToolcribError as error:
-            # It still waits, and so does the panel.
+            # It is still pending, so the panel stays.
             self.post_message(self.Said(error.message))
             return
         await self.close()

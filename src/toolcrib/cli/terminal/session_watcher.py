@@ -1,4 +1,4 @@
-"""Watches a session from a thread, and goes on watching when the server was away for a while."""
+"""Subscribes to a session in a thread, and reconnects when the server was unreachable."""
 
 import threading
 from collections import deque

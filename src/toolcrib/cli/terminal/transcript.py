@@ -1,4 +1,4 @@
-"""A session as blocks in their order, made from what its watchers are told. Knows nothing of screens."""
+"""A session as blocks in order, built from its events. Independent of the screen."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ from toolcrib.cli import terminal_text
 from toolcrib.client import StreamMessage
 from toolcrib.sdk.run_events import TextAssembler
 
-# Of a call that says more, the end is shown while it runs; its result has the whole.
+# While a call runs, only the end of a longer output is kept. Its result has all of it.
 _MAX_OUTPUT = 20_000
 
 
 class CallBlockState(StrEnum):
-    """How far a call is."""
+    """The state of a call."""
 
     RUNNING = "running"
     WAITING = "pending"
@@ -27,21 +27,21 @@ class CallBlockState(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class UserBlock:
-    """What a person said."""
+    """A message from a person."""
 
     text: str
 
 
 @dataclass(slots=True, eq=False)
 class AgentBlock:
-    """What the agent says; it grows."""
+    """A message from the agent. It grows while it streams."""
 
     text: str = ""
 
 
 @dataclass(slots=True, eq=False)
 class ToolCallBlock:
-    """A tool's use: what it was given, how far it is, and what came of it."""
+    """A tool call: its input, state, output and changes."""
 
     tool: str
     given: Any = None
@@ -58,7 +58,7 @@ class ToolCallBlock:
 
 @dataclass(slots=True, eq=False)
 class NoticeBlock:
-    """What neither of them said."""
+    """A notice from the program."""
 
     text: str | Text
     is_bad: bool = False
@@ -69,21 +69,21 @@ Block = UserBlock | AgentBlock | ToolCallBlock | NoticeBlock
 
 @dataclass(frozen=True, slots=True)
 class ContextUsage:
-    """How full the model's context is; ``window`` is None where nobody knows."""
+    """How full the model's context is; ``window`` is None if its size is unknown."""
 
     tokens: int = 0
     window: int | None = None
 
 
 class Transcript:
-    """What has happened, and what waits for a person. ``handle`` says which blocks changed."""
+    """The blocks of a session, and its pending approvals and questions."""
 
     def __init__(self, *, mode: str = "build") -> None:
         self.blocks: list[Block] = []
         self.mode = mode
         self.usage = ContextUsage()
         self.run_id: str | None = None
-        # Approvals and questions that are open, the oldest first: their ids, and which of both they are.
+        # Open approvals and questions, oldest first: id to kind.
         self.waiting: dict[str, str] = {}
         self.last_plan: str | None = None
         self.seen = 0
@@ -92,7 +92,7 @@ class Transcript:
         self._calls: dict[str, ToolCallBlock] = {}
 
     def apply(self, message: StreamMessage, now: float | None = None) -> list[Block]:
-        """``now`` is given for what happens this moment, so that it can be said how long it took."""
+        """Applies an event and returns the changed blocks. Live events have ``now``, to measure durations."""
         self.seen = max(self.seen, message.seq or 0)
         payload = message.payload
         match message.type:
@@ -115,7 +115,7 @@ class Transcript:
                 return []
 
     def remark(self, text: str | Text, *, is_bad: bool = False) -> Block:
-        """Something to say between what happens."""
+        """Adds a notice."""
         return self._add(NoticeBlock(text, is_bad))
 
     def _add(self, block: Block) -> Block:
@@ -144,7 +144,7 @@ class Transcript:
         return [block]
 
     def _speaking(self, message_id: str, text: str) -> AgentBlock | None:
-        """The block of a message, which begins with its first word."""
+        """Returns the block of a message. The first text creates it."""
         if message_id not in self._spoken:
             if not text.strip():
                 return None
@@ -153,7 +153,7 @@ class Transcript:
         return self._spoken[message_id]
 
     def _call_of(self, payload: Mapping[str, Any]) -> ToolCallBlock:
-        """The block of a call, which begins with the first that is told of it: that it waits, or that it runs."""
+        """Returns the block of a call. Its first event creates it: a pause or a start."""
         call_id = str(payload["toolId"])
         if call_id not in self._calls:
             self._calls[call_id] = ToolCallBlock(str(payload.get("toolName") or "ask_user"), payload.get("input"))
@@ -209,14 +209,12 @@ class Transcript:
         return [] if stop is None else [self._add(NoticeBlock(stop))]
 
 
-# The line at the top: where one is, who answers, how far they are trusted, and how full the model's context is.
-
 _BAR = 8
 
 
 @dataclass(frozen=True, slots=True)
 class StatusLine:
-    """What the line says."""
+    """The content of the line at the top."""
 
     where: str
     agent: str
@@ -228,19 +226,19 @@ class StatusLine:
 
 
 def status_line(status: StatusLine, width: int) -> str:
-    """As much as fits, the more telling first: what is going on stands at the right and is never cut."""
+    """Formats as much as fits. The right side, with the current activity, is never truncated."""
     right = f" {status.doing}  {status.mode} · {status.trust} · {gauge(status.usage)} "
     room = max(0, width - cell_len(right))
     lefts = [f" {status.where} · {status.agent} · {status.model}", f" {status.where} · {status.agent}"]
     left = next((one for one in lefts if cell_len(one) <= room), None)
     if left is None:
-        # A path says most at its end.
+        # The end of a path identifies it best.
         left = f" …{lefts[-1][max(0, len(lefts[-1]) - room + 2) :]}" if room > _BAR else ""
     return set_cell_size(left, room) + right
 
 
 def gauge(usage: ContextUsage) -> str:
-    """Tokens, and how much of the window they are where that is known."""
+    """Formats the tokens, as a share of the window if its size is known."""
     if not usage.window:
         return f"{_short(usage.tokens)} tokens"
     part = min(1.0, usage.tokens / usage.window)

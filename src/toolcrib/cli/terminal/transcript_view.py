@@ -1,4 +1,4 @@
-"""The conversation: blocks one below the other. Of a long one only the end is on the screen, until one goes up."""
+"""Shows the blocks of a conversation. Mounts only the end of a long one, until a person scrolls up."""
 
 import json
 import time
@@ -17,8 +17,6 @@ from textual.widgets import Markdown, Static
 from toolcrib.cli.terminal.transcript import AgentBlock, Block, CallBlockState, NoticeBlock, ToolCallBlock, UserBlock
 from toolcrib.cli.terminal_text import about, diff_line, one_line, plain
 
-# A widget for each kind of block.
-
 _ICONS = {
     CallBlockState.RUNNING: "●",
     CallBlockState.WAITING: "?",
@@ -31,7 +29,7 @@ _STYLES = {
     CallBlockState.DONE: "green",
     CallBlockState.FAILED: "red",
 }
-# While a call runs its last lines are shown; unfolded, as many as one would read.
+# Maximum lines of output: while a call runs, and unfolded after it has ended.
 _LIVE_LINES = 10
 _MAX_LINES = 200
 _MAX_INPUT_LINES = 20
@@ -54,7 +52,7 @@ class UserBlockWidget(Static):
         super().__init__(Text(f"> {plain(block.text)}"), classes="said")
 
     async def show(self) -> None:
-        """A person's words do not change."""
+        """Does nothing: a person's message does not change."""
 
 
 class NoticeBlockWidget(Static):
@@ -63,11 +61,11 @@ class NoticeBlockWidget(Static):
         super().__init__(Text(block.text, style=style) if isinstance(block.text, str) else block.text, classes="remark")
 
     async def show(self) -> None:
-        """A remark does not change."""
+        """Does nothing: a notice does not change."""
 
 
 class AgentBlockWidget(Markdown):
-    """The agent's words as markdown, growing with them. Links are shown, and not followed."""
+    """The agent's text as Markdown, updated while it streams. Shows links, but does not open them."""
 
     def __init__(self, block: AgentBlock) -> None:
         self._block = block
@@ -86,7 +84,7 @@ class AgentBlockWidget(Markdown):
 
 
 class ToolCallWidget(Vertical, can_focus=True):
-    """A call: unfolded while it runs, folded when it has ended, and as one likes after that."""
+    """A call: unfolded while it runs, folded when it ends. A person can toggle it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "fold", "Fold", show=False)]
 
@@ -134,7 +132,7 @@ BlockWidget = UserBlockWidget | AgentBlockWidget | ToolCallWidget | NoticeBlockW
 
 
 def _head(call: ToolCallBlock, *, unfolded: bool) -> Text:
-    """Icon, name, what it is about, how it stands and how long it took."""
+    """Formats the icon, name, summary, state and duration."""
     seconds = call.seconds
     if seconds is None and call.state is CallBlockState.RUNNING and call.began is not None:
         seconds = time.monotonic() - call.began
@@ -159,7 +157,7 @@ def _body(call: ToolCallBlock) -> Text:
     if call.state is not CallBlockState.WAITING:
         lines += [diff_line(line) for line in _diff(call)[:_MAX_LINES]]
     most = _LIVE_LINES if call.is_open else _MAX_LINES
-    # A diff says what a result would say again, in ids.
+    # The result of a change has only ids; the diff is enough.
     is_said = call.output.strip() and not (call.changes and call.state is CallBlockState.DONE and call.tool != "bash")
     text = plain(call.output).strip("\n").split("\n") if is_said else []
     if (more := len(text) - most) > 0:
@@ -170,7 +168,7 @@ def _body(call: ToolCallBlock) -> Text:
 
 
 def _input_lines(call: ToolCallBlock) -> list[str]:
-    """What it was given, where the head does not say it all."""
+    """Formats the input, unless the head already shows all of it."""
     if not isinstance(call.given, dict) or len(call.given) < 2 or call.changes:
         return []
     lines = json.dumps(call.given, indent=1, ensure_ascii=False).splitlines()[1:-1]
@@ -181,16 +179,16 @@ def _diff(call: ToolCallBlock) -> list[str]:
     return [line for change in call.changes for line in str(change.get("diff") or "").splitlines() if line]
 
 
-# More widgets than this make typing slow. So many at a time are taken off at the top, and put back when one goes there.
+# More widgets than this make typing slow. The oldest are unmounted in groups, and mounted again on scrolling up.
 _MAX_WIDGETS = 120
 _AT_A_TIME = 40
 
 
 class TranscriptView(VerticalScroll, can_focus=True):
-    """Shows blocks, follows their growth, and stays at the end unless one has scrolled away from it."""
+    """Shows blocks as they grow, and follows the end unless the person has scrolled up."""
 
     class WantsEarlier(Message):
-        """One has come to the top of what is known here."""
+        """The person has scrolled to the top of the loaded blocks."""
 
     def __init__(self) -> None:
         super().__init__(id="conversation")
@@ -199,7 +197,7 @@ class TranscriptView(VerticalScroll, can_focus=True):
         self._widgets: dict[Block, BlockWidget] = {}
         self._top = Static("", id="earlier")
         self.has_earlier = False
-        # Until one scrolls up, the end is what one sees, however it grows and whatever takes room below.
+        # Until the person scrolls up, the end stays visible, whatever the size of the content and of the view.
         self._follows = True
 
     def on_mount(self) -> None:
@@ -208,7 +206,7 @@ class TranscriptView(VerticalScroll, can_focus=True):
         self.set_interval(1.0, self._tick)
 
     async def show(self, blocks: Sequence[Block]) -> None:
-        """Blocks that are new or have changed."""
+        """Shows blocks that are new or have changed."""
         for block in dict.fromkeys(blocks):
             if block in self._widgets:
                 await self._widgets[block].show()
@@ -221,14 +219,14 @@ class TranscriptView(VerticalScroll, can_focus=True):
             self.scroll_end(animate=False)
 
     async def put_before(self, blocks: Sequence[Block], *, more: bool) -> None:
-        """What happened earlier, fetched when it was wanted; ``more`` says whether there is still earlier."""
+        """Inserts earlier blocks at the top. ``more``: there are still earlier ones on the server."""
         self.has_earlier = more
         self._blocks[:0] = blocks
         self._first += len(blocks)
         await self._put_back()
 
     async def begin_anew(self) -> None:
-        """For another session."""
+        """Removes all blocks, for another session."""
         for widget in self._widgets.values():
             await widget.remove()
         self._blocks, self._widgets, self._first = [], {}, 0
@@ -275,7 +273,7 @@ class TranscriptView(VerticalScroll, can_focus=True):
         if coming:
             at, height = self.scroll_y, self.virtual_size.height
             await self.mount_all([self._made(block) for block in coming], after=self._top)
-            # What one was reading stays where it was.
+            # Keeps the text that the person reads in place.
             self.call_after_refresh(
                 lambda: self.scroll_to(y=at + self.virtual_size.height - height, animate=False, force=True)
             )
@@ -289,7 +287,7 @@ class TranscriptView(VerticalScroll, can_focus=True):
         return self.max_scroll_y - self.scroll_y <= 1
 
     async def _tick(self) -> None:
-        """How long running calls have taken."""
+        """Updates the duration of running calls."""
         for block, widget in list(self._widgets.items()):
             if isinstance(widget, ToolCallWidget) and widget.block.state is CallBlockState.RUNNING:
                 await self._widgets[block].show()

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the migrations on the connection that ``storage.migrate`` hands over."""
+"""Alembic's entry point: runs the migrations on the connection from ``storage.migrate``."""
 
 from alembic import context
 

@@ -1,5 +1,5 @@
--- Functions are laid anew at every upgrade. Those of an earlier program go first, so that no old form of one is left
--- beside the new; what a policy or a default stands on stays, and is replaced in place.
+-- Every upgrade creates all functions again. It drops the existing ones first, so that no old signature is left beside a
+-- new one. A function that a policy or a default depends on stays, and is replaced in place.
 
 do $$
 declare

@@ -1,4 +1,4 @@
--- What must be found before anyone is known: by e-mail, by a token's hash, by a key's hash.
+-- Lookups before a user is authenticated: by email, by the hash of a token, by the hash of a key.
 
 create or replace function toolcrib.find_login(p_email text)
 returns table (id uuid, email text, full_name text, password_hash text, token_version integer)
@@ -38,12 +38,12 @@ begin
 end
 $$;
 
--- Whether anyone has an account: the first is the operator's, and whoever has the server's setup link makes it.
+-- Whether there are accounts. The server's setup link creates the first one, the operator's.
 create or replace function toolcrib.has_users() returns boolean
 language sql stable security definer set search_path = pg_catalog, toolcrib, pg_temp
 as $$ select exists (select from users) $$;
 
--- A person found by address, to be made a member. Gives an id and nothing else.
+-- Finds a user by email, to add them as a member. Returns only the id.
 create or replace function toolcrib.find_user(p_email text) returns uuid
 language sql stable security definer set search_path = pg_catalog, toolcrib, pg_temp
 as $$ select id from users where email = lower(p_email) and disabled_at is null $$;

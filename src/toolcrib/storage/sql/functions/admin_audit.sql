@@ -1,7 +1,8 @@
--- Administrative actions in the audit log: who may do what was changed, by whom, from what to what. By triggers, in the
--- transaction of the change, so that no way to change it leaves no record. Secrets are in none.
+-- Records administrative actions in the audit log: who changed a permission or a setting, with the values before and
+-- after. Triggers write the record in the transaction of the change, so that no change is missing. No record contains a
+-- secret.
 
--- What a record shows of a row. Columns are named one by one: what is not named here may be a secret.
+-- Returns the columns of a row that a record shows. An explicit list, because other columns may be secrets.
 create or replace function toolcrib.admin_view(p_table text, p_row jsonb) returns jsonb
 language plpgsql immutable strict
 as $$
@@ -26,7 +27,7 @@ begin
             'revoked', p_row ->> 'revoked_at' is not null)
         when 'provider_credentials' then jsonb_build_object('provider', p_row -> 'provider', 'stored_at', p_row -> 'updated_at')
         when 'mcp_servers' then jsonb_build_object(
-            -- A program's arguments and an address's path and query may hold tokens.
+            -- The arguments of a program and the path and query of a URL may contain tokens.
             'name', p_row -> 'name', 'transport', p_row -> 'transport', 'program', p_row -> 'command' -> 0,
             'host', substring(p_row ->> 'url' from '^[a-zA-Z]+://(?:[^/?#]*@)?([^/?#@]*)'),
             'safe_tools', p_row -> 'safe_tools', 'enabled', p_row -> 'enabled',
@@ -51,7 +52,7 @@ begin
 end
 $$;
 
--- The argument is what the row is called.
+-- The trigger argument is the name of the object, for example `member` in `member.created`.
 create or replace function toolcrib.record_admin() returns trigger
 language plpgsql
 as $$
@@ -65,7 +66,7 @@ declare
     v_actor   uuid := coalesce(toolcrib.current_user_id(), v_nobody);
     v_verb    text := case tg_op when 'INSERT' then 'created' when 'DELETE' then 'deleted' else 'changed' end;
 begin
-    -- What goes with its workspace, goes with the record of that.
+    -- The record of a deleted workspace covers the deletion of its rows.
     if tg_op = 'DELETE' then
         if exists (
             select from toolcrib.deleted_workspaces d
@@ -78,7 +79,7 @@ begin
         select toolcrib.admin_view('workspaces', to_jsonb(w)) into v_before
         from toolcrib.workspaces w where w.id = (v_new ->> 'workspace_id')::uuid;
     end if;
-    -- Whoever founds a workspace is in it from the beginning.
+    -- The creator of a workspace is its first member; that needs no record.
     if tg_table_name = 'members' and tg_op = 'INSERT' and (v_new ->> 'user_id')::uuid = v_actor then
         if exists (
             select from toolcrib.workspaces w

@@ -1,7 +1,7 @@
--- The only way into the audit log.
+-- Writes to the audit log.
 
--- Records of any workspaces: the only way into the audit log, and nobody rewrites it. Whoever does not belong to a workspace
--- leaves a short line of a fixed form there, without anything they said but the tool's name, and so many lines a minute.
+-- Appends records of any workspaces: the only way to write to the audit log, which is append-only. A user who is not a
+-- member leaves a short record of fixed fields, with the tool's name as their only input, and at most 30 in a minute.
 create or replace function toolcrib.append_audit_records(p_records jsonb) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, toolcrib, pg_temp
 as $$
@@ -21,7 +21,7 @@ begin
          as r (id uuid, workspace_id uuid, created_at timestamptz, user_id uuid, agent_id uuid, session_id uuid,
                run_id uuid, call_id uuid, via text, tool text, decision text, rule text, decided_by uuid,
                arguments jsonb, outcome text, error_code text, files jsonb, hosts jsonb, isolation text, duration_us bigint)
-    -- What was done is written down whole, also of someone who was removed meanwhile.
+    -- Executed calls have full records, even if the user was removed from the workspace meanwhile.
     where r.outcome not in ('denied', 'failed')
        or exists (select from members m where m.workspace_id = r.workspace_id and m.user_id = r.user_id);
     get diagnostics v_written = row_count;
@@ -29,7 +29,7 @@ begin
         return;
     end if;
 
-    -- In one order everywhere, because rows are locked.
+    -- Always in the same order, because it locks rows.
     for v_record in
         select * from jsonb_to_recordset(p_records)
             as r (id uuid, workspace_id uuid, created_at timestamptz, user_id uuid, agent_id uuid, call_id uuid,

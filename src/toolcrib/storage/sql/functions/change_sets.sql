@@ -1,10 +1,10 @@
--- Committing a change set: everything that must be true together, in one statement and so in one transaction.
--- Files are gone through one by one: so every row is looked up by its whole key, whatever the planner believed of the
--- tables' sizes when it made the plans that are kept. For one file, the usual case, it is also the quicker way.
+-- Commits change sets atomically: one statement, one transaction.
+-- A loop over the files looks up every row by its whole key, whatever table sizes the planner assumed for its cached
+-- plans. For one file, the usual case, it is also faster.
 
--- Writes the set, its contents, its files at their new heads, their versions and the marks that say "not on disk yet";
--- and, if it came of a call, the call's outcome and its record in the book.
--- Whoever calls holds the locks of every place and has checked the base.
+-- Writes the change set, its blobs, the new heads and versions of its files, and their rows in `pending_applies`. If a
+-- call made the change, also writes the result of the call and its audit record.
+-- The caller holds the lock of every path and has checked the base versions.
 create or replace function toolcrib.commit_change_set(
     p_user uuid, p_token_version integer, p_workspace uuid, p_agent uuid, p_node text, p_epoch bigint,
     p_set jsonb, p_files jsonb, p_call jsonb, p_audit jsonb, p_blobs jsonb, p_bodies bytea[]
@@ -23,7 +23,7 @@ begin
         v_role := toolcrib.enter_workspace(p_user, p_token_version, p_workspace, p_agent);
     end if;
 
-    -- The node that holds the tree may have changed since the caller looked; then its disk is not the tree any more.
+    -- If the workspace's home has changed since the lookup, the caller's disk no longer has the tree.
     if not exists (
         select from toolcrib.workspaces w
         where w.id = p_workspace and w.home_epoch = p_epoch and coalesce(w.home_node, p_node) = p_node
@@ -31,7 +31,7 @@ begin
         raise exception 'another node is the home of this workspace' using errcode = 'TC409';
     end if;
 
-    -- What is stored already costs nothing more.
+    -- A blob that is already stored does not count again.
     with stored as (
         insert into toolcrib.blobs (workspace_id, sha256, size, encoding, body)
         select p_workspace, decode(b.hash, 'hex'), b.size, b.encoding, b.body
@@ -50,7 +50,7 @@ begin
     on conflict (workspace_id, id) do update set state = 'committed', committed_at = now()
     where change_sets.state = 'proposed';
 
-    -- Files that trade places: each leaves its own before any arrives, since a place holds one live file.
+    -- Files that swap paths: all leave their path before any arrives, because a path has at most one live file.
     if (p_set ->> 'trades')::boolean then
         for v_moving in select (value ->> 'file_id')::uuid from jsonb_array_elements(p_files) loop
             update toolcrib.files f set deleted = true where f.workspace_id = p_workspace and f.id = v_moving;
@@ -107,8 +107,9 @@ begin
 end
 $$;
 
--- The change is on disk: remember how the files look there, clear their marks, give the locks back.
--- Its own commit need not reach the platter: if it is lost, recovery finds the disk right and clears the marks.
+-- Marks a change as applied to disk: stores the fingerprints of the files, deletes their rows in `pending_applies`, and
+-- releases the locks. This commit need not be durable: if it is lost, crash recovery finds the files on disk and repeats
+-- it.
 create or replace function toolcrib.mark_applied(p_workspace uuid, p_settled jsonb) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, toolcrib, pg_temp
 as $$
@@ -121,7 +122,7 @@ begin
     loop
         update files f set fingerprint = v_one.fingerprint
         where f.workspace_id = p_workspace and f.id = v_one.file_id and f.version_id = v_one.version_id;
-        -- Only with the version that was seen: a later one may be committed and not on disk yet.
+        -- Only if the version still matches: a later one may be committed and not on disk yet.
         delete from pending_applies p where found and p.workspace_id = p_workspace and p.file_id = v_one.file_id;
     end loop;
     perform pg_advisory_unlock_all();

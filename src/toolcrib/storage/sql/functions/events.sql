@@ -1,6 +1,7 @@
--- The session's next number, in the transaction of the fact it tells; and who may hear of it.
+-- Appends events in the transaction of the change that they report, and checks who may receive them.
 
--- The session's row stays locked until the transaction ends: numbers are committed in their order, without gaps.
+-- Appends an event and returns its sequence number. The session's row stays locked until the transaction ends, so
+-- numbers are committed in order and without gaps.
 create or replace function toolcrib.append_event(p_workspace uuid, p_session uuid, p_type text, p_payload jsonb)
 returns bigint
 language plpgsql volatile
@@ -9,7 +10,7 @@ declare
     v_seq      bigint;
     v_message  uuid;
 begin
-    -- What becomes of a call belongs to the message that asked for it: the model's latest, if the call is one of its.
+    -- Events of a call name the message that made it: the latest of the model, if it contains the call.
     if p_type in ('tool-start', 'tool-result', 'tool-confirm', 'tool-decided') then
         select m.id into v_message
         from (select l.id, l.metadata from toolcrib.messages l
@@ -32,7 +33,7 @@ begin
 end
 $$;
 
--- The positions of those among the given people who do not belong to their workspace, or not by this token.
+-- Returns the positions of subscribers who are not members of their workspace, or whose token is revoked.
 create or replace function toolcrib.non_members(p_watchers jsonb) returns setof integer
 language plpgsql stable
 as $$
@@ -53,7 +54,7 @@ begin
 end
 $$;
 
--- Spends a ticket: whose it was, where it leads, and how long what it opens may stay open.
+-- Redeems a ticket: returns its user, its workspace, and when the connection must end. A ticket works once.
 create or replace function toolcrib.redeem_ticket(p_hash bytea)
 returns table (user_id uuid, token_version integer, workspace_id uuid, connection_expires_at timestamptz)
 language sql volatile security definer set search_path = pg_catalog, toolcrib, pg_temp

@@ -1,7 +1,7 @@
--- What a command's effect is checked against: whether someone else changed its places since the command began.
+-- Detects conflicts of a command's effect: changes of the same paths by others since the command started.
 
--- The newest version at each of these places that was committed by a transaction which the snapshot does not know, be
--- it a deletion. What was only noticed since, having happened on disk, is not among them: the disk tells when it was.
+-- Returns the head version, also a deletion, of each path that a transaction outside the snapshot committed. Skips
+-- external changes, which were only detected since: their time comes from the disk.
 create or replace function toolcrib.changed_since(
     p_user uuid, p_token_version integer, p_workspace uuid, p_agent uuid, p_snapshot pg_snapshot, p_places jsonb
 ) returns table (mount text, path text, version_id uuid)
@@ -16,7 +16,7 @@ begin
     return query
     select w.mount, w.path, f.version_id
     from jsonb_to_recordset(p_places) as w (mount text, path text)
-    -- By key, whatever the planner believes of the tables' sizes; few were changed lately, and only those are read on.
+    -- Forces lookups by key, whatever table sizes the planner assumes. Reads on only for the few recently changed.
     cross join lateral (
         (select g.version_id from toolcrib.files g
          where g.workspace_id = p_workspace and g.mount = w.mount and g.path = w.path and not g.deleted
@@ -35,7 +35,7 @@ begin
         where c.workspace_id = p_workspace and c.id = v.change_set_id limit 1
     ) c
     where c.author_kind <> 'external'
-      -- A row names its writer by 32 bits: it is the latest transaction of that number.
+      -- xmin has 32 bits: the writer is the latest transaction with this number.
       and not pg_visible_in_snapshot((v_now - ((v_now - v.writer) & 4294967295))::text::xid8, p_snapshot);
 end
 $$;

@@ -1,7 +1,7 @@
--- Looking at files, and taking the locks of a change. One trip each.
+-- Looks up paths, and locks them for a change. One round trip each.
 
--- Who the caller is here, where the tree lies, and what stands at each of the given places: always one row a place.
--- A null user leaves the tenant unset: only the system role then sees anything.
+-- Returns the caller's role, the workspace's home, and the file at each path: always one row per path.
+-- A null user leaves the tenant unset, so that only the system role sees rows.
 create or replace function toolcrib.lookup_paths(
     p_user uuid, p_token_version integer, p_workspace uuid, p_agent uuid, p_places jsonb
 ) returns setof toolcrib.path_lookup
@@ -19,12 +19,12 @@ begin
            f.kind, f.mode, f.sha256, f.size, f.line_count, f.content_kind, f.target,
            f.fingerprint, f.created_at, f.updated_at,
            f.pending, f.base_version_id,
-           -- Of interest only where nothing is known: what stands there may be left over from a crash.
+           -- Needed only for an unknown path: what is on disk there may be left over from a crash.
            case when f.id is null then exists (select from toolcrib.pending_applies q where q.workspace_id = p_workspace)
                 else coalesce(f.pending, false) end
     from rows from (jsonb_to_recordset(p_places) as (mount text, path text)) with ordinality as wanted (mount, path, ordinal)
     left join toolcrib.workspaces w on w.id = p_workspace
-    -- One index look-up a place, whatever the planner believes of the table's size: its plan is kept for long.
+    -- Forces one index lookup per path, whatever table size the planner assumes: plans are cached for long.
     left join lateral (
         select f.*, p.file_id is not null as pending, p.base_version_id
         from toolcrib.files f
@@ -36,10 +36,10 @@ begin
 end
 $$;
 
--- Takes the locks of a change, then looks. The locks belong to the connection and outlive the transaction, until
--- `mark_applied`: whoever changes a place waits until the change before it is on disk.
--- Everyone takes the workspace's lock shared and each place's lock whole; who changes folders or very many files
--- takes the workspace's lock whole instead.
+-- Takes the locks of a change, then looks up the paths. The locks are session-level and last until `mark_applied`: the
+-- next change of a path waits until the previous one is on disk.
+-- A change takes a shared lock on the workspace and an exclusive lock on each path. A change of folders or of very many
+-- files takes an exclusive lock on the workspace instead.
 create or replace function toolcrib.lock_paths(
     p_user uuid, p_token_version integer, p_workspace uuid, p_agent uuid, p_places jsonb,
     p_workspace_lock bigint, p_place_locks jsonb, p_whole boolean

@@ -1,6 +1,6 @@
--- Spends an invitation before its guest is anyone. Only its own words count: the address and the role that an owner
--- wrote. It is good once, for its time, and as long as whoever invited is an owner still. Names the workspace as the
--- transaction's tenant, as `enter_workspace` does, so that the guest can be made a member in it.
+-- Accepts an invitation for a new user. The email address and the role are those of the invitation. It works once, until
+-- it expires, and only while the inviting user is still an owner. Sets the workspace as the transaction's tenant, as
+-- `enter_workspace` does, so that the user can be added as a member.
 create or replace function toolcrib.accept_invitation(p_hash bytea, p_user uuid)
 returns table (workspace_id uuid, email text, role text)
 language plpgsql volatile security definer set search_path = pg_catalog, toolcrib, pg_temp
@@ -8,7 +8,7 @@ as $$
 declare
     v_found  toolcrib.invitations;
 begin
-    -- Locked before it is judged: of two who come at once, the second finds it accepted.
+    -- Locks the row before the checks: of two concurrent requests, the second finds it accepted.
     select * into v_found from toolcrib.invitations i where i.secret_hash = p_hash for update;
     if v_found.id is null or v_found.accepted_at is not null or v_found.revoked_at is not null
        or v_found.expires_at <= now()

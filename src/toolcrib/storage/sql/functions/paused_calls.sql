@@ -1,6 +1,6 @@
--- What waits for a person. Decisions are made in storage/approvals.py; here is what other functions need of them.
+-- Approvals, questions and grants, as far as other functions need them. storage/approvals.py stores decisions.
 
--- An agent speaks in its own sessions only: what it does must not appear in another's.
+-- Raises TC404 unless the session exists and is the agent's: its calls must not appear in another agent's session.
 create or replace function toolcrib.check_session(p_workspace uuid, p_session uuid, p_agent uuid) returns void
 language plpgsql volatile
 as $$
@@ -14,8 +14,8 @@ begin
 end
 $$;
 
--- What a person allowed has been done, in the transaction that does it; or what should have been asked about again has
--- turned out impossible. Its arguments are not kept any longer.
+-- Marks an approval as used, in the transaction that executes the call. Also ends a stale approval whose new effect is
+-- impossible. Deletes the arguments.
 create or replace function toolcrib.carried_out(p_workspace uuid, p_approval uuid) returns void
 language plpgsql volatile
 as $$
@@ -30,14 +30,14 @@ begin
         raise exception 'the approval was used already' using errcode = 'TC410';
     end if;
     delete from toolcrib.proposed_changes p where p.workspace_id = p_workspace and p.change_set_id = v_set;
-    -- A set that was committed says so already.
+    -- A committed set has its state already.
     update toolcrib.change_sets s set state = 'dropped'
     where s.workspace_id = p_workspace and s.id = v_set and s.state = 'proposed';
 end
 $$;
 
--- Changes as a list of approvals shows them. A page of hundreds must not be hundreds of megabytes: of a long list the
--- first few are named, without their diffs, and the rest are counted.
+-- Shortens changes for a list of approvals, so that a page of hundreds is not hundreds of megabytes. A long list has
+-- the first 20 changes without their diffs, and the number of the others.
 create or replace function toolcrib.in_brief(p_changes jsonb) returns jsonb
 language plpgsql immutable
 as $$
@@ -53,15 +53,15 @@ begin
     if v_count > 20 then
         v_brief := v_brief || jsonb_build_object(
             'path', null, 'change', 'more',
-            -- The last one may itself say how many more there are.
+            -- The last change may itself be a number of others.
             'count', v_count - 20 + greatest(coalesce((p_changes -> -1 ->> 'count')::integer - 1, 0), 0));
     end if;
     return v_brief;
 end
 $$;
 
--- A session is deleted: what waits in it has nobody left to decide it for. It is ended by whoever ends what is too old.
--- What is being decided this very moment is left to that decision, which will find that the session is gone.
+-- Expires the open approvals and questions of a deleted session. The cleanup of expired ones then ends them. Skips
+-- rows that a decision has locked: that decision finds that the session is gone.
 create or replace function toolcrib.end_waiting() returns trigger
 language plpgsql
 as $$
@@ -81,7 +81,7 @@ end
 $$;
 create or replace trigger end_waiting after delete on sessions for each row execute function end_waiting();
 
--- The rules that decisions left behind for an agent, as the program reads them.
+-- Returns the active grants of an agent as JSON.
 create or replace function toolcrib.agent_grants(p_workspace uuid, p_agent uuid) returns jsonb
 language plpgsql stable
 as $$

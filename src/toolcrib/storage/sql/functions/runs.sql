@@ -1,6 +1,6 @@
--- Runs: every step of one is committed under its epoch, so that whoever was taken over commits nothing more.
+-- Runs. Every step is committed with the epoch of the run, so a process that lost the run cannot commit.
 
--- Holds the run's row until the transaction ends: a takeover waits for what is being committed, and then sees it.
+-- Locks the run's row until the transaction ends: a takeover waits for the commit, and then sees it.
 create or replace function toolcrib.check_run_epoch(p_workspace uuid, p_run uuid, p_epoch bigint) returns void
 language plpgsql volatile
 as $$
@@ -14,8 +14,8 @@ begin
 end
 $$;
 
--- The same for what changes the run itself. Locks are taken in one order everywhere: the run that is carried on, its
--- session, then runs that are queued there.
+-- The same for a change of the run itself. All functions lock in the same order: the active run, its session, then the
+-- queued runs of the session.
 create or replace function toolcrib.lock_run(p_workspace uuid, p_run uuid, p_epoch bigint) returns void
 language plpgsql volatile
 as $$
@@ -29,7 +29,8 @@ begin
 end
 $$;
 
--- By whose leave a run goes on, as it is now: the role of who sent the message, and what has changed if these have.
+-- Returns the current authorization of a run: the role of its user, and a stamp of the session's, the agent's and the
+-- workspace's settings and of the grants, to detect changes.
 create or replace function toolcrib.run_authorization(p_workspace uuid, p_session uuid, p_user uuid, p_agent uuid)
 returns table (role text, stamp text)
 language plpgsql stable
@@ -50,7 +51,7 @@ begin
 end
 $$;
 
--- The session's next message. The session's row is locked by this, so positions have no gaps and no doubles.
+-- Adds a message to a session. Locks the session's row, so positions have no gaps and no duplicates.
 create or replace function toolcrib.add_message(
     p_workspace uuid, p_session uuid, p_id uuid, p_run uuid, p_role text, p_content text, p_metadata jsonb
 ) returns bigint
@@ -58,7 +59,7 @@ language plpgsql volatile
 as $$
 declare
     v_position  bigint;
-    -- `now()` is the transaction's: the very time that the message's row will bear.
+    -- `now()` is the start of the transaction: the same time as in the message's row.
     v_text      text := toolcrib.message_text(p_role, p_content, p_metadata, now());
 begin
     update toolcrib.sessions set
@@ -72,14 +73,14 @@ begin
 end
 $$;
 
--- A run whose turn has come: what the user said becomes a message, and the run may be taken.
+-- Starts a queued run: its prompt becomes a message, and a worker may take it.
 create or replace function toolcrib.start_run(p_workspace uuid, p_run uuid) returns void
 language plpgsql volatile
 as $$
 declare
     v_run  record;
 begin
-    -- It begins with the conversation that the run before it has left.
+    -- The context starts at the size that the previous run left.
     update toolcrib.runs r set state = 'ready',
         context_tokens = coalesce((select b.context_tokens from toolcrib.runs b
                                    where b.workspace_id = r.workspace_id and b.session_id = r.session_id
@@ -93,7 +94,7 @@ begin
 end
 $$;
 
--- One turn of the model: its message, what it cost, and the events that tell of it. Returns the message's position.
+-- Stores a turn of the model: its message, its tokens and its events. Returns the position of the message.
 create or replace function toolcrib.save_turn(p_workspace uuid, p_run uuid, p_epoch bigint, p_turn jsonb)
 returns bigint
 language plpgsql volatile
@@ -114,7 +115,7 @@ begin
     update toolcrib.runs r set
         turns = r.turns + v_turn.counts, input_tokens = r.input_tokens + v_turn.input_tokens,
         output_tokens = r.output_tokens + v_turn.output_tokens, context_tokens = v_turn.context_tokens,
-        -- The run has got on, and goes on to the calls of this turn: that is the first attempt at them.
+        -- The run has made progress. The calls of this turn follow, at their first attempt.
         attempts = case when v_turn.counts > 0 then 1 else r.attempts end,
         takeovers = case when v_turn.counts > 0 then 0 else r.takeovers end
     where r.workspace_id = p_workspace and r.id = p_run;
@@ -125,19 +126,19 @@ begin
 end
 $$;
 
--- A person has decided or answered: the run that waits for it may go on.
+-- Makes a waiting run ready, after a decision or an answer.
 create or replace function toolcrib.set_run_ready(p_workspace uuid, p_run uuid) returns void
 language plpgsql volatile
 as $$
 begin
-    -- One that is just about to wait is waited for: it would not see what was decided, nor be woken by it.
+    -- Waits for a run that is about to wait: otherwise it would miss both the decision and this update.
     perform from toolcrib.runs r where r.workspace_id = p_workspace and r.id = p_run for no key update;
     update toolcrib.runs r set state = 'ready'
     where r.workspace_id = p_workspace and r.id = p_run and r.state = 'waiting';
 end
 $$;
 
--- Whatever becomes of an approval or a question, in whichever way, the run that waits for it is told by this.
+-- Makes the waiting run ready after any end of its approval or question: decision, answer, expiry or withdrawal.
 create or replace function toolcrib.decided() returns trigger
 language plpgsql
 as $$
@@ -152,7 +153,7 @@ create or replace trigger decided after update of state on toolcrib.approvals
 create or replace trigger decided after update of state on toolcrib.questions
     for each row when (new.run_id is not null and new.state <> 'open') execute function toolcrib.decided();
 
--- Whether a process is alive: it has said so within the lease.
+-- Whether a process is alive: its last heartbeat is within the lease.
 create or replace function toolcrib.process_is_alive(p_process text, p_lease double precision) returns boolean
 language plpgsql stable
 as $$

@@ -1,5 +1,5 @@
--- The second lock. `enter_workspace` finds out whether someone belongs to a workspace and, only then, names it as the
--- transaction's tenant. Every policy compares with that name, so a statement without a tenant sees nothing.
+-- Defence in depth: `enter_workspace` checks that a user is a member of a workspace, and only then sets it as the
+-- transaction's tenant. Every policy compares with the tenant, so a statement without a tenant sees no rows.
 
 create or replace function toolcrib.current_workspace() returns uuid
 language sql stable parallel safe
@@ -9,13 +9,13 @@ create or replace function toolcrib.current_user_id() returns uuid
 language sql stable parallel safe
 as $$ select nullif(current_setting('toolcrib.user', true), '')::uuid $$;
 
--- Names the person for this transaction; for what is theirs and not a workspace's.
+-- Sets the user of this transaction, for rows that belong to the user and not to a workspace.
 create or replace function toolcrib.set_current_user(p_user uuid) returns void
 language sql volatile
 as $$ select set_config('toolcrib.user', p_user::text, true) $$;
 
--- Returns the role, or null for who does not belong. A token older than the person's last "end all" is told apart
--- by its own error, because the remedy differs.
+-- Returns the role, or null for a user who is not a member. Raises TC401 for a revoked token, a separate error because
+-- the remedy differs.
 create or replace function toolcrib.enter_workspace(
     p_user uuid, p_token_version integer, p_workspace uuid, p_agent uuid
 ) returns text
@@ -42,12 +42,12 @@ begin
 end
 $$;
 
--- The workspaces of the acting person: what the policies on `workspaces` and `members` may show without a tenant.
+-- Returns the workspaces of the current user, which the policies on `workspaces` show without a tenant.
 create or replace function toolcrib.own_workspaces() returns setof uuid
 language sql stable security definer set search_path = pg_catalog, toolcrib, pg_temp
 as $$ select workspace_id from members where user_id = toolcrib.current_user_id() $$;
 
--- Whether a workspace was founded already: only its first member may write themselves in.
+-- Whether a workspace has members. Only the first one may add themselves.
 create or replace function toolcrib.has_members(p_workspace uuid) returns boolean
 language sql stable security definer set search_path = pg_catalog, toolcrib, pg_temp
 as $$ select exists (select from members where workspace_id = p_workspace) $$;

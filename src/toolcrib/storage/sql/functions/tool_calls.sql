@@ -1,7 +1,7 @@
--- Writing down what was called, and what came of it. In plpgsql, which keeps its plans; SQL functions plan at every call.
+-- Stores tool calls and their results. In plpgsql, which caches its plans; SQL functions plan at every call.
 
--- A call as a row: that it waits or runs, or how it ended, with the events that tell its session so. A call ends once;
--- one that was allowed by a person is carried out once. Who finds that it was done already has come too late (TC410).
+-- Inserts or updates a call, and appends its events to the session. A call ends once, and an approved call executes
+-- once. Raises TC410 if another process was faster.
 create or replace function toolcrib.save_tool_call(p_workspace uuid, p_call jsonb) returns void
 language plpgsql volatile
 as $$
@@ -14,7 +14,7 @@ begin
               arguments jsonb, state text, result jsonb, error jsonb, change_set_id uuid, process_id text,
               idempotent boolean, approval_id uuid, is_violation boolean, events jsonb);
 
-    -- What a person's decision ends needs no run that runs; what a run does carries its epoch.
+    -- A call that a run makes has the epoch of the run. A call that a person's decision ends needs no running run.
     if v_call.run_epoch is not null then
         perform toolcrib.check_run_epoch(p_workspace, v_call.run_id, v_call.run_epoch);
     end if;

@@ -1,7 +1,7 @@
--- Chats and agents as files: the text of a session is made of its messages when it is read.
+-- Sessions as virtual files. Their text is built from the messages when it is read.
 
--- A message as it stands in its chat. Messages never change, so the text of a chat only grows; `add_message` counts it.
--- A summary is for the model: what it stands for is there itself.
+-- Returns a message as text of its chat. Messages never change, so the text only grows; `add_message` counts its size.
+-- A summary is empty: it is for the model, and the chat has the messages that it replaces.
 create or replace function toolcrib.message_text(p_role text, p_content text, p_metadata jsonb, p_at timestamptz)
 returns text
 language sql stable parallel safe
@@ -14,7 +14,7 @@ as $$
     end
 $$;
 
--- What stands above the messages. The title may change at any time, so this is not counted.
+-- Returns the heading above the messages. The title can change, so `add_message` does not count it.
 create or replace function toolcrib.chat_heading(p_title text) returns text
 language sql immutable parallel safe
 as $$ select coalesce('# ' || p_title || e'\n\n', '') $$;
@@ -23,9 +23,9 @@ create or replace function toolcrib.count_lines(p_text text) returns bigint
 language sql immutable parallel safe
 as $$ select length(p_text)::bigint - length(replace(p_text, e'\n', '')) $$;
 
--- Whether a regular expression may match some line of a text: never false where a search, line by line, finds one.
--- Most patterns say the same of the whole text, where newlines end lines, and that is quicker. Those that look around,
--- know the text's ends or bring options of their own are judged line by line.
+-- Whether a regular expression may match a line of a text. Never false if a search line by line finds a match.
+-- Most patterns are matched against the whole text in newline-sensitive mode, which is faster. Patterns with lookaround,
+-- anchors of the whole text or embedded options are matched line by line.
 create or replace function toolcrib.some_line_matches(p_text text, p_pattern text, p_ignore_case boolean)
 returns boolean
 language sql stable parallel safe
@@ -36,7 +36,7 @@ as $$
     else exists (
         select from string_to_table(p_text, e'\n') as l (line)
         cross join lateral (
-            -- A carriage return before the newline belongs to it.
+            -- A carriage return before the newline is part of the line ending.
             select case when right(l.line, 1) = e'\r' then left(l.line, -1) else l.line end as line
         ) shown
         where case when p_ignore_case then shown.line ~* p_pattern else shown.line ~ p_pattern end)

@@ -1,7 +1,7 @@
--- Deleting a workspace: closed to everyone at once, then removed a little at a time.
+-- Deletes a workspace: closes it to all users at once, then removes its rows in batches.
 
--- Whoever calls is its owner and in it. From here on nobody is a member, so that no call begins, and no node is its
--- home, so that none that has begun commits anything.
+-- The caller is an owner, and the workspace is the tenant. Afterwards it has no members, so no call can start, and no
+-- home, so no call in progress can commit.
 create or replace function toolcrib.delete_workspace(p_workspace uuid, p_user uuid) returns void
 language plpgsql volatile
 as $$
@@ -13,13 +13,13 @@ begin
           union select t.node from toolcrib.trash t where t.workspace_id = p_workspace) n
     on conflict do nothing;
     update toolcrib.workspaces set home_node = '', home_epoch = home_epoch + 1 where id = p_workspace;
-    -- Last: without members the policies show nothing of it any more.
+    -- Last, because without a member the policies hide the rows of the workspace.
     delete from toolcrib.members where workspace_id = p_workspace;
 end
 $$;
 
--- Removes some rows of a workspace from every table that has rows of workspaces; returns how many. The audit log keeps its
--- own. A table whose rows others still refer to has its turn when those are gone.
+-- Deletes a batch of a workspace's rows from every table with a workspace_id, and returns their number. The audit log
+-- keeps its rows. A table that other rows still reference is skipped until those are deleted.
 create or replace function toolcrib.remove_rows(p_workspace uuid, p_limit integer) returns bigint
 language plpgsql volatile
 as $$

@@ -1,6 +1,7 @@
--- Who may do what. The server's role owns nothing and cannot bypass the policies; the book and the history are
--- insert-only for it. The system role (recovery, sealing, collecting) sees every workspace. The definer role owns the
--- SECURITY DEFINER functions: nobody logs in as it, and it may do what those functions do and nothing else.
+-- Privileges and row-level security policies. The app role owns nothing and cannot bypass the policies; for it the audit
+-- log and the history are insert-only. The system role (crash recovery, sealing, garbage collection) sees every
+-- workspace. The definer role owns the SECURITY DEFINER functions. It cannot log in, and has only the privileges that
+-- those functions need.
 
 grant usage on schema toolcrib to toolcrib_app, toolcrib_system, toolcrib_definer;
 revoke all on all tables in schema toolcrib from public, toolcrib_app, toolcrib_system, toolcrib_definer;
@@ -65,7 +66,7 @@ begin
 end
 $$;
 
--- A person's own.
+-- A user's own rows.
 drop policy if exists self on users;
 create policy self on users to toolcrib_app using (id = current_user_id()) with check (id = current_user_id());
 drop policy if exists fellow on users;
@@ -82,7 +83,7 @@ create policy self on api_keys to toolcrib_app
     using (user_id = current_user_id())
     with check (user_id = current_user_id() and (workspace_id is null or workspace_id = current_workspace()));
 
--- A workspace and its members are seen from inside, and in the list of one's own.
+-- A user sees the workspace that is the tenant, and the workspaces that they are a member of.
 drop policy if exists tenant on workspaces;
 create policy tenant on workspaces to toolcrib_app
     using (id = current_workspace() or id in (select own_workspaces()))
@@ -95,11 +96,11 @@ drop policy if exists founder on members;
 create policy founder on members for insert to toolcrib_app
     with check (user_id = current_user_id() and role = 'owner' and not toolcrib.has_members(workspace_id));
 
--- The audit log: whoever calls is written down, by `append_audit_records` alone; read only from inside.
+-- The audit log: only `append_audit_records` writes it, for every caller. Reads see only the tenant.
 drop policy if exists tenant on audit_records;
 create policy tenant on audit_records for select to toolcrib_app using (workspace_id = current_workspace());
 
--- Tickets: made from inside a workspace for oneself; spent by `redeem_ticket` before anyone is known.
+-- Tickets: a user creates them in the tenant, for themselves. `redeem_ticket` works before authentication.
 alter table connection_tickets enable row level security;
 drop policy if exists system on connection_tickets;
 create policy system on connection_tickets to toolcrib_system using (true) with check (true);
@@ -108,7 +109,7 @@ create policy self on connection_tickets to toolcrib_app
     using (workspace_id = current_workspace() and user_id = current_user_id())
     with check (workspace_id = current_workspace() and user_id = current_user_id());
 
--- What the SECURITY DEFINER functions look up, they look up in every workspace: that is what they are for.
+-- The SECURITY DEFINER functions see all workspaces: that is their purpose.
 do $$
 declare
     v_table     text;
@@ -122,7 +123,7 @@ begin
         execute format('create policy definer on toolcrib.%I to toolcrib_definer using (true) with check (true)', v_table);
     end loop;
 
-    -- A new owner must be allowed to create in the schema at that moment, and at no other.
+    -- The new owner of a function needs the CREATE privilege on the schema, but only at that moment.
     grant create on schema toolcrib to toolcrib_definer;
     for v_function in
         select p.oid from pg_catalog.pg_proc p
@@ -132,8 +133,8 @@ begin
     end loop;
     revoke create on schema toolcrib from toolcrib_definer;
 
-    -- Nobody here needs objects of a session's own, which shadow types and tables for careless functions. Who migrates
-    -- a database that is not theirs cannot take the privilege away; then PostgreSQL warns, and nothing depends on it.
+    -- These roles need no temporary objects, which can shadow types and tables in careless functions. Only the owner of
+    -- the database can revoke the privilege. For others PostgreSQL prints a warning, and nothing depends on it.
     execute format('revoke temporary on database %I from public, toolcrib_app, toolcrib_system, toolcrib_definer',
                    current_database());
 end

@@ -46,6 +46,6 @@ create table outsiders (
     user_id     uuid primary key,
     since       timestamptz not null default now(),
     recorded    integer not null default 0,
-    -- Calls over the limit. The next record says how many.
+    -- Calls over the limit. The next record has their number.
     unrecorded  bigint not null default 0
 );

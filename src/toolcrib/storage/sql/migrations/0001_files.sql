@@ -123,7 +123,7 @@ create table proposed_changes (
 );
 
 -- Deleted or overwritten files and folders whose content is not in the history. Each is on the node that has the
--- tree, under its id. The row of an expired one stays, so that undo can say so.
+-- tree, under its id. The row of an expired one stays, so that undo can report it.
 create table trash (
     workspace_id   uuid not null references workspaces on delete cascade,
     id             uuid not null,

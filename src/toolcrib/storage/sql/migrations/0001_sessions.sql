@@ -140,7 +140,7 @@ create index tool_calls_session on tool_calls (workspace_id, session_id) where s
 create index tool_calls_run on tool_calls (workspace_id, run_id) where run_id is not null;
 create index tool_calls_running on tool_calls (process_id) where state = 'running';
 
--- Processes that a call left running on the live tree, and how they ended. They tell who changed a file meanwhile.
+-- Processes that a call left running on the live tree, and how they ended. They identify who changed a file meanwhile.
 create table background_processes (
     workspace_id    uuid not null references workspaces on delete cascade,
     id              uuid not null,
