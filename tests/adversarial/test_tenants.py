@@ -411,9 +411,13 @@ async def test_statement_without_a_where_sees_only_its_own_tenant(
         nobody = {
             t: connection.execute(select.format(sql.Identifier(t))).fetchall() for t in tables if t != "audit_seals"
         }
-        connection.execute("select enter_workspace(%s, null, %s, null)", (accounts.mallory.id, accounts.mallorys["workspace_id"]))
+        connection.execute(
+            "select enter_workspace(%s, null, %s, null)", (accounts.mallory.id, accounts.mallorys["workspace_id"])
+        )
         inside = {t: connection.execute(select.format(sql.Identifier(t))).fetchall() for t in tables}
-        connection.execute("select enter_workspace(%s, null, %s, null)", (accounts.mallory.id, accounts.ids["workspace_id"]))
+        connection.execute(
+            "select enter_workspace(%s, null, %s, null)", (accounts.mallory.id, accounts.ids["workspace_id"])
+        )
         refused = {t: connection.execute(select.format(sql.Identifier(t))).fetchall() for t in tables}
 
     assert {table: found for table, found in nobody.items() if found} == {}
