@@ -48,7 +48,7 @@ WORKSPACE = json.dumps(
     separators=(",", ":"),
 )
 NOTE = re.compile(
-    r"\[?truncated: true\. The whole has [\d,]+ characters\. Read on with `read_result`: "
+    r"\[?truncated: true\. The full result has [\d,]+ characters\. Continue with `read_result`: "
     r'call_id "(?P<call>[0-9a-f-]{36})", offset (?P<offset>\d+)\.\]?'
 )
 Call = tuple[str, dict[str, Any]]
