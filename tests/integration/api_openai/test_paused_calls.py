@@ -30,7 +30,7 @@ async def test_response_reports_what_is_pending_and_the_next_one_the_outcome(
 
     waiting = await heard_of(await guided.ask(user("Write a."), stream=stream))
     (approval,) = await guided.services.approvals.open(guided.tenant)
-    assert waiting.startswith("I write.\n\n**A person must decide")
+    assert waiting.startswith("I write.\n\n**Waiting for a person")
     assert "`write` `/a.txt`" in waiting
     assert f"{guided.origin}/w/{guided.tenant.workspace_id}/approvals/{approval.id}" in waiting
     assert not guided.on_disk("a.txt").exists()

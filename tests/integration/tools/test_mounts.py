@@ -406,7 +406,7 @@ async def test_write_limits(workspace: WorkspaceFixture) -> None:
     patched = await tool_result(workspace, "fs.apply_patch", agent, path="@state/w.md", patch=patch)
 
     assert {code_of(result) for result in (too_long, agents, patched)} == {"E_WRITE_LIMIT"}
-    assert "100,002 bytes; at most 100,000" in too_long["error"]["message"]
+    assert "100,002 bytes; the limit is 100,000" in too_long["error"]["message"]
     assert list(workspace.project.iterdir()) == []
     assert (await tool_result(workspace, "fs.write", agent, path="@project/b.txt", content="x" * 10))["ok"]
 

@@ -80,7 +80,7 @@ async def test_empty_query_is_error_true(workspace: WorkspaceFixture, query: str
         result = await tool_result(searching(workspace, searxng=searxng.origin), "web_search", query=query)
 
     assert result["is_error"]
-    assert result["output"].startswith("query: Say what to search for")
+    assert result["output"].startswith("query: The query is empty")
     assert searxng.requests == []
 
 
