@@ -84,7 +84,7 @@ async def test_owner_raises_trust_up_to_the_ceiling(workspace: WorkspaceFixture,
     bound = await session_of(workspace, trust="supervised", max_trust="guided")
 
     assert (await sessions.set_trust(owner, free.id, TrustLevel.AUTONOMOUS)).trust is TrustLevel.AUTONOMOUS
-    with pytest.raises(Forbidden, match="guided at most"):
+    with pytest.raises(Forbidden, match="limited to guided"):
         await sessions.set_trust(owner, bound.id, TrustLevel.AUTONOMOUS)
     await WorkspaceStore(workspace.database).limit_trust(owner, TrustLevel.SUPERVISED)
     for session in (free, bound):
