@@ -129,7 +129,8 @@ def refused(answer: httpx2.Response) -> bool:
     words = (
         "in the server's private network",
         "Cannot resolve",
-        "no address",
+        "has no address",
+        "Not the URL of a model server",
         "Invalid IPv4",
         "Invalid IDNA",
         "in URL",

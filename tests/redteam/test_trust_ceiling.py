@@ -88,7 +88,7 @@ async def test_owner_raises_trust_up_to_the_ceiling(workspace: WorkspaceFixture,
         await sessions.set_trust(owner, bound.id, TrustLevel.AUTONOMOUS)
     await WorkspaceStore(workspace.database).limit_trust(owner, TrustLevel.SUPERVISED)
     for session in (free, bound):
-        with pytest.raises(Forbidden, match="supervised at most"):
+        with pytest.raises(Forbidden, match="limited to supervised"):
             await sessions.set_trust(owner, session.id, TrustLevel.GUIDED)
 
 
