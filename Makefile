@@ -8,6 +8,8 @@ UV     := 0.13.7
 
 # One file per subject: the gate, commits, durable runs, undo.
 CORE_TESTS := $(addprefix tests/integration/,gate/test_gate.py gate/test_commit.py runs/test_durable.py workspace/test_undo.py)
+# Unit tests that take seconds each; the gate runs them.
+SLOW_UNITS := test_wheel.py test_patterns_are_literal.py tools/test_modules.py policy/test_patterns.py providers/test_cuts.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup venv check format format-check lint types layers docs docs-site web web-check web-types screens test \
@@ -66,7 +68,7 @@ test: ## Run the tests of the gate
 
 test-fast: ## Run the unit tests and the core integration tests
 	$(PYTEST) -n 2 --dist loadgroup -m "not long" --hypothesis-profile quick \
-	    --ignore tests/unit/test_wheel.py tests/unit $(CORE_TESTS)
+	    $(SLOW_UNITS:%=--ignore tests/unit/%) tests/unit $(CORE_TESTS)
 
 clients: ## Run the four clients' tables against a server and print the results
 	@$(PYTHON) -m tests.clients
