@@ -55,7 +55,7 @@ select %(workspace)s, version_id, file_id, 1, made.id, deleted, 'project', paren
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench rows")
+    parser = argparse.ArgumentParser(prog="python -m bench storage_rows")
     parser.add_argument("--few", type=int, default=1_000)
     parser.add_argument("--many", type=int, default=1_000_000)
     parser.add_argument("--reps", type=int, default=200)
