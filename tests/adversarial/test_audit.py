@@ -140,7 +140,8 @@ async def test_records_that_are_not_sealed_yet_are_counted_and_reported(audit_lo
     assert words.status == facts.status == 0
     assert "2 records are not sealed yet and were not verified." in words.said
     assert json.loads(facts.said) == {
-        "whole": True, "seals": 1, "sealed_records": 0, "unsealed_records": 2, "problems": [], "since": 1, "restores": [],
+        "whole": True, "seals": 1, "sealed_records": 0, "unsealed_records": 2,
+        "problems": [], "since": 1, "restores": [],
     }  # fmt: skip
 
 
