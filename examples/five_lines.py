@@ -5,7 +5,7 @@ from toolcrib import ApprovalData, Toolcrib
 
 def ask(approval: ApprovalData) -> bool:
     print(approval.tool, approval.shown, approval.diff, sep="\n")
-    return input("Allow it? [y/n] ") == "y"
+    return input("Approve it? [y/n] ") == "y"
 
 
 with Toolcrib(".", approve=ask) as crib:
