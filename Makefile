@@ -13,7 +13,8 @@ SLOW_UNITS := test_wheel.py test_patterns_are_literal.py tools/test_modules.py p
 
 .DEFAULT_GOAL := help
 .PHONY: help setup venv check format format-check lint types layers docs docs-site web web-check web-types screens test \
-        test-fast clients check-long race crash redteam redteam-root test-real first-minute bench reqs lock clean
+        test-fast clients check-long race crash db-faults git-undo undo-scale rendering sessions redteam \
+        redteam-root test-real first-minute bench trace reqs lock clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +83,22 @@ race: ## Run the long races against the file access code
 crash: ## Kill servers several hundred times and check the result
 	$(PYTEST) -m crash tests
 
+db-faults: ## Stop, kill and cut off the database 100 times under 12 runs and check what models were told
+	$(PYTEST) -n 0 -s -m crash tests/faults/test_database_faults.py
+
+git-undo: ## Undo generated git work of an agent and a person, 500 times (minutes)
+	TOOLCRIB_GIT_INTERLEAVINGS=500 $(PYTEST) -n 2 tests/integration/tools/shell/test_git_interleavings.py
+	$(PYTEST) -n 2 -m "long or not long" tests/integration/tools/shell/test_git_undo.py
+
+undo-scale: ## Undo and redo changes of up to 100,000 files, and print what they cost (minutes)
+	$(PYTEST) -m long tests/integration/tools/shell/test_undo_scale.py
+
+rendering: ## Show 200 generated change sets in the browser and in a terminal, and look for every line (minutes)
+	$(PYTEST) -n 2 -m "long or not long" tests/web/test_rendering.py
+
+sessions: ## Play realistic sessions with git, pip, npm and make; count questions, undo, redo (minutes)
+	$(PYTEST) -n 2 -m "long or not long" tests/sessions
+
 redteam: ## Run every attack (minutes); fails if one succeeds
 	$(PYTEST) -n 2 --dist loadgroup -m "not root" tests/redteam tests/adversarial
 
@@ -97,6 +114,9 @@ test-real: ## Build a real, small model once (12 minutes), and run its tests
 
 bench: ## Run the benchmarks against the bare baseline
 	$(PYTHON) -m bench
+
+trace: ## Count the files that one call crosses; fails above the targets (FLAGS=--list shows them)
+	$(PYTHON) -m scripts.trace_call --check $(FLAGS)
 
 reqs: ## List which tests cover which requirement; NEED="WS-1 WS-2" requires some
 	@$(PYTHON) scripts/reqs.py $(NEED)

@@ -6,19 +6,22 @@ usage: python -m bench events [--seconds 5] [--watchers 50]
 import argparse
 import asyncio
 import statistics
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
 
+from bench.engines import bench_settings, new_caller
 from bench.servers import fresh_database, url_of
 from toolcrib.core.events import Delta, DeltaType, Event
-from toolcrib.core.ids import new_id
 from toolcrib.events import EventHub, Subscription
+from toolcrib.settings import Settings
 from toolcrib.storage import migrate
 from toolcrib.storage.database import Database, Tenant
+from toolcrib.storage.events import EventStore
 from toolcrib.storage.sessions import Session, SessionStore
-from toolcrib.storage.users import ActingUser, UserStore
-from toolcrib.storage.workspaces import WorkspaceStore
+from toolcrib.wiring import Stores
 
 RATES = (100, 1_000)
 # How much later a fast subscriber may receive events beside a slow one.
@@ -30,17 +33,15 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--watchers", type=int, default=50)
     options = parser.parse_args(argv)
-    with fresh_database() as name:
+    with fresh_database() as name, tempfile.TemporaryDirectory() as folder:
         migrate.upgrade(url_of(name))
-        asyncio.run(_measure(name, options.seconds, options.watchers))
+        asyncio.run(_measure(bench_settings(name, Path(folder)), options.seconds, options.watchers))
 
 
-async def _measure(name: str, seconds: float, watchers: int) -> None:
-    async with (
-        Database.open(url_of(name, migrate.APP_ROLE), url_of(name, migrate.SYSTEM_ROLE)) as database,
-        EventHub.open(database) as live,
-    ):
-        bench = _Bench(database, live, await _tenant(database))
+async def _measure(settings: Settings, seconds: float, watchers: int) -> None:
+    async with Database.open(settings.database_url, settings.system_url) as database, EventHub.open(database) as live:
+        stores = Stores(settings, database)
+        bench = _Bench(database, stores.sessions, live, Tenant.of(await new_caller(stores)))
         print("| what | rate/s | subscribers | p50 ms | p99 ms | max ms |\n|---|---|---|---|---|---|")
         for rate in RATES:
             _report("deltas", rate, watchers, await bench.deltas(rate, seconds, watchers))
@@ -53,8 +54,9 @@ async def _measure(name: str, seconds: float, watchers: int) -> None:
 
 
 class _Bench:
-    def __init__(self, database: Database, live: EventHub, tenant: Tenant) -> None:
+    def __init__(self, database: Database, sessions: SessionStore, live: EventHub, tenant: Tenant) -> None:
         self._database = database
+        self._sessions = sessions
         self._live = live
         self._tenant = tenant
 
@@ -88,7 +90,6 @@ class _Bench:
     async def events(self, seconds: float, *, with_a_slow_one: bool) -> list[float]:
         """Measure from the commit of an event to its arrival at a fast subscriber."""
         session = await self._session()
-        sessions = SessionStore(self._database)
         waits: list[float] = []
         async with AsyncExitStack() as opened:
             subscription = await opened.enter_async_context(self._watch(session))
@@ -98,7 +99,7 @@ class _Bench:
             end = time.perf_counter() + seconds
             while time.perf_counter() < end:
                 async with self._database.transaction(self._tenant) as connection:
-                    await sessions.append(connection, self._tenant, Event(session.id, "message", {}))
+                    await EventStore.append_within(connection, self._tenant, Event(session.id, "message", {}))
                 committed = time.perf_counter()
                 self._live.notify(self._tenant.workspace_id, session.id)
                 await anext(items)
@@ -111,13 +112,7 @@ class _Bench:
         return self._live.subscribe(self._tenant, session.id, after=0)
 
     async def _session(self) -> Session:
-        return await SessionStore(self._database).create(self._tenant)
-
-
-async def _tenant(database: Database) -> Tenant:
-    profile = await UserStore(database).create_user(email=f"{new_id()}@example.org", full_name=None, password_hash="x")
-    workspace = await WorkspaceStore(database).create(ActingUser(profile.user_id), name="bench", node="bench")
-    return Tenant(workspace.id, profile.user_id)
+        return await self._sessions.create(self._tenant)
 
 
 def _report(what: str, rate: float, watchers: int, waits: list[float]) -> None:

@@ -17,8 +17,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -27,20 +27,19 @@ import httpx2
 import psycopg
 
 from bench.cluster import model_server
+from bench.engines import bench_settings, new_caller
 from bench.servers import fresh_database, url_of
 from toolcrib.core.ids import new_id
+from toolcrib.core.provider_credentials import ProviderCredentials
+from toolcrib.settings import Settings
 from toolcrib.storage import migrate
-from toolcrib.storage.agents import AgentStore
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.storage.provider_credentials import Encryptor, ProviderCredentialStore, StoredProviderCredentials
-from toolcrib.storage.sessions import SessionStore
-from toolcrib.storage.users import ActingUser, UserStore
-from toolcrib.storage.workspaces import WorkspaceStore
+from toolcrib.storage.users import ActingUser
+from toolcrib.wiring import Stores
 
 CALLS = 20
 # How long a process must send no heartbeat before another takes over its runs.
 _LEASE = 2
-_NODE = "bench"
 _LOOK_SECONDS = 0.002
 _RESUME_SECONDS = 600
 _RULES = """
@@ -173,7 +172,7 @@ class Ours:
     """Toolcrib: the database, the person, and the agent of all tasks."""
 
     owner_url: str
-    database_urls: tuple[str, str]
+    settings: Settings
     environment: dict[str, str]
     tenant: Tenant
     rules: str
@@ -183,9 +182,9 @@ class Ours:
         return asyncio.run(self._new_session())
 
     async def _new_session(self) -> str:
-        async with Database.open(*self.database_urls, pool_size=2) as database:
-            agent = await AgentStore(database).create(self.tenant, name=f"reader {new_id()}", definition=self.rules)
-            return str((await SessionStore(database).create(self.tenant, agent_id=agent.id)).id)
+        async with _stores(self.settings) as stores:
+            agent = await stores.agents.create(self.tenant, name=f"reader {new_id()}", definition=self.rules)
+            return str((await stores.sessions.create(self.tenant, agent_id=agent.id)).id)
 
     def start(self, action: str, task: str, folder: Path) -> subprocess.Popen[str]:
         who = [str(self.tenant.workspace_id), str(self.tenant.user_id)]
@@ -205,31 +204,32 @@ class Ours:
 def ours(scratch: Path, model_url: str, *, think_ms: int = 0) -> Iterator[Ours]:
     with fresh_database() as name:
         migrate.upgrade(url_of(name))
-        urls = (url_of(name, migrate.APP_ROLE), url_of(name, migrate.SYSTEM_ROLE))
+        settings = bench_settings(name, scratch / "data")
         environment = {
-            "TOOLCRIB_DATABASE_URL": urls[0],
-            "TOOLCRIB_SYSTEM_DATABASE_URL": urls[1],
-            "TOOLCRIB_JWT_SECRET": secrets.token_urlsafe(48),
-            "TOOLCRIB_AUDIT_SEAL_KEY": secrets.token_urlsafe(48),
-            "TOOLCRIB_DATA_DIR": str(scratch / "data"),
+            "TOOLCRIB_DATABASE_URL": settings.database_url,
+            "TOOLCRIB_SYSTEM_DATABASE_URL": settings.system_url,
+            "TOOLCRIB_JWT_SECRET": settings.jwt_secret.get_secret_value(),
+            "TOOLCRIB_AUDIT_SEAL_KEY": settings.audit_seal_key.get_secret_value(),
+            "TOOLCRIB_DATA_DIR": str(settings.data_dir),
             "TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS": "*",
             "TOOLCRIB_HEARTBEAT_LEASE_SECONDS": str(_LEASE),
-            "TOOLCRIB_NODE_NAME": _NODE,
+            "TOOLCRIB_NODE_NAME": settings.node_name,
         }
-        lock = Encryptor(environment["TOOLCRIB_JWT_SECRET"])
-        tenant = asyncio.run(_tenant(urls, lock, model_url))
-        yield Ours(url_of(name), urls, environment, tenant, _RULES.format(calls=CALLS, think_ms=think_ms))
+        tenant = asyncio.run(_tenant(settings, model_url))
+        yield Ours(url_of(name), settings, environment, tenant, _RULES.format(calls=CALLS, think_ms=think_ms))
 
 
-async def _tenant(urls: tuple[str, str], lock: Encryptor, model_url: str) -> Tenant:
-    async with Database.open(*urls, pool_size=2) as database:
-        profile = await UserStore(database).create_user(email="ada@example.org", full_name=None, password_hash="x")
-        person = ActingUser(profile.user_id)
-        workspace = await WorkspaceStore(database).create(person, name="bench", node=_NODE)
-        await ProviderCredentialStore(database, lock).store(
-            person, "openai-compatible", StoredProviderCredentials("x", model_url)
-        )
-        return Tenant(workspace.id, profile.user_id)
+async def _tenant(settings: Settings, model_url: str) -> Tenant:
+    async with _stores(settings) as stores:
+        person = await new_caller(stores)
+        await stores.access.store(ActingUser(person.user_id), "openai-compatible", ProviderCredentials("x", model_url))
+        return Tenant.of(person)
+
+
+@asynccontextmanager
+async def _stores(settings: Settings) -> AsyncIterator[Stores]:
+    async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
+        yield Stores(settings, database)
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,10 @@ async def _work(action: str, tenant: Tenant, session: SessionId, folder: Path) -
                 tenant, session, "Read the sample files one by one and report.", via="bench"
             )
         else:
-            [run] = await parts.run_service.page(tenant, session, before=None, limit=1)
+            [run] = await parts.run_service.runs.page(tenant, session, before=None, limit=1)
         while run.state is not RunState.ENDED:
             await asyncio.sleep(_LOOK_SECONDS)
-            run = await parts.run_service.get(tenant, run.id)
+            run = await parts.run_service.runs.get(tenant, run.id)
     return str(run.end_reason)
 
 

@@ -27,17 +27,17 @@ def fill(owner_url: str, workspace_id: str, count: int) -> list[str]:
             )
             cursor.executemany(
                 """
-                insert into approvals
-                    (workspace_id, id, call_id, user_id, agent_id, via, tool, arguments, shown, arguments_sha256,
-                     effects, rule, reason, offered, expires_at)
+                insert into paused_calls
+                    (workspace_id, id, kind, call_id, user_id, agent_id, via, tool, arguments, input, arguments_sha256,
+                     changes, effects, rule, reason, suggested_rule, other_rules, expires_at)
                 values
-                    (%(workspace)s, %(approval)s, %(call)s, %(user)s, %(agent)s, 'rest', 'touch', %(arguments)s,
-                     %(shown)s, %(digest)s, %(effects)s, 'trust.guided.dangerous', 'Guided.', %(offered)s,
-                     now() + interval '7 days')
+                    (%(workspace)s, %(pause)s, 'approval', %(call)s, %(user)s, %(agent)s, 'rest', 'touch',
+                     %(arguments)s, %(input)s, %(digest)s, '[]', %(effects)s, 'trust.guided.dangerous', 'Guided.',
+                     %(suggested_rule)s, '[]', now() + interval '7 days')
                 """,
                 rows,
             )
-    return [str(row["approval"]) for row in rows]
+    return [str(row["pause"]) for row in rows]
 
 
 def _row(workspace_id: str, user: object, agent: object, number: int) -> dict[str, object]:
@@ -45,13 +45,13 @@ def _row(workspace_id: str, user: object, agent: object, number: int) -> dict[st
     effects = {"reads": [], "writes": [f"/waiting/{number}.txt"], "runs": None, "contacts": []}
     return {
         "workspace": workspace_id,
-        "approval": new_id(),
+        "pause": new_id(),
         "call": new_id(),
         "user": user,
         "agent": agent,
         "arguments": arguments,
-        "shown": arguments,
+        "input": arguments,
         "digest": sha256(arguments.encode()).digest(),
         "effects": json.dumps(effects),
-        "offered": json.dumps({"tool": "touch", "paths": None, "commands": None}),
+        "suggested_rule": json.dumps({"tools": ["touch"], "paths": None, "commands": None}),
     }

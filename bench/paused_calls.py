@@ -48,7 +48,7 @@ async def _measure(servers: ServerPair, rows: int, decisions: int, per_second: f
         answered = await asyncio.gather(*tasks)
         done = _carried_out_ms(servers, decisions)
         begin = time.perf_counter()
-        page = (await person.get("/approvals", params={"limit": 100})).json()
+        page = (await person.get("/paused-calls", params={"limit": 100})).json()
         listed = (time.perf_counter() - begin) * 1000
     assert len(page["items"]) == 100
     _report("responded", answered)
@@ -60,12 +60,12 @@ async def _ask(person: httpx2.AsyncClient, key: str, number: int) -> str:
     call = {"tool": "write", "args": {"path": f"/{number}.txt", "content": f"{number}\n"}}
     response = await person.post("/tools", json=call, headers={"Authorization": f"Bearer {key}"})
     assert response.status_code == 202, response.text
-    return str(response.json()["result"]["approval_id"])
+    return str(response.json()["result"]["pause_id"])
 
 
 async def _decide(person: httpx2.AsyncClient, approval: str) -> float:
     begin = time.perf_counter()
-    response = await person.post(f"/approvals/{approval}/decision", json={"approved": True})
+    response = await person.post(f"/paused-calls/{approval}/decision", json={"approved": True})
     assert response.status_code == 200, response.text
     return (time.perf_counter() - begin) * 1000
 
@@ -76,8 +76,8 @@ def _carried_out_ms(servers: ServerPair, decisions: int) -> list[float]:
         for _ in range(600):
             found = connection.execute(
                 """
-                select extract(epoch from carried_at - decided_at) * 1000 from toolcrib.approvals
-                where state = 'allowed' and carried_at is not null
+                select extract(epoch from resumed_at - decided_at) * 1000 from toolcrib.paused_calls
+                where state = 'approved' and resumed_at is not null
                 """
             ).fetchall()
             if len(found) == decisions:

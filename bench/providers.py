@@ -25,7 +25,8 @@ from tests.fakes.scripted_turns import Scene, SceneCall
 from tests.fakes.tools import TOOLS
 from toolcrib.core.messages import UserMessage
 from toolcrib.core.model_stream import FinishReason, MessageBuilder, StreamFinish
-from toolcrib.providers.provider import ModelRequest, ProviderCredentials
+from toolcrib.core.provider_credentials import ProviderCredentials
+from toolcrib.providers.provider import ModelRequest
 from toolcrib.providers.provider_registry import ProviderRegistry, open_providers
 
 Turn = Callable[[], Awaitable[int]]

@@ -6,7 +6,6 @@ usage: python -m bench search [--files 50000] [--megabytes 500] [--names 100000]
 import argparse
 import asyncio
 import random
-import secrets
 import statistics
 import subprocess
 import tempfile
@@ -17,18 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import SecretStr
-
+from bench.engines import bench_settings, new_caller
 from bench.servers import fresh_database, url_of
 from toolcrib.core.callers import Caller
 from toolcrib.core.ids import CallId, new_id
 from toolcrib.core.tool_calls import ToolCall
 from toolcrib.gate.call_pipeline import Gate
-from toolcrib.settings import Settings
 from toolcrib.storage import migrate
 from toolcrib.storage.database import Database
-from toolcrib.storage.users import ActingUser, UserStore
-from toolcrib.storage.workspaces import WorkspaceStore
 from toolcrib.wiring import assemble
 
 # From no match to matches everywhere. The last is one page, because a result cannot hold all matches.
@@ -60,18 +55,12 @@ def main(arguments: list[str]) -> None:
 async def _measure(folder: Path, texts: Path, names: Path, reps: int) -> None:
     with fresh_database() as name:
         migrate.upgrade(url_of(name))
-        settings = Settings(
-            database_url=url_of(name, migrate.APP_ROLE),
-            jwt_secret=SecretStr(secrets.token_urlsafe(48)),
-            audit_seal_key=SecretStr(secrets.token_urlsafe(48)),
-            data_dir=folder / "data",
-            node_name="bench",
-        )
+        settings = bench_settings(name, folder / "data")
         async with Database.open(settings.database_url, settings.system_url) as database:
-            executor = assemble(settings, database).executor
+            engine = assemble(settings, database)
             print("| search | bare ms | ours ms | ratio | target |\n|---|---|---|---|---|")
-            await _contents(WorkspaceTools(executor, await workspace_on(database, texts)), texts, reps)
-            await _names(WorkspaceTools(executor, await workspace_on(database, names)), names, reps)
+            await _contents(WorkspaceTools(engine.executor, await new_caller(engine.stores, texts)), texts, reps)
+            await _names(WorkspaceTools(engine.executor, await new_caller(engine.stores, names)), names, reps)
 
 
 async def _contents(tools: "WorkspaceTools", tree: Path, reps: int) -> None:
@@ -131,15 +120,6 @@ class WorkspaceTools:
         outcome = await self.executor.execute(ToolCall(tool, arguments), caller)
         if not outcome.succeeded or "timed_out" in outcome.result:
             raise SystemExit(f"{tool}: {outcome.error or outcome.result['hint']}; the figures would mean nothing.")
-
-
-async def workspace_on(database: Database, tree: Path) -> Caller:
-    email = f"{new_id()}@example.org"
-    person = await UserStore(database).create_user(email=email, full_name=None, password_hash="x")
-    workspace = await WorkspaceStore(database).create(
-        ActingUser(person.user_id), name="bench", node="bench", root_path=str(tree)
-    )
-    return Caller(workspace.id, person.user_id)
 
 
 def _grow(root: Path, files: int, size: int) -> None:

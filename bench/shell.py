@@ -19,9 +19,8 @@ from pathlib import Path
 from time import perf_counter
 
 import uvloop
-from pydantic import SecretStr
 
-from bench.search import workspace_on
+from bench.engines import bench_settings, new_caller
 from bench.servers import fresh_database, url_of
 from bench.turn_stages import Profile, timed_stages
 from toolcrib.core.agents import AgentRules, ToolPermission, TrustLevel
@@ -32,9 +31,7 @@ from toolcrib.policy.agent_definition import render_definition
 from toolcrib.sandbox.bubblewrap import ViewMount
 from toolcrib.sandbox.command import SandboxCommand
 from toolcrib.sandbox.sandbox import Sandbox
-from toolcrib.settings import Settings
 from toolcrib.storage import migrate
-from toolcrib.storage.agents import AgentStore
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.wiring import ToolRuntime, assemble
 
@@ -56,17 +53,17 @@ def main(argv: Sequence[str] = ()) -> None:
 
 async def _measure(runs: int, sizes: Sequence[int]) -> None:
     sandbox = Sandbox()
-    (await sandbox.probe()).require()
+    await sandbox.require()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cases: dict[str, Case] = {"bare": _bare}
-        async with _gate(folder, sandbox) as (engine, database):
+        async with _gate(folder, sandbox) as engine:
             for size in sizes:
                 tree = _tree(folder / str(size), size)
                 cases[f"sandbox, {size} files read-only"] = _case(sandbox, tree, folder, writable=False)
                 cases[f"sandbox with overlay, {size} files"] = _case(sandbox, tree, folder, writable=True)
-                person = await workspace_on(database, tree)
-                agent = await _agent(database, person)
+                person = await new_caller(engine.stores, tree)
+                agent = await _agent(engine, person)
                 cases[f"gate, {size} files, a person's `true`"] = _call(engine, person, "true")
                 cases[_agents_true(size)] = _call(engine, agent, "true")
                 cases[f"gate, {size} files, an agent writes one"] = _call(engine, agent, "echo {} > made.txt")
@@ -104,26 +101,19 @@ async def _profile(title: str, run: Case, runs: int) -> None:
 
 
 @asynccontextmanager
-async def _gate(folder: Path, sandbox: Sandbox) -> AsyncIterator[tuple[ToolRuntime, Database]]:
+async def _gate(folder: Path, sandbox: Sandbox) -> AsyncIterator[ToolRuntime]:
     with fresh_database() as name:
         migrate.upgrade(url_of(name))
-        settings = Settings(
-            database_url=url_of(name, migrate.APP_ROLE),
-            system_database_url=url_of(name, migrate.SYSTEM_ROLE),
-            jwt_secret=SecretStr("x" * 48),
-            audit_seal_key=SecretStr("x" * 48),
-            data_dir=folder / "data",
-            node_name="bench",
-        )
+        settings = bench_settings(name, folder / "data")
         async with Database.open(settings.database_url, settings.system_url) as database:
-            yield assemble(settings, database, sandbox=sandbox), database
+            yield assemble(settings, database, sandbox=sandbox)
 
 
-async def _agent(database: Database, person: Caller) -> Caller:
+async def _agent(engine: ToolRuntime, person: Caller) -> Caller:
     rules = AgentRules(
         trust=TrustLevel.AUTONOMOUS, toolsets=("studio",), tool_permissions={"bash": ToolPermission(allowed=True)}
     )
-    stored = await AgentStore(database).create(Tenant.of(person), name="bench", definition=render_definition(rules))
+    stored = await engine.stores.agents.create(Tenant.of(person), name="bench", definition=render_definition(rules))
     return replace(person, agent=Agent(AgentId(stored.id), "bench", rules))
 
 
@@ -147,7 +137,7 @@ def _case(sandbox: Sandbox, tree: Path, folder: Path, *, writable: bool) -> Call
         async with sandbox.transaction([ViewMount("tree", tree, "/tree", writable=writable)], folder) as view:
             result = await view.run(SandboxCommand("true"))
             assert result.exit_code == 0, result.output.text
-            assert len(await view.effect()) == 0
+            assert len((await view.effect()).entries) == 0
 
     return run
 

@@ -7,7 +7,6 @@ SQL inserts the rows; only files that the calls touch are on disk.
 
 import argparse
 import asyncio
-import secrets
 import statistics
 import tempfile
 import time
@@ -16,12 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
-from pydantic import SecretStr
 
-from bench.search import WorkspaceTools, workspace_on
+from bench.engines import bench_settings, new_caller
+from bench.search import WorkspaceTools
 from bench.servers import fresh_database, url_of
 from toolcrib.core.ids import WorkspaceId
-from toolcrib.settings import Settings
 from toolcrib.storage import migrate
 from toolcrib.storage.database import Database
 from toolcrib.wiring import assemble
@@ -66,20 +64,14 @@ def main(arguments: list[str]) -> None:
 
 
 async def _measure(folder: Path, name: str, options: argparse.Namespace) -> None:
-    settings = Settings(
-        database_url=url_of(name, migrate.APP_ROLE),
-        jwt_secret=SecretStr(secrets.token_urlsafe(48)),
-        audit_seal_key=SecretStr(secrets.token_urlsafe(48)),
-        data_dir=folder / "data",
-        node_name="bench",
-    )
+    settings = bench_settings(name, folder / "data")
     async with Database.open(settings.database_url, settings.system_url) as database:
-        executor = assemble(settings, database).executor
+        engine = assemble(settings, database)
         workspaces = []
         for size in (options.few, options.many):
             tree = folder / f"tree-{size}"
             tree.mkdir()
-            tools = WorkspaceTools(executor, await workspace_on(database, tree))
+            tools = WorkspaceTools(engine.executor, await new_caller(engine.stores, tree))
             _fill(name, tools.caller.workspace_id, size)
             workspaces.append(tools)
             await _furnish(tools)

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from toolcrib.gate import call_recorder
-from toolcrib.sandbox import command, contained_process, resource_limits, staging_directory, transaction
+from toolcrib.sandbox import command, contained_process, resource_limits, transaction
 from toolcrib.tools.shell import shell
 from toolcrib.workspace import tree
 from toolcrib.workspace.effects import effect_import
@@ -22,16 +22,16 @@ _PLACES: tuple[tuple[str, Any, str], ...] = (
     ("the roots are found", tree.WorkspaceTree, "roots"),
     ("what must be masked is found", shell.Shell, "_masked"),
     ("the layers are made", transaction.Transaction, "prepare"),
-    ("the clock's tick is waited for", effect_import.CommandBase, "wait_for_clock_tick"),
+    ("the clock's tick is waited for", shell, "past"),
     ("a control group is made", resource_limits.Cgroup, "make"),
     ("the fork server makes a copy of itself", command, "start"),
-    ("views are mounted, bubblewrap starts, the shell is ready", command, "admit"),
+    ("views are mounted, bubblewrap starts, the shell is ready", contained_process.ContainedProcess, "admit"),
     ("the command runs, and all of it ends", contained_process.ContainedProcess, "ended"),
     ("the effect is read", transaction.Transaction, "effect"),
     ("the effect becomes changes (database)", shell, "import_effects"),
     ("the answer is written down (database)", call_recorder.CallRecorder, "answer"),
     ("the change is committed and applied (database)", call_recorder.CallRecorder, "commit"),
-    ("the layers are removed, afterwards", staging_directory, "remove_staging"),
+    ("the layers are removed, afterwards", transaction, "remove_staging"),
 )
 
 Passed = dict[str, tuple[float, float]]

@@ -89,7 +89,7 @@ def _ask(workspace: Workspace, model: ModelServer, agent: str) -> None:
     session = begin(workspace, agent, title="A long diff")
     workspace.post(f"/sessions/{session}/messages", {"text": "Write."})
     deadline = time.monotonic() + 60
-    while not workspace.get("/approvals").json()["items"]:
+    while not workspace.get("/paused-calls").json()["items"]:
         if time.monotonic() > deadline:
             raise SystemExit("The long diff created no approval.")
 

@@ -1,10 +1,10 @@
 """Give an agent one task in the current directory; it asks you before it changes a file."""
 
-from toolcrib import ApprovalData, Toolcrib
+from toolcrib import ApprovalOut, Toolcrib
 
 
-def ask(approval: ApprovalData) -> bool:
-    print(approval.tool, approval.shown, approval.diff, sep="\n")
+def ask(approval: ApprovalOut) -> bool:
+    print(approval.tool, approval.input, approval.diff, sep="\n")
     return input("Approve it? [y/n] ") == "y"
 
 

@@ -3,11 +3,11 @@
 import asyncio
 import sys
 
-from toolcrib import ApprovalData, AsyncToolcrib, Reject
+from toolcrib import ApprovalOut, AsyncToolcrib, Reject
 
 
-async def only_python_files(approval: ApprovalData) -> bool | Reject:
-    paths = [change["path"] for change in approval.changes]
+async def only_python_files(approval: ApprovalOut) -> bool | Reject:
+    paths = [change.path or "" for change in approval.changes]
     return all(path.endswith(".py") for path in paths) or Reject("Change Python files only.")
 
 

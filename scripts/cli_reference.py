@@ -18,8 +18,8 @@ directory; `--directory` names another one, and `--server` with `TOOLCRIB_TOKEN`
 goes to standard output, everything else to standard error.
 
 Exit status: 0 success; 1 the tool, the run or the check failed; 2 the command could not start (the message says what to
-do). `toolcrib run` also exits with 3 (reached a limit), 4 (too many violations), 5 (a person is needed) and 130
-(cancelled by you).
+do). `toolcrib run` also exits with 3 (reached a limit), 4 (too many violations), 5 (a person is needed), 6 (done,
+but a call was denied or rejected) and 130 (cancelled).
 
 Completion: `toolcrib --install-completion` installs it for your shell; `--show-completion` prints it.
 

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -211,7 +212,9 @@ def _offered(name: str, thing: Any) -> str:
 
 _ALIASES = {
     "AbsolutePath": "The type of an argument that is a path in the workspace, such as `/notes.md`.",
+    "AnswerButton": "A button for the answer to a `Question`: what it says, and the answer that it gives.",
     "Event": "Yielded by `stream`: `TextChunk`, `ToolCallStarted`, `ToolOutput`, `ToolCallFinished`, last `RunResult`.",
+    "MountPath": "The type of an argument that is a mount and a path inside it, such as `@central/plan.md`.",
 }
 
 
@@ -221,11 +224,11 @@ def _members(thing: type) -> Iterator[tuple[str, str]]:
         if not name.startswith("_"):
             yield f"{name}: {getattr(kind, '__name__', kind)}".replace("typing.", ""), ""
     for name, member in vars(thing).items():
-        if name.startswith("_") or not (inspect.isfunction(member) or isinstance(member, property)):
+        if name.startswith("_") or not (inspect.isfunction(member) or isinstance(member, property | cached_property)):
             continue
         about = (inspect.getdoc(member) or "").partition("\n")[0].replace("``", "`")
         yield (
-            (name if isinstance(member, property) else f"{name}({_parameters(member)})"),
+            (f"{name}({_parameters(member)})" if inspect.isfunction(member) else name),
             f": {about}" if about else "",
         )
 

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import psycopg
@@ -82,14 +83,23 @@ async def database(database_urls: DatabaseUrls) -> AsyncIterator[Database]:
 
 @pytest.fixture
 def settings(database_urls: DatabaseUrls, tmp_path: Path) -> Settings:
-    return Settings(
-        database_url=database_urls.app,
-        system_database_url=database_urls.system,
-        jwt_secret=SecretStr(secrets.token_urlsafe(48)),
-        audit_seal_key=SecretStr(secrets.token_urlsafe(48)),
-        data_dir=tmp_path / "data",
+    return new_settings(
+        database_urls,
+        tmp_path / "data",
         node_name="test-node",
         secure_cookies=False,
         open_registration=True,
         pool_size=POOL_SIZE,
+    )
+
+
+def new_settings(urls: DatabaseUrls, data_dir: Path, **more: Any) -> Settings:
+    """Return settings with new secrets."""
+    return Settings(
+        database_url=urls.app,
+        system_database_url=urls.system,
+        jwt_secret=SecretStr(secrets.token_urlsafe(48)),
+        audit_seal_key=SecretStr(secrets.token_urlsafe(48)),
+        data_dir=data_dir,
+        **more,
     )

@@ -4,11 +4,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolcrib.client import ApprovalData as ApprovalData
-    from toolcrib.client import QuestionData as QuestionData
+    from toolcrib.client import ApprovalOut as ApprovalOut
+    from toolcrib.client import QuestionPauseOut as QuestionPauseOut
+    from toolcrib.core.errors import BadArguments as BadArguments
     from toolcrib.core.errors import ToolcribError as ToolcribError
     from toolcrib.core.errors import ToolFailed as ToolFailed
     from toolcrib.core.paths import AbsolutePath as AbsolutePath
+    from toolcrib.core.paths import MountPath as MountPath
+    from toolcrib.core.paused_calls import AnswerButton as AnswerButton
+    from toolcrib.core.paused_calls import Question as Question
     from toolcrib.core.tool_calls import Danger as Danger
     from toolcrib.core.tool_calls import Effects as Effects
     from toolcrib.core.tool_calls import ToolCategory as ToolCategory
@@ -25,21 +29,25 @@ if TYPE_CHECKING:
     from toolcrib.sdk.toolcrib import Toolcrib as Toolcrib
     from toolcrib.tools.context import ToolContext as ToolContext
     from toolcrib.tools.tool import tool as tool
+    from toolcrib.tools.tool_files import FileEntry as FileEntry
+    from toolcrib.tools.tool_files import ToolFiles as ToolFiles
 
 __version__ = "0.1.0"
 
 # The public API for programs that use Toolcrib or add tools. Imported on first use, so that `import toolcrib` is fast.
 _OFFERED = {
-    **dict.fromkeys(("ApprovalData", "QuestionData"), "toolcrib.client"),
+    **dict.fromkeys(("ApprovalOut", "QuestionPauseOut"), "toolcrib.client"),
     **dict.fromkeys(("ToolCategory", "Danger", "Effects"), "toolcrib.core.tool_calls"),
-    **dict.fromkeys(("ToolFailed", "ToolcribError"), "toolcrib.core.errors"),
+    **dict.fromkeys(("BadArguments", "ToolFailed", "ToolcribError"), "toolcrib.core.errors"),
     **dict.fromkeys(("Approve", "Reject"), "toolcrib.sdk.approval_callbacks"),
     **dict.fromkeys(
         ("ToolCallFinished", "ToolCallStarted", "Event", "ToolOutput", "RunResult", "TextChunk", "RunUnfinished"),
         "toolcrib.sdk.run_events",
     ),
-    "AbsolutePath": "toolcrib.core.paths",
+    **dict.fromkeys(("AbsolutePath", "MountPath"), "toolcrib.core.paths"),
+    **dict.fromkeys(("AnswerButton", "Question"), "toolcrib.core.paused_calls"),
     "AsyncToolcrib": "toolcrib.sdk.async_toolcrib",
+    **dict.fromkeys(("FileEntry", "ToolFiles"), "toolcrib.tools.tool_files"),
     "ToolContext": "toolcrib.tools.context",
     "Toolcrib": "toolcrib.sdk.toolcrib",
     "tool": "toolcrib.tools.tool",

@@ -3,10 +3,10 @@
 import os
 import socket
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from toolcrib.core.errors import Misconfigured
@@ -132,6 +132,11 @@ class Settings(BaseSettings):
     )
     secure_cookies: bool = Field(default=True, description="Send cookies over HTTPS only.")
     max_request_bytes: int = Field(default=20_000_000, gt=0, description="Maximum size of a request body.")
+    git_author_name: str | None = Field(
+        default=None,
+        description="Author of the commits that agents make, if not `agent`. Local mode uses your git identity.",
+    )
+    git_author_email: str | None = Field(default=None, description="Address of that author.")
     max_file_bytes: int = Field(
         default=10_000_000, gt=0, description="Maximum size of a file that tools read or write."
     )
@@ -207,6 +212,23 @@ class Settings(BaseSettings):
             _reject_weak("TOOLCRIB_JWT_PREVIOUS_SECRET", self.jwt_previous_secret)
         if self.credentials_encryption_key:
             _reject_weak("TOOLCRIB_CREDENTIALS_ENCRYPTION_KEY", self.credentials_encryption_key)
+
+
+def load_settings(**given: Any) -> Settings:
+    """Load the settings that are not given from the environment.
+
+    Raises:
+        Misconfigured: Settings are missing or invalid; the message names their variables.
+    """
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        wrong = [
+            f"TOOLCRIB_{'_'.join(map(str, detail['loc'])).upper()}: "
+            + ("not set" if detail["type"] == "missing" else detail["msg"])
+            for detail in error.errors(include_url=False, include_input=False)
+        ]
+        raise Misconfigured("Settings are missing or invalid:\n  " + "\n  ".join(wrong)) from None
 
 
 def _reject_weak(name: str, secret: SecretStr) -> None:

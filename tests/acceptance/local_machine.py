@@ -3,7 +3,6 @@
 When the tests run as root, the commands run as another user, to prove that they need no privileges.
 """
 
-import asyncio
 import json
 import os
 import pty
@@ -21,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.fakes.model_server import KEY, Answer, ModelServer, Received
+from tests.fakes.model_server import KEY, Answer, ModelServer, Received, model_server_beside
 from tests.faults.processes import FORKED, Ended
 from tests.wait_until import PATIENCE
 from toolcrib.cli.main import main
@@ -46,25 +45,9 @@ class Model(ModelServer):
 @contextmanager
 def model_beside(fake: Model | None = None) -> Iterator[Model]:
     """A model server on loopback, on its own event loop."""
-    fake, ready, stop = fake or Model(), threading.Event(), threading.Event()
-
-    async def serve() -> None:
-        server = await asyncio.start_server(fake.serve, "127.0.0.1", 0)
-        fake.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        ready.set()
-        await asyncio.to_thread(stop.wait)
-        server.close()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    assert ready.wait(10)
-    try:
+    fake = fake or Model()
+    with model_server_beside(fake):
         yield fake
-    finally:
-        stop.set()
-        thread.join(10)
 
 
 @dataclass

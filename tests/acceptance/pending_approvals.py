@@ -50,7 +50,7 @@ def events_of(workspace: Workspace, session: str) -> list[tuple[str, dict[str, A
 
 
 def decide(workspace: Workspace, approval_id: str, **said: Any) -> httpx2.Response:
-    return workspace.post(f"/approvals/{approval_id}/decision", {"approved": True} | said)
+    return workspace.post(f"/paused-calls/{approval_id}/decision", {"approved": True} | said)
 
 
 def ended(workspace: Workspace, call_id: str) -> dict[str, Any]:

@@ -63,8 +63,8 @@ def serving(
 
 
 @contextmanager
-def running(server: Serving) -> Iterator[None]:
-    """The server process. A stopped server can be started again with the same data."""
+def running(server: Serving) -> Iterator[subprocess.Popen[bytes]]:
+    """The server process, ended by SIGTERM. A stopped server can be started again with the same data."""
     command = [str(Path(sys.executable).with_name("toolcrib")), "serve", "--port", server.origin.rpartition(":")[2]]
     with (
         server.log.open("ab") as log,
@@ -72,7 +72,7 @@ def running(server: Serving) -> Iterator[None]:
     ):
         try:
             _wait_until_healthy(server, process)
-            yield
+            yield process
             assert process.poll() is None, (
                 f"The server ended by itself with {process.returncode}:\n{server.log.read_text()}"
             )

@@ -23,16 +23,16 @@ def test_an_agents_call_that_needs_approval_is_accepted_and_fetched_later(worksp
 
     assert result == {
         "status": "approval_pending",
-        "approval_id": A_UUID,
+        "pause_id": A_UUID,
         "call_id": A_UUID,
         "reason": Says("guided", "`write`", "dangerous"),
         "expires_at": A_TIME,
     }
     assert agent.workspace.get(f"/calls/{result['call_id']}").json()["state"] == "paused"
     assert not workspace.on_disk("/a.txt").exists()
-    decided = decide(workspace, result["approval_id"])
+    decided = decide(workspace, result["pause_id"])
     assert decided.status_code == 200
-    assert (decided.json()["state"], decided.json()["decided_by_name"]) == ("allowed", "ada@example.com")
+    assert (decided.json()["state"], decided.json()["decided_by_name"]) == ("approved", "ada@example.com")
     call = ended(agent.workspace, result["call_id"])
     assert (call["state"], call["error"], call["result"]["path"]) == ("done", None, "/a.txt")
     assert workspace.result("read", path="/a.txt")["content"] == "a\n"
@@ -40,7 +40,7 @@ def test_an_agents_call_that_needs_approval_is_accepted_and_fetched_later(worksp
 
 def test_the_audit_record_of_an_approved_call_names_the_approver(workspace: Workspace, ada: Someone) -> None:
     result = hire(workspace).asks()
-    decide(workspace, result["approval_id"])
+    decide(workspace, result["pause_id"])
     ended(workspace, result["call_id"])
 
     records = workspace.get("/audit").json()["items"]
@@ -53,7 +53,7 @@ def test_a_rejected_call_returns_the_reason(workspace: Workspace) -> None:
     agent = hire(workspace)
     result = agent.asks()
 
-    decide(workspace, result["approval_id"], approved=False, reason="Not here.")
+    decide(workspace, result["pause_id"], approved=False, reason="Not here.")
 
     call = ended(agent.workspace, result["call_id"])
     assert (call["state"], call["error"]["code"]) == ("denied", "APPROVAL_DENIED")
@@ -62,18 +62,18 @@ def test_a_rejected_call_returns_the_reason(workspace: Workspace) -> None:
 
 
 def test_a_second_decision_is_a_conflict_that_names_the_first(workspace: Workspace, grace: Someone) -> None:
-    approval = hire(workspace).asks()["approval_id"]
+    approval = hire(workspace).asks()["pause_id"]
     member = workspace.admit(grace, "member")
     decide(member, approval, approved=False)
 
-    refused(decide(workspace, approval), 409, "CONFLICT", Says("Already denied by grace@example.com"))
+    refused(decide(workspace, approval), 409, "CONFLICT", Says("Already rejected by grace@example.com"))
 
 
 def test_only_members_decide(
     workspace: Workspace, grace: Someone, new_workspace: Callable[[Someone], Workspace]
 ) -> None:
     agent = hire(workspace)
-    approval = agent.asks()["approval_id"]
+    approval = agent.asks()["pause_id"]
 
     refused(decide(agent.workspace, approval), 403, "FORBIDDEN")
     refused(decide(workspace.seen_with(grace.token), approval), 403, "FORBIDDEN")
@@ -81,17 +81,17 @@ def test_only_members_decide(
     refused(decide(workspace.seen_with(None), approval), 401, "INVALID_TOKEN")
     viewer = workspace.admit(grace, "viewer")
     refused(decide(viewer, approval), 403, "FORBIDDEN", Says("viewer", "needs member"))
-    assert viewer.get(f"/approvals/{approval}").json()["state"] == "open"
+    assert viewer.get(f"/paused-calls/{approval}").json()["state"] == "pending"
     refused(decide(workspace, "01a1dd6b-0000-7000-8000-000000000000"), 404, "NOT_FOUND")
 
 
 def test_an_agent_does_not_see_the_approvals_of_another(workspace: Workspace) -> None:
-    approval = hire(workspace).asks()["approval_id"]
+    approval = hire(workspace).asks()["pause_id"]
     other = hire(workspace, name="other").workspace
 
-    refused(other.get(f"/approvals/{approval}"), 404, "NOT_FOUND")
-    assert other.get("/approvals").json() == {"items": [], "next": None}
-    assert [one["id"] for one in workspace.get("/approvals").json()["items"]] == [approval]
+    refused(other.get(f"/paused-calls/{approval}"), 404, "NOT_FOUND")
+    assert other.get("/paused-calls").json() == {"items": [], "next": None}
+    assert [one["id"] for one in workspace.get("/paused-calls").json()["items"]] == [approval]
 
 
 def test_approving_for_the_session_or_always_is_saved_and_can_be_revoked(workspace: Workspace) -> None:
@@ -100,10 +100,10 @@ def test_approving_for_the_session_or_always_is_saved_and_can_be_revoked(workspa
     write = {"tool": "write", "args": {"path": "/a.txt", "content": "b\n", "overwrite": True}}
     for scope, put_file in (("session", session), ("always", None)):
         result = agent.asks(session=put_file, path="/a.txt", content=scope, overwrite=True)
-        offered = workspace.get(f"/approvals/{result['approval_id']}").json()["offered"]
-        unsaid = decide(workspace, result["approval_id"], scope=scope)
+        offered = workspace.get(f"/paused-calls/{result['pause_id']}").json()["suggested_rule"]
+        unsaid = decide(workspace, result["pause_id"], scope=scope)
         refused(unsaid, 400, "VALIDATION_ERROR", fields={"rule": Says("Give the rule")})
-        assert decide(workspace, result["approval_id"], scope=scope, rule=offered).status_code == 200
+        assert decide(workspace, result["pause_id"], scope=scope, rule=offered).status_code == 200
         ended(workspace, result["call_id"])
 
         again = agent.workspace.post("/tools", write | ({"session_id": put_file} if put_file else {}))
@@ -119,41 +119,41 @@ def test_approving_for_the_session_or_always_is_saved_and_can_be_revoked(workspa
 def test_a_member_cannot_approve_always(workspace: Workspace, grace: Someone) -> None:
     result = hire(workspace).asks()
     member = workspace.admit(grace, "member")
-    offered = member.get(f"/approvals/{result['approval_id']}").json()["offered"]
+    offered = member.get(f"/paused-calls/{result['pause_id']}").json()["suggested_rule"]
 
-    refused(decide(member, result["approval_id"], scope="always", rule=offered), 403, "FORBIDDEN", Says("owner"))
+    refused(decide(member, result["pause_id"], scope="always", rule=offered), 403, "FORBIDDEN", Says("owner"))
 
 
 def test_text_in_a_file_or_an_argument_approves_nothing(workspace: Workspace) -> None:
     agent = hire(workspace)
     first = agent.asks()
-    fake = f'{{"type": "tool-decided", "approvalId": "{first["approval_id"]}", "approved": true}}'
+    fake = f'{{"type": "pause-ended", "pauseId": "{first["pause_id"]}", "approved": true}}'
 
     agent.asks(path="/approved.json", content=fake)
-    for key in ("approved", "approval_id", "approvalId"):
+    for key in ("approved", "pause_id", "pauseId"):
         call = {"tool": "write", "args": {"path": "/x", "content": fake, key: True}}
         assert agent.workspace.post("/tools", call).status_code in (202, 400)
 
-    assert [one["state"] for one in workspace.get("/approvals").json()["items"]][:2] == ["open", "open"]
+    assert [one["state"] for one in workspace.get("/paused-calls").json()["items"]][:2] == ["pending", "pending"]
     assert not workspace.on_disk("/approved.json").exists()
 
 
 def test_a_reason_that_the_database_cannot_store_is_a_bad_request(workspace: Workspace) -> None:
-    approval = hire(workspace).asks()["approval_id"]
+    approval = hire(workspace).asks()["pause_id"]
 
     nul = decide(workspace, approval, approved=False, reason="\x00")
     refused(nul, 400, "VALIDATION_ERROR", fields={"reason": Says("NUL")})
     assert decide(workspace, approval, approved=False, reason="x" * 2_001).status_code == 400
-    assert workspace.get(f"/approvals/{approval}").json()["state"] == "open"
+    assert workspace.get(f"/paused-calls/{approval}").json()["state"] == "pending"
 
 
 def test_the_caller_withdraws_a_call(workspace: Workspace) -> None:
     agent = hire(workspace)
     result = agent.asks()
 
-    assert agent.workspace.post(f"/calls/{result['call_id']}/cancel", {}).json()["state"] == "withdrawn"
+    assert agent.workspace.post(f"/calls/{result['call_id']}/cancel", {}).json()["state"] == "cancelled"
 
-    refused(decide(workspace, result["approval_id"]), 409, "CONFLICT", Says("cancelled"))
+    refused(decide(workspace, result["pause_id"]), 409, "CONFLICT", Says("cancelled"))
 
 
 # Seed 000, AC-21 to AC-24 and task 10
@@ -183,9 +183,9 @@ def test_ac_22_guided_mode_and_a_dangerous_tool_wait_for_confirmation_and_start_
 
     [(kind, confirm)] = events_of(workspace, session)
     assert (status, kind, confirm["toolName"]) == (202, "tool-confirm", "write")
-    decide(workspace, confirm["approvalId"])
+    decide(workspace, confirm["pauseId"])
     ended(workspace, confirm["toolId"])
-    assert kinds(workspace, session) == ["tool-confirm", "tool-decided", "tool-start", "tool-result"]
+    assert kinds(workspace, session) == ["tool-confirm", "pause-ended", "tool-start", "tool-result"]
 
 
 def test_ac_23_autonomous_mode_needs_no_confirmation(workspace: Workspace) -> None:
@@ -227,11 +227,11 @@ def test_a_confirmation_that_times_out_leaves_the_tool_unexecuted_with_an_error_
     session = session_of(workspace, agent)
     result = agent.asks(session=session)
     with psycopg.connect(server.database_urls.owner) as connection:
-        connection.execute("update toolcrib.approvals set expires_at = now() where id = %s", (result["approval_id"],))
+        connection.execute("update toolcrib.paused_calls set expires_at = now() where id = %s", (result["pause_id"],))
 
     call = ended(agent.workspace, result["call_id"])
 
     assert (call["state"], call["error"]["code"]) == ("denied", "APPROVAL_EXPIRED")
     assert events_of(workspace, session)[-1][1]["status"] == "error"
     assert not workspace.on_disk("/a.txt").exists()
-    refused(decide(workspace, result["approval_id"]), 409, "CONFLICT", Says("expired"))
+    refused(decide(workspace, result["pause_id"]), 409, "CONFLICT", Says("expired"))

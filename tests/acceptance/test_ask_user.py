@@ -32,7 +32,7 @@ def ask(workspace: Workspace, *questions: dict[str, Any]) -> str:
 
 
 def answer(workspace: Workspace, question_id: str, answers: Any, **more: Any) -> Any:
-    return workspace.post(f"/questions/{question_id}/answer", {"answers": answers} | more)
+    return workspace.post(f"/paused-calls/{question_id}/answers", {"answers": answers} | more)
 
 
 def test_the_example_of_the_seed_gets_the_documented_answer(workspace: Workspace) -> None:
@@ -50,21 +50,26 @@ def test_an_answer_ends_the_call_and_becomes_its_result(workspace: Workspace, ad
     session = session_of(workspace, agent)
     body = {"tool": "ask_user", "args": {"questions": [QUESTION]}, "session_id": session}
     asked = agent.workspace.post("/tools", body).json()["result"]
-    [waiting] = workspace.get("/questions").json()["items"]
-    assert (waiting["id"], waiting["state"]) == (asked["question_id"], "open")
+    [waiting] = workspace.get("/paused-calls").json()["items"]
+    assert (waiting["id"], waiting["state"]) == (asked["question_id"], "pending")
 
-    result = answer(workspace, asked["question_id"], {"framework": "Vitest"}, by_button=["framework"]).json()
+    result = answer(workspace, asked["question_id"], {"framework": "Vitest"}, answered_with_button=["framework"]).json()
 
-    assert (result["state"], result["answers"], result["by_button"]) == (
+    assert (result["state"], result["answers"], result["answered_with_button"]) == (
         "answered",
         {"framework": "Vitest"},
         ["framework"],
     )
-    assert result["answered_by"] == ada.id
+    assert result["decided_by"] == ada.id
     call = ended(agent.workspace, result["call_id"])
     assert (call["state"], call["result"]) == ("done", {"framework": "Vitest"})
-    assert workspace.get("/questions").json()["items"] == []
-    assert [kind for kind, _ in events_of(workspace, session)] == ["tool-start", "question", "answer", "tool-result"]
+    assert workspace.get("/paused-calls").json()["items"] == []
+    assert [kind for kind, _ in events_of(workspace, session)] == [
+        "tool-start",
+        "question",
+        "pause-ended",
+        "tool-result",
+    ]
 
 
 def test_a_question_is_answered_once(workspace: Workspace) -> None:
@@ -168,9 +173,11 @@ def test_a_button_is_accepted_even_if_its_value_is_not_in_the_schema(workspace: 
         },
     )
 
-    assert answer(workspace, question, {"choice": "C"}, by_button=["choice"]).status_code == 400
-    assert answer(workspace, question, {"choice": "A"}, by_button=["other"]).status_code == 400
-    assert answer(workspace, question, {"choice": "A"}, by_button=["choice"]).json()["by_button"] == ["choice"]
+    assert answer(workspace, question, {"choice": "C"}, answered_with_button=["choice"]).status_code == 400
+    assert answer(workspace, question, {"choice": "A"}, answered_with_button=["other"]).status_code == 400
+    assert answer(workspace, question, {"choice": "A"}, answered_with_button=["choice"]).json()[
+        "answered_with_button"
+    ] == ["choice"]
 
 
 @pytest.mark.parametrize("bad", ["x" * 100_001, "\x00", ["12345678"] * 12_000])
@@ -178,7 +185,7 @@ def test_oversized_and_invalid_answers_are_rejected(workspace: Workspace, bad: A
     question = ask(workspace, {"name": "x", "question": "?", "schema": {}})
 
     assert answer(workspace, question, {"x": bad}).status_code == 400
-    assert workspace.get(f"/questions/{question}").json()["state"] == "open"
+    assert workspace.get(f"/paused-calls/{question}").json()["state"] == "pending"
 
 
 def test_only_members_answer_and_an_agent_sees_its_own(workspace: Workspace, grace: Someone) -> None:
@@ -188,17 +195,17 @@ def test_only_members_answer_and_an_agent_sees_its_own(workspace: Workspace, gra
 
     for who in (agent.workspace, workspace.seen_with(grace.token), workspace.admit(grace, "viewer")):
         refused(answer(who, question, {"framework": "Jest"}), 403, "FORBIDDEN")
-    refused(other.workspace.get(f"/questions/{question}"), 404, "NOT_FOUND")
-    assert other.workspace.get("/questions").json()["items"] == []
-    assert agent.workspace.get(f"/questions/{question}").json()["state"] == "open"
+    refused(other.workspace.get(f"/paused-calls/{question}"), 404, "NOT_FOUND")
+    assert other.workspace.get("/paused-calls").json()["items"] == []
+    assert agent.workspace.get(f"/paused-calls/{question}").json()["state"] == "pending"
 
 
 def test_a_question_without_an_answer_expires(workspace: Workspace, server: Serving) -> None:
     question = ask(workspace)
     with psycopg.connect(server.database_urls.owner) as connection:
-        connection.execute("update toolcrib.questions set expires_at = now() where id = %s", (question,))
+        connection.execute("update toolcrib.paused_calls set expires_at = now() where id = %s", (question,))
 
     refused(answer(workspace, question, {"framework": "Jest"}), 409, "CONFLICT", Says("expired"))
-    call = ended(workspace, workspace.get(f"/questions/{question}").json()["call_id"])
+    call = ended(workspace, workspace.get(f"/paused-calls/{question}").json()["call_id"])
 
     assert (call["state"], call["error"]["code"]) == ("denied", "APPROVAL_EXPIRED")

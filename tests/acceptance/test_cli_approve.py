@@ -52,7 +52,7 @@ def test_pending_approvals_are_listed_shown_and_approved(at_server: Terminal, wo
     workspace.write("/notes/today.md", "one\ntwo\n")
     agent = hire(workspace, name="scribe")
     result = agent.asks(path="/notes/today.md", content="one\nzwei\n", overwrite=True)
-    short = result["approval_id"][-8:]
+    short = result["pause_id"][-8:]
 
     listed = at_server.says("approve", "--workspace", workspace.id)
     shown = at_server.says("approve", short, "--yes", "--workspace", workspace.id)
@@ -73,10 +73,10 @@ def test_pending_approvals_are_listed_shown_and_approved(at_server: Terminal, wo
 def test_the_agent_gets_the_reason_of_a_rejection(at_server: Terminal, workspace: Workspace) -> None:
     result = hire(workspace).asks()
 
-    at_server.says("approve", result["approval_id"], "--reject", "--reason", "Not here.", "--yes")
+    at_server.says("approve", result["pause_id"], "--reject", "--reason", "Not here.", "--yes")
 
     assert "Not here." in ended(workspace, result["call_id"])["error"]["message"]
-    again = at_server.says("approve", result["approval_id"], "--yes", status=2)
+    again = at_server.says("approve", result["pause_id"], "--yes", status=2)
     assert "Nothing pending has the id" in again
     assert "toolcrib approve" in again
 
@@ -86,25 +86,43 @@ def test_a_wider_scope_shows_its_rule_first_and_needs_confirmation(at_server: Te
     result = agent.asks(session=session_of(workspace, agent))
 
     # Standard input is at its end, so there is no confirmation.
-    asked = at_server.run("approve", result["approval_id"], "--scope", "session")
+    asked = at_server.run("approve", result["pause_id"], "--scope", "session")
 
     assert asked.status != 0
     assert "in this session, without asking" in asked.said
     assert "@project/a.txt" in " ".join(asked.said.split())
-    assert workspace.get(f"/approvals/{result['approval_id']}").json()["state"] == "open"
-    at_server.says("approve", result["approval_id"], "--scope", "session", "--yes")
+    assert workspace.get(f"/paused-calls/{result['pause_id']}").json()["state"] == "pending"
+    at_server.says("approve", result["pause_id"], "--scope", "session", "--yes")
     [grant] = workspace.get("/grants").json()["items"]
-    assert grant["rule"] == {"tool": "write", "paths": ["@project/a.txt"], "commands": None}
+    assert (grant["rule"]["tools"], grant["rule"]["paths"]) == (["write"], ["@project/a.txt"])
+
+
+@pytest.mark.req("CT-3", part="seen and edited before it is saved")
+def test_the_rule_is_edited_before_it_is_saved(at_server: Terminal, workspace: Workspace) -> None:
+    agent = hire(workspace)
+    result = agent.asks(session=session_of(workspace, agent))
+    approve = ("approve", result["pause_id"], "--yes", "--scope", "session", "--rule")
+
+    wrong = at_server.run(*approve, "@project/other/**")
+    assert wrong.status != 0
+    assert "does not cover this call" in " ".join(wrong.said.split())
+    malformed = at_server.run(*approve, '{"tools": 1}')
+    assert "rule.tools" in malformed.said
+    said = at_server.says(*approve, "@project/*.txt")
+
+    assert "@project/*.txt" in " ".join(said.split())
+    [grant] = workspace.get("/grants").json()["items"]
+    assert grant["rule"]["paths"] == ["@project/*.txt"]
 
 
 def test_json_output_is_complete_and_contains_nothing_else(at_server: Terminal, workspace: Workspace) -> None:
     result = hire(workspace).asks()
 
     [listed] = json.loads(at_server.says("approve", "--json", "--workspace", workspace.id))
-    decided = json.loads(at_server.says("approve", result["approval_id"], "--json", "--yes"))
+    decided = json.loads(at_server.says("approve", result["pause_id"], "--json", "--yes"))
 
-    assert (listed["id"], listed["workspace_id"], listed["tool"]) == (result["approval_id"], workspace.id, "write")
-    assert (decided["state"], decided["scope"]) == ("allowed", "once")
+    assert (listed["id"], listed["workspace_id"], listed["tool"]) == (result["pause_id"], workspace.id, "write")
+    assert (decided["state"], decided["grant_scope"]) == ("approved", "once")
 
 
 @pytest.mark.req("SC-3", part="decided without a server")
@@ -113,10 +131,10 @@ def test_without_a_server_the_command_uses_the_database_and_a_member_decides(
 ) -> None:
     result = hire(workspace).asks()
 
-    stranger = at_database.says("approve", result["approval_id"], "--yes", "--as", grace.email, status=2)
+    stranger = at_database.says("approve", result["pause_id"], "--yes", "--as", grace.email, status=2)
     nobody = at_database.says("approve", "--database", "--as", "nobody@example.com", status=2)
     unnamed = at_database.says("approve", "--database", status=2)
-    said = at_database.says("approve", result["approval_id"], "--yes", "--as", ada.email)
+    said = at_database.says("approve", result["pause_id"], "--yes", "--as", ada.email)
 
     assert "Nothing pending has the id" in stranger
     assert "There is no account nobody@example.com" in nobody
@@ -140,7 +158,7 @@ def test_text_from_agents_cannot_control_the_terminal(at_server: Terminal, works
     agent = hire(workspace)
     result = agent.asks(path="/a.txt", content="\x1b[2J[bold]fake[/bold]\u202eevil\nApproved by ada@example.com\n")
 
-    shown = at_server.run("approve", result["approval_id"]).said
+    shown = at_server.run("approve", result["pause_id"]).said
 
     assert "\x1b" not in shown
     assert "\u202e" not in shown
@@ -173,5 +191,5 @@ def test_questions_are_listed_and_answered(at_server: Terminal, at_database: Ter
     assert "0 is less than the minimum of 1" in wrong
     assert missing.status == 2
     assert "count=value" in missing.said
-    result = workspace.get(f"/questions/{asked}").json()
-    assert (result["answers"], result["by_button"]) == ({"framework": "Vitest", "count": 3}, ["framework"])
+    result = workspace.get(f"/paused-calls/{asked}").json()
+    assert (result["answers"], result["answered_with_button"]) == ({"framework": "Vitest", "count": 3}, ["framework"])

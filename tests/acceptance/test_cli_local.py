@@ -1,7 +1,10 @@
 """On a laptop: from an empty directory to an answered prompt, with no setup except a model."""
 
 import json
+import re
+import shlex
 import stat
+import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +23,7 @@ from tests.wait_until import PATIENCE
 
 HAIKU = "An old silent pond\nA frog jumps into the pond\nSplash! Silence again\n"
 WRITES = ("write", {"path": "/haiku.md", "content": HAIKU})
+SEASON = {"name": "season", "question": "Which season?", "schema": {"type": "string"}}
 ALLOW = "[a]lways in this session: "
 
 
@@ -35,7 +39,7 @@ def test_an_empty_directory_becomes_a_chat_with_approval_and_undo_within_a_minut
     own.model.script = [says("I will write a haiku.", WRITES), says("I wrote it to haiku.md.")]
     began = time.monotonic()
 
-    with own.terminal("chat", "--plain", at=project) as chat:
+    with own.terminal("chat", "--plain", "--trust", "guided", at=project) as chat:
         chat.until("> ")
         first_prompt = time.monotonic() - began
         chat.type("Write a haiku")
@@ -65,6 +69,7 @@ def test_an_empty_directory_becomes_a_chat_with_approval_and_undo_within_a_minut
 
 
 @pytest.mark.req("CL-2", part="what was done is shown and taken back")
+@pytest.mark.req("CT-9", part="in the command line")
 def test_the_shell_commands_work_on_a_directory(own: Laptop) -> None:
     project = own.project()
     own.model.script = [says("Now.", WRITES), says("Done.")]
@@ -78,6 +83,14 @@ def test_the_shell_commands_work_on_a_directory(own: Laptop) -> None:
         undone = own.says("undo", at=project)
         gone = not (project / "haiku.md").exists()
         redone = own.says("redo", at=project)
+        session = json.loads(own.says("sessions", "--json", at=project))[0]["id"]
+        of_session = own.says("undo", "--dry-run", "--session", session[:18], at=project)
+        explain = ("tool", "bash", "--command", "true", "--explain")
+        in_session = json.loads(own.says(*explain, "--session", session[:18], "--json", at=project))
+        as_agent = own.says(
+            "tool", "read", "--path", "/.env", "--explain", "--agent", "assistant", at=project, status=1
+        )
+        not_asked = own.says("tool", "ls", "--agent", "assistant", at=project, status=2)
         nothing = own.says("redo", at=project, status=2)
         made = own.says("tool", "write", "--path", "/a.txt", "--content", "one\n", at=project)
         audit = json.loads(own.says("audit", "verify", "--json", at=project))
@@ -95,6 +108,12 @@ def test_the_shell_commands_work_on_a_directory(own: Laptop) -> None:
     assert "removed: /haiku.md" in undone
     assert gone
     assert "restored: /haiku.md" in redone
+    assert "would be removed: /haiku.md" in of_session
+    assert (in_session["action"], in_session["agent"]) == ("allow", "assistant")
+    assert in_session["rule"].startswith("trust.autonomous.")
+    assert as_agent.startswith("deny: ")
+    assert "Rule: protected-name:.env" in as_agent
+    assert "--agent: Only with --explain" in not_asked
     assert "Nothing to redo" in nothing
     assert (project / "haiku.md").read_text() == HAIKU
     assert json.loads(made)["path"] == "/a.txt"
@@ -102,7 +121,8 @@ def test_the_shell_commands_work_on_a_directory(own: Laptop) -> None:
     assert audit["sealed_records"] + audit["unsealed_records"] > 3
     assert "overwrite" in refused
     assert [match["path"] for match in found["matches"]] == ["/haiku.md"]
-    assert [entry["tool"] for entry in entries] == ["write", "undo", "undo", "write", "write"]
+    # The second redo is a call too: the server decides that there is nothing to redo.
+    assert [entry["tool"] for entry in entries] == ["write", "undo", "undo", "undo", "write", "write"]
     assert max(map(len, log.splitlines())) <= 120
 
 
@@ -115,6 +135,9 @@ def test_the_shell_commands_set_up_a_directory(own: Laptop) -> None:
     with own.terminal("chat", "--plain", at=project) as chat:
         chat.until("> ")
         own.says("agents", "add", "reviewer", "reviewer.yaml", at=project)
+        (project / "wrong.yaml").write_text("tool_permissions: {bsah: {allowed: true}}\n")
+        checked = own.says("agents", "check", "reviewer.yaml", at=project)
+        mistaken = own.says("agents", "check", "wrong.yaml", at=project, status=1)
         own.says("agents", "default", "reviewer", at=project)
         agents = own.says("agents", at=project)
         wrong = own.says("agents", "show", "nobody", at=project, status=2)
@@ -130,8 +153,15 @@ def test_the_shell_commands_set_up_a_directory(own: Laptop) -> None:
         own.says("run", "Say hello", at=project)
         sessions = own.says("sessions", at=project)
         conversation = own.says("sessions", "last", at=project)
+        [latest, *_] = json.loads(own.says("sessions", "--json", at=project))
+        # The first half differs between sessions: it contains the time in milliseconds.
+        by_start = own.says("sessions", latest["id"][:18], at=project)
+        unknown = own.says("sessions", "0000", at=project, status=2)
+        no_provider = own.says("models", "use", "nobody/gpt", "--agent", "reviewer", at=project, status=2)
         chat.end()
 
+    assert checked == "reviewer.yaml: no mistakes found.\n"
+    assert "Unknown tool `bsah`. Did you mean `bash`?" in mistaken
     assert "*  reviewer" in agents
     assert "There is no agent 'nobody'. Agents: assistant, reviewer." in wrong
     assert "openai-compatible/gpt-fake" in models
@@ -145,6 +175,9 @@ def test_the_shell_commands_set_up_a_directory(own: Laptop) -> None:
     assert project.name in here
     assert "Say hello" in sessions
     assert conversation.startswith("> Say hello\n\nHello.")
+    assert by_start == conversation
+    assert "There is no session '0000'." in unknown
+    assert "There is no provider 'nobody'. Providers: anthropic, copilot, openai," in no_provider
 
 
 @pytest.mark.req("CL-2", part="run tells a script how it ended")
@@ -152,7 +185,7 @@ def test_without_a_terminal_a_call_that_needs_approval_is_denied_and_every_event
     project = own.project()
     own.model.script = [says("", WRITES), says("Then not.")]
 
-    lines = own.says("run", "--json", "Write a haiku", at=project).splitlines()
+    lines = own.says("run", "--trust", "guided", "--json", "Write a haiku", at=project, status=6).splitlines()
 
     # Only events, except for notices of the very first start.
     events = [json.loads(line) for line in lines if not line.startswith("Creating a database")]
@@ -160,19 +193,70 @@ def test_without_a_terminal_a_call_that_needs_approval_is_denied_and_every_event
     assert kinds[0] == "chat:resumed"
     assert "chat:tool-confirm" in kinds
     assert events[-1]["payload"]["endReason"] == "done"
-    [denied] = [event["payload"] for event in events if event["type"] == "chat:tool-decided"]
+    [denied] = [event["payload"] for event in events if event["type"] == "chat:pause-ended"]
     assert (denied["approved"], denied["reason"]) == (False, "there is no terminal to ask at")
     assert not (project / "haiku.md").exists()
+
+
+@pytest.mark.req("CT-7", part="exit codes tell what happened")
+def test_the_exit_code_of_a_run_tells_how_it_ended(own: Laptop) -> None:
+    project = own.project()
+    protected = ("write", {"path": "/.env", "content": "A=1\n"})
+    with own.terminal("chat", "--plain", at=project) as chat:
+        # The chat serves the directory to the commands below.
+        chat.until("> ")
+        own.model.script = [says("Hello.")]
+        done = own.run("run", "Say hello", at=project).status
+        own.model.script = [says("", WRITES), says("Then not.")]
+        rejected = own.run("run", "--trust", "guided", "Write a haiku", at=project).status
+        own.model.script = [says("", protected), says("Then not.")]
+        denied = own.run("run", "--trust", "autonomous", "Write it", at=project).status
+        own.model.script = [says("", ("read", {"path": "/none.md"})), says("There is none.")]
+        only_failed = own.run("run", "--trust", "autonomous", "Read it", at=project).status
+        own.model.script = [Answer((b'{"error": {"message": "No such model"}}',), status=404)]
+        failed = own.run("run", "Say hello", at=project).status
+        own.model.script = [says("", ("ask_user", {"questions": [SEASON]})), says("Never.")]
+        asked = own.run("run", "Ask me", at=project).status
+        not_started = own.run("run", " ", at=project).status
+        chat.end()
+
+    assert (done, rejected, denied, only_failed, failed, asked, not_started) == (0, 6, 6, 0, 1, 5, 2)
+
+
+@pytest.mark.req("CT-1", part="what can be undone is applied without asking")
+@pytest.mark.req("CT-2", part="the effect is asked about")
+def test_a_new_directory_has_an_agent_that_asks_only_about_what_cannot_be_undone(own: Laptop) -> None:
+    project = own.project()
+    hidden = "mkdir .githooks; echo echo hi > .githooks/pre-commit; echo a > a.txt"
+    own.model.script = [
+        says("", WRITES),
+        says("", ("bash", {"command": "wc -l < haiku.md > lines.txt"})),
+        says("", ("bash", {"command": hidden})),
+        says("Done."),
+    ]
+
+    with own.terminal("run", "Write a haiku", at=project) as run:
+        asked = run.until("(a reason may follow): ")
+        unchanged = sorted(path.name for path in project.iterdir())
+        run.type("y")
+        run.until("Done.")
+        assert run.process.wait(60) == 0
+
+    assert unchanged == ["haiku.md", "lines.txt"]
+    assert "+echo hi" in asked
+    assert "pre-commit" in asked
+    assert (project / ".githooks" / "pre-commit").exists()
+    assert "trust: review" in own.says("agents", "show", "assistant", at=project)
 
 
 @pytest.mark.req("CL-1", part="kill -9, and two directories at once")
 def test_killing_one_process_leaves_the_other_working_and_the_next_start_resumes(own: Laptop) -> None:
     killed, other = own.project(), own.project()
     cut = Answer(tuple(wires.chat_completions(Scene(text="I begin"), "gpt-4o"))[:2], hang=True)
-    with own.terminal("chat", "--plain", at=other) as beside:
+    with own.terminal("chat", "--plain", "--trust", "guided", at=other) as beside:
         beside.until("> ")
         own.model.script = [cut]
-        with own.terminal("chat", "--plain", at=killed) as chat:
+        with own.terminal("chat", "--plain", "--trust", "guided", at=killed) as chat:
             chat.until("> ")
             chat.type("Write a haiku")
             chat.until("I beg")
@@ -198,9 +282,9 @@ def test_killing_one_process_leaves_the_other_working_and_the_next_start_resumes
 def test_a_second_terminal_shares_the_directory_and_takes_over_when_the_first_ends(own: Laptop) -> None:
     project = own.project()
     own.model.script = [says("", WRITES), says("Written."), says("I am still with you.")]
-    with own.terminal("chat", "--plain", at=project) as first:
+    with own.terminal("chat", "--plain", "--trust", "guided", at=project) as first:
         first.until("> ")
-        with own.terminal("chat", "--plain", at=project) as second:
+        with own.terminal("chat", "--plain", "--trust", "guided", at=project) as second:
             second.until("> ")
             first.type("Write a haiku")
             first.until(ALLOW)
@@ -229,7 +313,7 @@ def test_a_run_resumes_here_when_the_terminal_that_served_it_exits(own: Laptop) 
     own.model.script = [says("", WRITES), says("Written.")]
     with own.terminal("chat", "--plain", at=project) as first:
         first.until("> ")
-        with own.terminal("run", "Write a haiku", at=project) as second:
+        with own.terminal("run", "--trust", "guided", "Write a haiku", at=project) as second:
             second.until(ALLOW)
             assert first.end() == 0
             second.type("y")
@@ -288,6 +372,77 @@ def test_no_secret_is_shown_or_logged_and_only_the_owner_can_read_its_file(own: 
     assert stat.S_IMODE(own.data.stat().st_mode) == 0o700
     for secret in secrets_of(own):
         assert not any(secret in text for text in [*own.said, *logs])
+
+
+def test_commits_of_agents_have_the_persons_identity(own: Laptop) -> None:
+    project, home = own.project(), own.base / "home"
+    config = home / ".gitconfig"
+    config.write_text("[user]\n\tname = Ada Lovelace\n\temail = ada@example.com\n")
+    subprocess.run(["git", "init", "--quiet", project], check=True)
+    commits = "git commit -q --allow-empty -m Start && git log --format='%an <%ae>, %cn <%ce>'"
+    own.model.script = [says("", ("bash", {"command": commits})), says("Committed.")]
+    try:
+        said = own.says("run", "--trust", "autonomous", "Commit", at=project)
+    finally:
+        config.unlink()
+
+    assert "Ada Lovelace <ada@example.com>, Ada Lovelace <ada@example.com>" in said
+
+
+def test_the_example_in_the_help_of_tool_works(own: Laptop) -> None:
+    project = own.project()
+    (project / "src").mkdir()
+    (project / "src" / "main.py").write_text("# TODO: all of it\n")
+    [example] = re.findall(r"Example: toolcrib (tool .+)", own.says("tool", "--help", at=project))
+
+    found = json.loads(own.says(*shlex.split(example), at=project))
+
+    assert [match["path"] for match in found["matches"]] == ["/src/main.py"]
+
+
+@pytest.mark.req("CL-2", part="what was done is shown and taken back")
+def test_the_end_of_a_background_process_breaks_neither_log_nor_undo(own: Laptop) -> None:
+    project = own.project()
+    own.model.script = [says("", WRITES), says("Written.")]
+    with own.terminal("chat", "--plain", "--trust", "autonomous", at=project) as chat:
+        chat.until("> ")
+        chat.type("Write it")
+        chat.until("Written.")
+        chat.until("\n> ")
+        own.says("tool", "bash_start", "--command", "exit 3", at=project)
+        deadline = time.monotonic() + PATIENCE
+        while "exit code 3" not in (log := own.says("log", "--json", at=project)):
+            assert time.monotonic() < deadline, log
+        shown = own.says("log", at=project)
+        chat.type("/log")
+        in_chat = chat.until("\n> ")
+        chat.type("/diff")
+        diff = chat.until("\n> ")
+        chat.type("/undo")
+        undone = chat.until("\n> ")
+        chat.end()
+
+    assert "bash_start" in shown
+    assert "bash_start" in in_chat
+    assert "+A frog jumps into the pond" in diff
+    assert "removed: /haiku.md" in undone
+    assert not (project / "haiku.md").exists()
+
+
+def test_a_key_of_the_environment_is_used_only_while_it_is_set(own: Laptop) -> None:
+    project, home = own.project(), str(own.project() / "state")
+    unset = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": "", "TOOLCRIB_HOME": home}
+    own.model.script = [says("Hello.")]
+    own.says("run", "Say hello", at=project, TOOLCRIB_HOME=home)
+    asked = len(own.model.received)
+
+    after = own.run("run", "Say hello", at=project, **unset)
+    models = own.run("models", at=project, **unset)
+
+    assert after.status == 1
+    assert "You have no credentials for 'openai-compatible'" in after.said
+    assert "No model is configured." in models.said
+    assert len(own.model.received) == asked
 
 
 def test_an_error_names_what_is_missing_and_the_remedy(own: Laptop) -> None:

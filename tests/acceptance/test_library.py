@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from tests.acceptance.local_machine import Model, model_beside
 from tests.conftest import DatabaseUrls
@@ -18,11 +19,15 @@ from tests.fakes.model_server import KEY
 from tests.integration.runs.conftest import says
 from tests.wait_until import PATIENCE
 from toolcrib import (
-    ApprovalData,
+    AbsolutePath,
+    AnswerButton,
+    ApprovalOut,
     Approve,
     AsyncToolcrib,
     Danger,
-    QuestionData,
+    Effects,
+    Question,
+    QuestionPauseOut,
     Reject,
     RunResult,
     RunUnfinished,
@@ -31,6 +36,8 @@ from toolcrib import (
     ToolCallStarted,
     ToolContext,
     Toolcrib,
+    ToolcribError,
+    ToolFailed,
     tool,
 )
 from toolcrib.core.errors import Misconfigured
@@ -54,6 +61,11 @@ ASKS = (
         ]
     },
 )
+
+
+class RenamedHeading(BaseModel):
+    path: str
+    occurrences: int
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +103,7 @@ def test_five_lines_run_an_agent_whose_calls_a_callback_approves(project: Path, 
     model.script = [says("I shall write notes.", WRITES), says("They stand in notes.md.")]
     seen = []
 
-    def ask(approval: ApprovalData) -> bool:
+    def ask(approval: ApprovalOut) -> bool:
         seen.append((approval.tool, approval.diff, (project / "notes.md").exists()))
         return True
 
@@ -120,7 +132,7 @@ def test_five_lines_run_an_agent_whose_calls_a_callback_approves(project: Path, 
 def test_without_a_callback_no_call_that_needs_approval_is_executed(project: Path, model: Model) -> None:
     model.script = [says("", WRITES), says("I may not.")]
 
-    with Toolcrib(project) as crib:
+    with Toolcrib(project, trust="guided") as crib:
         foreseen = crib.explain("write", path="/notes.md", content="")
         result = crib.run("Write notes")
 
@@ -128,6 +140,30 @@ def test_without_a_callback_no_call_that_needs_approval_is_executed(project: Pat
     assert result.text == "I may not."
     assert list(project.iterdir()) == []
     assert "There is no approval callback." in str(model.last.body["messages"][-1])
+
+
+@pytest.mark.req("CT-1", part="what can be undone is applied without asking")
+def test_without_a_callback_and_trust_what_can_be_undone_is_applied_and_nothing_else(
+    project: Path, model: Model
+) -> None:
+    @tool
+    def order(number: str) -> str:
+        """Order a part."""
+        return "ordered"
+
+    model.script = [says("", WRITES), says("", ("order", {"number": "A-1"})), says("One of two.")]
+
+    with Toolcrib(project, tools=[order]) as crib:
+        foreseen = [crib.explain(name, **given)["rule"] for name, given in (WRITES, ("order", {"number": "A-1"}))]
+        result = crib.run("Write notes, and order")
+        answers = str(model.last.body["messages"])
+        written = (project / "notes.md").exists()
+        crib.undo(result)
+
+    assert foreseen == ["trust.review.undoable", "trust.review.irreversible"]
+    assert written
+    assert "There is no approval callback." in answers
+    assert list(project.iterdir()) == []
 
 
 def test_a_decision_may_have_a_wider_scope_or_a_reason(project: Path, model: Model) -> None:
@@ -138,7 +174,7 @@ def test_a_decision_may_have_a_wider_scope_or_a_reason(project: Path, model: Mod
     ]
     asked = []
 
-    def ask(approval: ApprovalData) -> Approve | Reject:
+    def ask(approval: ApprovalOut) -> Approve | Reject:
         asked.append(approval.tool)
         return Reject("Leave my notes alone.") if approval.tool == "rm" else Approve("session")
 
@@ -154,7 +190,7 @@ def test_a_decision_may_have_a_wider_scope_or_a_reason(project: Path, model: Mod
 def test_a_callback_result_that_is_no_approval_rejects(project: Path, model: Model) -> None:
     model.script = [says("", WRITES), says("I may not.")]
 
-    def anything(_: ApprovalData) -> Any:
+    def anything(_: ApprovalOut) -> Any:
         return "yes"
 
     with Toolcrib(project, approve=anything) as crib:
@@ -164,9 +200,9 @@ def test_a_callback_result_that_is_no_approval_rejects(project: Path, model: Mod
 
 
 def test_a_callback_answers_questions_or_the_run_ends(project: Path, model: Model) -> None:
-    asked: list[QuestionData] = []
+    asked: list[QuestionPauseOut] = []
 
-    def answer(question: QuestionData) -> dict[str, str]:
+    def answer(question: QuestionPauseOut) -> dict[str, str]:
         asked.append(question)
         return {"colour": "blue"}
 
@@ -178,7 +214,7 @@ def test_a_callback_answers_questions_or_the_run_ends(project: Path, model: Mode
         crib.run("Paint it")
 
     assert result == "Blue it is."
-    assert asked[0].questions[0]["question"] == "Which colour?"
+    assert asked[0].questions[0].question == "Which colour?"
     assert "answer=" in nobody.value.message
 
 
@@ -195,7 +231,7 @@ def test_custom_tools_pass_the_gate_and_are_described_by_their_functions(project
 
     approved: list[str] = []
 
-    def ask(approval: ApprovalData) -> bool:
+    def ask(approval: ApprovalOut) -> bool:
         approved.append(approval.tool)
         return True
 
@@ -214,6 +250,69 @@ def test_custom_tools_pass_the_gate_and_are_described_by_their_functions(project
     assert own == {"B-2": 4}
     calls = [(event.tool, event.ok) for event in events if isinstance(event, ToolCallFinished)]
     assert calls == [("stock", True), ("order", True)]
+
+
+def test_custom_tool_asks_a_person_and_the_answers_are_its_result(project: Path, model: Model) -> None:
+    @tool(danger=Danger.SAFE)
+    async def pick_colour(context: ToolContext) -> None:
+        """Ask which colour the wall should have."""
+        buttons = (AnswerButton("Red", "red"), AnswerButton("Blue", "blue"))
+        context.ask(Question("colour", "Which colour?", {"type": "string"}, buttons))
+
+    model.script = [says("", ("pick_colour", {})), says("Blue it is.")]
+    with Toolcrib(project, tools=[pick_colour], answer=lambda _: {"colour": "blue"}) as crib:
+        events = list(crib.stream("Paint it"))
+
+    (ended,) = [event for event in events if isinstance(event, ToolCallFinished)]
+    assert (ended.tool, ended.ok) == ("pick_colour", True)
+    assert "blue" in str(ended.result)
+    assert "blue" in str(model.last.body["messages"])
+
+
+def test_custom_tool_changes_files_that_undo_takes_back(project: Path, model: Model) -> None:
+    @tool(toolset="docs", idempotent=True, effects=lambda a: Effects(reads=(a.path,), writes=(a.path, "/CHANGELOG.md")))
+    async def rename_heading(path: AbsolutePath, old: str, new: str, context: ToolContext) -> RenamedHeading:
+        """Rename a Markdown heading and note it in the change log.
+
+        Args:
+            path: The Markdown file.
+        """
+        text = await context.files.read_text(path)
+        occurrences = text.count(f"# {old}\n")
+        if not occurrences:
+            raise ToolFailed(f"{path} has no heading {old!r}. Read the file, then repeat the call.")
+        await context.files.write_text(path, text.replace(f"# {old}\n", f"# {new}\n"))
+        log = "/CHANGELOG.md"
+        before = await context.files.read_text(log) if await context.files.exists(log) else ""
+        await context.files.write_text(log, f"{before}- {path}: {old} is now {new}\n")
+        context.emit(f"renamed {occurrences}\n")
+        return RenamedHeading(path=path.path, occurrences=occurrences)
+
+    (project / "guide.md").write_text("# Start\n")
+    given = {"path": "/guide.md", "old": "Start", "new": "First steps"}
+    model.script = [says("", ("rename_heading", given)), says("Renamed.")]
+    approved: list[ApprovalOut] = []
+
+    def ask(approval: ApprovalOut) -> bool:
+        approved.append(approval)
+        return True
+
+    with Toolcrib(project, tools=[rename_heading], approve=ask) as crib:
+        result = crib.run("Rename it")
+        after = (project / "guide.md").read_text(), (project / "CHANGELOG.md").read_text()
+        undone = crib.undo(result)
+        with pytest.raises(ToolcribError, match="has no heading 'Begin'"):
+            crib.call("rename_heading", path="/guide.md", old="Begin", new="x")
+        own = crib.call("rename_heading", **given)
+        crib.undo()
+
+    # The person saw both files before anything was changed.
+    assert sorted(approved[0].effects.writes) == ["/CHANGELOG.md", "/guide.md"]
+    assert after == ("# First steps\n", "- @project/guide.md: Start is now First steps\n")
+    assert {change["path"] for change in undone["changes"]} == {"/guide.md", "/CHANGELOG.md"}
+    assert own == {"path": "/guide.md", "occurrences": 1}
+    assert (project / "guide.md").read_text() == "# Start\n"
+    assert not (project / "CHANGELOG.md").exists()
 
 
 def test_events_stream_as_they_happen_and_end_with_the_result(project: Path, model: Model) -> None:
@@ -259,7 +358,7 @@ def test_a_failed_run_raises_the_reason(project: Path, model: Model) -> None:
 def test_a_run_that_its_program_abandons_is_stopped(project: Path, model: Model) -> None:
     model.script = [says("", WRITES), says("Never said.")]
 
-    def give_up(_: ApprovalData) -> bool:
+    def give_up(_: ApprovalOut) -> bool:
         raise LookupError("the program's own trouble")
 
     with Toolcrib(project, approve=give_up) as crib:
@@ -277,7 +376,7 @@ async def test_a_program_with_an_event_loop_is_not_blocked(project: Path, model:
     model.script = [says("", WRITES), says("Written.")]
     asked_in = []
 
-    async def ask(_: ApprovalData) -> bool:
+    async def ask(_: ApprovalOut) -> bool:
         asked_in.append(asyncio.get_running_loop())
         return True
 
@@ -297,7 +396,7 @@ async def test_cancelling_the_task_stops_the_run(project: Path, model: Model) ->
     model.script = [says("", WRITES), says("Never said.")]
     asked = asyncio.Event()
 
-    async def ask(_: ApprovalData) -> bool:
+    async def ask(_: ApprovalOut) -> bool:
         asked.set()
         await asyncio.Event().wait()
         return True
@@ -344,13 +443,15 @@ def test_an_example_runs_unchanged(name: str, project: Path, surroundings: dict[
     )
     haiku = {"path": "/haiku.md", "content": "An old silent lock\n"}
     polite = {"path": "/greeting.py", "old_string": "Oi", "new_string": "Good day"}
-    scripts = {
+    scripts: dict[str, list[Any]] = {
         "five_lines.py": [says("", ("write", haiku)), says("It is written.")],
+        "own_file_tool.py": [],
         "own_tool.py": [says("", ("lookup_part", {"number": "A-113"})), says("There are 4.")],
         "undo_when_tests_fail.py": [says("", ("read", {"path": "/greeting.py"})), says("", ("edit", polite)), says("")],
     }
-    expected = {
+    expected: dict[str, tuple[Any, ...]] = {
         "five_lines.py": (0, "It is written.", "+An old silent lock"),
+        "own_file_tool.py": (0, "'occurrences': 1", "# First steps", "Start is now First steps", "undone: /"),
         "own_tool.py": (0, "There are 4.", "lookup_part"),
         "undo_when_tests_fail.py": (1, "1 change was undone.", "modified /greeting.py"),
     }

@@ -39,14 +39,14 @@ def desert(alone: Serving) -> Iterator[Workspace]:
 @pytest.mark.req("SC-3", part="500 that wait")
 def test_five_hundred_paused_calls_use_no_server_resources(alone: Serving, desert: Workspace) -> None:
     result = hire(desert).asks()
-    decide(desert, result["approval_id"])
+    decide(desert, result["pause_id"])
     ended(desert, result["call_id"])
     before = Cost(alone)
 
     waiting = fill(alone.database_urls.owner, desert.id, WAITING)
     # The server knows them: it lists them, and one of them is decided.
-    assert len(desert.get("/approvals", limit=100).json()["items"]) == 100
-    assert decide(desert, waiting[0], approved=False).json()["state"] == "denied"
+    assert len(desert.get("/paused-calls", limit=100).json()["items"]) == 100
+    assert decide(desert, waiting[0], approved=False).json()["state"] == "rejected"
 
     after = Cost(alone)
     assert after.threads <= before.threads + 1

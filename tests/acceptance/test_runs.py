@@ -82,9 +82,9 @@ def test_a_run_waits_until_a_person_approves_its_call(workspace: Workspace, mode
 
     run = workspace.post(f"/sessions/{session}/messages", {"text": "Write."}).json()
     until(workspace, run, "waiting")
-    [approval] = workspace.get("/approvals", session_id=session).json()["items"]
+    [approval] = workspace.get("/paused-calls", session_id=session).json()["items"]
     assert approval["changes"][0]["path"] == "/a.txt"
-    decided = workspace.post(f"/approvals/{approval['id']}/decision", {"approved": True})
+    decided = workspace.post(f"/paused-calls/{approval['id']}/decision", {"approved": True})
 
     assert decided.status_code == 200, decided.text
     assert until(workspace, run, "ended")["end_reason"] == "done"

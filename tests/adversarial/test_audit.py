@@ -18,18 +18,18 @@ from tests.faults.databases import migrated_database, new_database, urls_of
 from tests.faults.processes import Ended, run_command
 from tests.integration.conftest import WorkspaceFixture, new_caller, new_person
 from toolcrib.core.agents import AgentRules, TrustLevel
-from toolcrib.core.approvals import ApprovalDecision
 from toolcrib.core.callers import Agent
 from toolcrib.core.errors import Forbidden, Superseded
 from toolcrib.core.ids import AgentId, CallId, new_id
+from toolcrib.core.paused_calls import ApprovalDecision
 from toolcrib.core.tool_calls import Danger
 from toolcrib.gate.audit_seals import AuditSealer
-from toolcrib.gate.audit_verification import AuditVerifier, verify
+from toolcrib.gate.audit_verification import verify
 from toolcrib.settings import Settings
 from toolcrib.storage.audit import AuditSealStore
-from toolcrib.storage.database import Database, Tenant
+from toolcrib.storage.database import Database
 from toolcrib.tools.tool import tool
-from toolcrib.wiring import assemble, audit_seal_key
+from toolcrib.wiring import Stores, assemble, audit_seal_key, audit_sealer, audit_verifier
 
 pytestmark = [
     pytest.mark.req("AU-1", part="a changed, missing or reordered record is found"),
@@ -45,9 +45,7 @@ class AuditLogFixture(WorkspaceFixture):
 
     @property
     def sealer(self) -> AuditSealer:
-        return AuditSealer(
-            AuditSealStore(self.database), audit_seal_key(self.settings), anchor=self.settings.audit_anchor
-        )
+        return audit_sealer(self.settings, self.stores)
 
     async def filled(self, *, seals: int = 3, each: int = 2) -> None:
         """Write seals with some calls under each."""
@@ -97,8 +95,8 @@ async def audit_log(template: str, settings: Settings) -> AsyncIterator[AuditLog
             update={"database_url": urls.app, "system_database_url": urls.system, "pool_size": 4}
         )
         async with Database.open(urls.app, urls.system, pool_size=4) as database:
-            caller = await new_caller(database, settings)
-            yield AuditLogFixture(assemble(settings, database, tools=[broken]), database, settings, caller, urls)
+            engine = assemble(settings, database, tools=[broken])
+            yield AuditLogFixture(engine, await new_caller(engine), urls)
 
 
 @tool(danger=Danger.SAFE)
@@ -231,15 +229,13 @@ async def test_verify_detects(damage: tuple[str, ...], message: str, audit_log: 
     assert message in ended.said
     assert "verification FAILED" in ended.said
     assert "Traceback" not in ended.said
-    verifier = AuditVerifier(
-        AuditSealStore(audit_log.database), audit_seal_key(audit_log.settings), anchor=audit_log.settings.audit_anchor
-    )
+    verifier = audit_verifier(audit_log.settings, audit_log.stores)
     assert message in " ".join((await verifier.stretch(0)).problems)
 
 
 async def test_change_of_any_column_of_a_record_is_detected(audit_log: AuditLogFixture) -> None:
     await audit_log.filled(seals=1)
-    sealing, key = AuditSealStore(audit_log.database), audit_seal_key(audit_log.settings)
+    sealing, key = audit_log.stores.audit_seals, audit_seal_key(audit_log.settings)
     columns = audit_log.rows(
         "select column_name, udt_name from information_schema.columns where table_name = 'audit_records' and "
         "table_schema = 'toolcrib' and column_name <> 'position'"
@@ -336,9 +332,7 @@ async def test_concurrent_sealers_do_not_fork_the_chain(audit_log: AuditLogFixtu
 
     async def seal_often() -> None:
         async with Database.open(audit_log.urls.app, audit_log.urls.system, pool_size=2) as database:
-            sealer = AuditSealer(
-                AuditSealStore(database), audit_seal_key(audit_log.settings), anchor=audit_log.settings.audit_anchor
-            )
+            sealer = audit_sealer(audit_log.settings, Stores(audit_log.settings, database))
             sealed.extend([await sealer.seal() for _ in range(10)])
 
     async def call_often() -> None:
@@ -403,8 +397,8 @@ async def test_every_call_has_exactly_one_record_however_it_ends(audit_log: Audi
         outcome = await audit_log.call(asked, caller, **arguments)
         made[outcome.call_id] = name
         if outcome.is_waiting:
-            approval_id, no = outcome.metadata["approval_id"], ApprovalDecision(approved=False)
-            await audit_log.engine.approvals.decide(Tenant.of(audit_log.caller), approval_id, no, via="test")
+            approval_id, no = outcome.metadata["pause_id"], ApprovalDecision(approved=False)
+            await audit_log.engine.paused_calls.decide(audit_log.tenant, approval_id, no, via="test")
 
     recorded = Counter(
         call_id for (call_id,) in audit_log.rows("select call_id from audit_records where rule <> 'admin'")
@@ -413,7 +407,7 @@ async def test_every_call_has_exactly_one_record_however_it_ends(audit_log: Audi
 
 
 async def test_call_of_a_non_member_is_recorded(audit_log: AuditLogFixture) -> None:
-    stranger = replace(audit_log.caller, user_id=await new_person(audit_log.database), call_id=CallId(new_id()))
+    stranger = replace(audit_log.caller, user_id=await new_person(audit_log.stores), call_id=CallId(new_id()))
 
     with pytest.raises(Forbidden):
         await audit_log.call("read", stranger, path="/a.txt")

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import WorkspaceFixture, new_caller
+from tests.integration.conftest import WorkspaceFixture, workspace
 from tests.integration.gate.builders import audit_records_of, trusted
 from toolcrib.core.callers import Caller
-from toolcrib.settings import Settings
-from toolcrib.storage.database import Database
-from toolcrib.wiring import assemble
+
+__all__ = ["workspace"]
 
 pytestmark = pytest.mark.req("TL-7", part="hostile arguments")
 
@@ -55,11 +54,6 @@ HOSTILE: dict[str, Any] = {
     "empty key": {"": None},
     "long": "\0" * 20_000,
 }
-
-
-@pytest.fixture
-async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
-    return WorkspaceFixture(assemble(settings, database), database, settings, await new_caller(database, settings))
 
 
 @pytest.fixture

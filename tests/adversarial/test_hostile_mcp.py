@@ -14,14 +14,12 @@ import pytest
 import uvicorn
 
 from tests.integration.conftest import WorkspaceFixture
-from tests.integration.gate.builders import hired
 from tests.integration.mcp.conftest import added, approved, neighbour, sandbox, settings, workspace
 from tests.wait_until import PATIENCE
 from toolcrib.core.errors import BadArguments, PermissionDenied, TimedOut, ToolFailed
 from toolcrib.core.mcp_servers import McpServer
-from toolcrib.mcp.mcp_http import checked_url
+from toolcrib.mcp.mcp_toolsets import checked_url
 from toolcrib.storage.database import Tenant
-from toolcrib.wiring import assemble
 
 __all__ = ["sandbox", "settings", "workspace"]
 
@@ -53,7 +51,7 @@ async def test_whatever_the_server_does_the_call_ends_as_a_tool_error_and_the_ne
     await hostile(workspace)
     permissions = {f"mcp:hostile/{name}": {"allowed": True, "timeout": _SECONDS} for name in (tool, "fine")}
     permissions["mcp:hostile/fine"]["timeout"] = PATIENCE
-    agent = await hired(workspace, trust="autonomous", toolsets=["mcp:hostile"], tool_permissions=permissions)
+    agent = await workspace.agent(trust="autonomous", toolsets=["mcp:hostile"], tool_permissions=permissions)
     other = await neighbour(workspace)
     async with answered_in_time():
         outcome, elsewhere = await asyncio.gather(workspace.call(f"mcp:hostile/{tool}", agent), _busy(other))
@@ -143,7 +141,7 @@ async def test_hostile_http_server_achieves_no_more(workspace: WorkspaceFixture)
     names = ("hang", "huge", "junk", "astray", "endless", "fine")
     permissions = {f"mcp:far/{name}": {"allowed": True, "timeout": _SECONDS} for name in names}
     permissions["mcp:far/fine"]["timeout"] = PATIENCE
-    agent = await hired(workspace, trust="autonomous", toolsets=["mcp:far"], tool_permissions=permissions)
+    agent = await workspace.agent(trust="autonomous", toolsets=["mcp:far"], tool_permissions=permissions)
     async with answering(far) as address:
         await added(workspace, "far", url=f"{address}/mcp")
         for name in names[:-1]:
@@ -221,11 +219,11 @@ async def test_text_from_a_server_is_data_without_control_characters(workspace: 
 async def test_agent_needs_toolset_permission_and_approval(workspace: WorkspaceFixture) -> None:
     await hostile(workspace, safe_tools=["inject"])
     allowed = {name: {"allowed": True} for name in ("mcp:hostile/fine", "mcp:hostile/inject")}
-    without_toolset = await hired(workspace, tool_permissions=allowed)
+    without_toolset = await workspace.agent(tool_permissions=allowed)
     assert isinstance((await workspace.call("mcp:hostile/fine", without_toolset)).error, PermissionDenied)
-    without_permission = await hired(workspace, toolsets=["mcp:hostile"], tool_permissions={"read": {"allowed": True}})
+    without_permission = await workspace.agent(toolsets=["mcp:hostile"], tool_permissions={"read": {"allowed": True}})
     assert isinstance((await workspace.call("mcp:hostile/fine", without_permission)).error, PermissionDenied)
-    guided = await hired(workspace, toolsets=["mcp:hostile"], tool_permissions=allowed)
+    guided = await workspace.agent(toolsets=["mcp:hostile"], tool_permissions=allowed)
     assert (await workspace.call("mcp:hostile/fine", guided)).is_waiting, "its tools are dangerous"
     assert (await workspace.call("mcp:hostile/inject", guided)).succeeded, "unless the owner says otherwise"
 
@@ -254,9 +252,8 @@ async def test_address_inside_the_servers_network_is_not_contacted(workspace: Wo
     # As with an operator who allows nothing.
     strict = workspace.settings.model_copy(update={"allowed_private_mcp_hosts": ()})
     async with listener:
-        engine = assemble(strict, workspace.database)
-        guarded = WorkspaceFixture(engine, workspace.database, strict, workspace.caller)
+        guarded = workspace.with_engine(strict)
         server = await added(guarded, "inside", url=f"https://localhost:{port}/mcp", approve=False)
-        await engine.toolbox.close()
+        await guarded.engine.toolbox.close()
     assert server.offered_tools is None
     assert not contacted.is_set()

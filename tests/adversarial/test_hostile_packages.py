@@ -17,19 +17,15 @@ from typing import Any
 import pytest
 
 from tests.fakes.packages import AGENT, DOCUMENT, GRAPH, files_of, package_of, tar_of
-from tests.integration.conftest import WorkspaceFixture, new_caller
+from tests.integration.conftest import WorkspaceFixture, workspace
 from tests.wait_until import PATIENCE
 from toolcrib.core.agents import TrustLevel
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import BadArguments, TooLarge, ToolcribError
-from toolcrib.settings import Settings
-from toolcrib.storage.agents import AgentStore
-from toolcrib.storage.database import Database, Tenant
-from toolcrib.storage.packages import PackageStore
-from toolcrib.storage.sessions import SessionStore
-from toolcrib.wiring import assemble
 from toolcrib.workspace.packages.installer import PackageInstaller
 from toolcrib.workspace.packages.package_archive import MOST_BYTES, MOST_FILES, package_in, read_archive_parts
+
+__all__ = ["workspace"]
 
 
 def zip_with(name: str, body: bytes = b"x", *, mode: int = 0, **entry: Any) -> bytes:
@@ -182,27 +178,16 @@ def test_valid_archives_of_every_kind_have_the_same_contents() -> None:
 
 
 @pytest.fixture
-async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
-    return WorkspaceFixture(assemble(settings, database), database, settings, await new_caller(database, settings))
-
-
-@pytest.fixture
 def packages(workspace: WorkspaceFixture) -> PackageInstaller:
-    workspace_services = workspace.engine.workspace_services
-    return PackageInstaller(
-        PackageStore(workspace.database),
-        workspace_services.files,
-        workspace_services.mounts,
-        node=workspace.settings.node_name,
-    )
+    return workspace.engine.packages
 
 
 async def test_failed_install_leaves_nothing_and_keeps_the_previous_version(
     workspace: WorkspaceFixture, packages: PackageInstaller
 ) -> None:
-    tenant = Tenant.of(workspace.caller)
+    tenant = workspace.tenant
     await packages.install(tenant, package_of(files={"a.md": "first"}))
-    await AgentStore(workspace.database).create(tenant, name="demo.taken", definition="")
+    await workspace.stores.agents.create(tenant, name="demo.taken", definition="")
     bad = [archive() for archive in (HOSTILE["zip: '../evil'"], HOSTILE["zip: a link"], HOSTILE["tar: a link"])]
 
     for archive in (*bad, package_of(files={"agents/taken.yaml": AGENT}), package_of(name="other")):
@@ -218,7 +203,7 @@ async def test_failed_install_leaves_nothing_and_keeps_the_previous_version(
 async def test_package_files_are_private_and_not_executable(
     workspace: WorkspaceFixture, packages: PackageInstaller
 ) -> None:
-    await packages.install(Tenant.of(workspace.caller), package_of(files={"bin/run": "#!/bin/sh\n"}))
+    await packages.install(workspace.tenant, package_of(files={"bin/run": "#!/bin/sh\n"}))
 
     root = workspace.engine.workspace_services.mounts.packages.current(workspace.caller.workspace_id)
     assert root is not None
@@ -234,12 +219,12 @@ async def test_packages_agent_has_at_most_guided_trust_and_lifts_no_protection(
         "trust: autonomous\nmax_trust: autonomous\nunprotected_paths: ['.env']\n"
         "tool_permissions: {bash: {allowed: true}}\n"
     )
-    tenant = Tenant.of(workspace.caller)
+    tenant = workspace.tenant
 
     made = await packages.install(tenant, package_of(files={"agents/greedy.yaml": greedy}))
 
     assert made.agents == ("demo.greedy",)
-    [agent] = await AgentStore(workspace.database).list(tenant)
+    [agent] = await workspace.stores.agents.list(tenant)
     assert (agent.name, agent.package, agent.definition) == ("demo.greedy", "demo", greedy)
     assert (agent.rules.trust, agent.rules.max_trust, agent.rules.unprotected_paths) == (TrustLevel.GUIDED, None, ())
 
@@ -259,14 +244,12 @@ FREE = {
 @pytest.fixture
 async def runner(workspace: WorkspaceFixture, packages: PackageInstaller) -> Caller:
     """An autonomous agent in a run of a workflow, after its first step."""
-    tenant = Tenant.of(workspace.caller)
+    tenant = workspace.tenant
     files = {"workflow.md": DOCUMENT, "workflow.graph.json": json.dumps(GRAPH)}
     await packages.install(tenant, package_of(files=files))
     document, workflow = await packages.workflow(tenant, "demo")
     agent = await workspace.agent(**FREE)
-    session = await SessionStore(workspace.database).create(
-        tenant, agent_id=agent.agent_id, package="demo", workflow=workflow
-    )
+    session = await workspace.stores.sessions.create(tenant, agent_id=agent.agent_id, package="demo", workflow=workflow)
     await packages.begin(tenant, session.id, document)
     caller = replace(agent, session_id=session.id)
     moved = await workspace.call("fs.apply_patch", caller, path="@state/workflow.md", patch=_to("plan"))

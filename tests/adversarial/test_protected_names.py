@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import WorkspaceFixture, new_caller
+from tests.integration.conftest import WorkspaceFixture, workspace
 from tests.integration.gate.builders import audit_records_of, get, put, trusted, with_tools
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import (
@@ -18,9 +18,8 @@ from toolcrib.core.errors import (
     SymlinkNotFollowed,
 )
 from toolcrib.core.tool_calls import OutcomeState
-from toolcrib.settings import Settings
-from toolcrib.storage.database import Database, Tenant
-from toolcrib.wiring import assemble
+
+__all__ = ["workspace"]
 
 pytestmark = pytest.mark.req("WS-4", part="no spelling is read or written, there or not")
 
@@ -65,11 +64,6 @@ CODE_SPELLINGS = {
 
 
 @pytest.fixture
-async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
-    return WorkspaceFixture(assemble(settings, database), database, settings, await new_caller(database, settings))
-
-
-@pytest.fixture
 async def agent(workspace: WorkspaceFixture) -> Caller:
     return await trusted(workspace)
 
@@ -110,9 +104,9 @@ async def refused(workspace: WorkspaceFixture, agent: Caller, tool: str, **argum
 async def waits(workspace: WorkspaceFixture, agent: Caller, tool: str, **arguments: Any) -> None:
     outcome = await workspace.call(tool, agent, **arguments)
     assert outcome.is_waiting, (tool, arguments, outcome)
-    approval = await workspace.engine.approvals.get(Tenant.of(workspace.caller), outcome.metadata["approval_id"])
-    assert approval.rule == "protected-name"
-    assert approval.effects["protected"], tool
+    approval = await workspace.engine.paused_calls.get(workspace.tenant, outcome.metadata["pause_id"])
+    assert approval.approval.rule == "protected-name"
+    assert approval.approval.effects["protected"], tool
 
 
 def path_state(workspace: WorkspaceFixture) -> dict[str, bytes | None]:
@@ -189,6 +183,25 @@ async def test_tracked_and_untracked_files_are_denied_alike(
     assert (await workspace.result("read", path=path))["content"] == SECRET
 
 
+@pytest.mark.parametrize("packages", ["/vendor", "/node_modules", "/lib/site-packages"])
+async def test_secret_does_not_become_readable_among_installed_packages(
+    workspace: WorkspaceFixture, agent: Caller, packages: str
+) -> None:
+    """Installed packages are not protected by words in their names; secrets of the project stay so."""
+    await workspace.result("write", path=f"{packages}/credentials/index.js", content="exports = 1")
+    (workspace.project / "conf").mkdir()
+    (workspace.project / "conf" / "client_secret.json").write_text(SECRET)
+    await workspace.result("write", path="/kept/credentials.json", content=SECRET)
+    before = path_state(workspace)
+
+    read = await workspace.call("read", agent, path=f"{packages}/credentials/index.js")
+    assert read.result["content"] == "exports = 1"
+    for source in ("/conf/client_secret.json", "/conf", "/kept/credentials.json", "/kept"):
+        await refused(workspace, agent, "mv", source=source, destination=f"{packages}/moved")
+    await refused(workspace, agent, "read", path=f"/secrets{packages}/a.txt")
+    assert path_state(workspace) == before
+
+
 async def test_case_23_git_as_a_file_is_not_written_without_approval_and_can_be_read(
     workspace: WorkspaceFixture, agent: Caller
 ) -> None:
@@ -260,7 +273,7 @@ async def test_protected_names_are_listed_without_their_contents(workspace: Work
     (workspace.project / ".git").mkdir()
     (workspace.project / ".git" / "config").write_text("[core]\n")
 
-    listed = (await workspace.call("ls", agent, recursive=True)).result["entries"]
+    listed = (await workspace.call("ls", agent, recursive=True, include_ignored=True)).result["entries"]
 
     real = [entry["path"] for entry in listed if not entry["is_virtual"]]
     assert real == ["/.git", "/.env", "/.git/config"]

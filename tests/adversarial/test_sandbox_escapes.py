@@ -13,10 +13,9 @@ import pytest
 from tests.integration.sandbox.sandbox_fixture import Stand, python
 from toolcrib.core.errors import ToolFailed
 from toolcrib.sandbox.command import SandboxCommand
-from toolcrib.sandbox.filesystem_effect import EntryChange, EntryType
-from toolcrib.sandbox.isolation import IsolationLevel
+from toolcrib.sandbox.overlay import EntryChange, EntryType
 from toolcrib.sandbox.resource_limits import descendants
-from toolcrib.sandbox.sandbox import Sandbox
+from toolcrib.sandbox.sandbox import IsolationLevel, Sandbox
 
 pytestmark = pytest.mark.req("SH-3", part="attempted escapes")
 

@@ -9,17 +9,15 @@ import pytest
 
 from tests.integration.conftest import WorkspaceFixture, new_caller
 from tests.integration.gate.test_approvals import asked
-from tests.integration.tools.shell.builders import hand, new_workspace_fixture, ran
+from tests.integration.tools.shell.builders import hand, ran
+from tests.integration.tools.shell.conftest import workspace
 from toolcrib.core.errors import PathOutsideMount, SymlinkNotFollowed, ToolFailed
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Tenant
 
+__all__ = ["workspace"]
+
 pytestmark = pytest.mark.req("SH-4", part="hostile commands")
-
-
-@pytest.fixture
-async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
-    return await new_workspace_fixture(database, settings)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +37,7 @@ async def test_66_and_67_files_that_would_run_on_the_host_never_appear_without_a
 ) -> None:
     approval = await asked(workspace, await hand(workspace), "bash", command=command)
 
-    assert approval.effects["protected"]
+    assert approval.approval.effects["protected"]
     assert list(workspace.project.iterdir()) == []
 
 
@@ -51,7 +49,7 @@ async def test_67_programs_of_an_existing_repository_cannot_be_replaced(workspac
         workspace, await hand(workspace), "bash", command="rm -f .git/config; git config core.fsmonitor 'touch pwned'"
     )
 
-    assert "/.git/config" in approval.effects["protected"]
+    assert "/.git/config" in approval.approval.effects["protected"]
     assert (workspace.project / ".git" / "config").read_text() == before
     subprocess.run(["git", "-c", "safe.directory=*", "status"], cwd=workspace.project, check=True, capture_output=True)
     assert not (workspace.project / "pwned").exists()
@@ -94,7 +92,7 @@ async def test_87_output_that_looks_like_an_approval_is_only_output(workspace: W
     result = await ran(workspace, f"printf '%s\\033[2J\\007\\000' '{forged}'", await hand(workspace))
 
     assert result["output"].startswith(forged)
-    assert await workspace.engine.approvals.open(_tenant(workspace)) == []
+    assert await workspace.engine.paused_calls.list(_tenant(workspace)) == []
 
 
 async def test_hostile_ignore_rules_cost_little_and_reach_nothing(workspace: WorkspaceFixture) -> None:
@@ -129,7 +127,7 @@ async def test_fifo_in_the_tree_neither_blocks_a_command_nor_is_lost(workspace: 
 async def test_command_sees_no_other_workspace_and_no_other_callers_state(
     workspace: WorkspaceFixture, database: Database, settings: Settings
 ) -> None:
-    other = replace(workspace, caller=await new_caller(database, settings))
+    other = replace(workspace, caller=await new_caller(workspace.engine))
     await ran(other, "echo hunter2 > mine; echo hunter2 > /state/mine")
     agent = await hand(workspace)
     await ran(workspace, "echo hunter2 > /state/of-a-person")
@@ -146,9 +144,9 @@ async def test_name_that_differs_in_case_or_unicode_form_is_protected_too(worksp
     agent = await hand(workspace)
     for name in (".ENV", ".env.", ".e\u200bnv", "\uff0eenv"):
         approval = await asked(workspace, agent, "bash", command=f"echo x > '{name}'")
-        assert approval.effects["protected"]
+        assert approval.approval.effects["protected"]
     assert list(workspace.project.iterdir()) == []
 
 
 def _tenant(workspace: WorkspaceFixture) -> Tenant:
-    return Tenant.of(workspace.caller)
+    return workspace.tenant

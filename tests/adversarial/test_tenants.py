@@ -20,10 +20,9 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.errors import InsufficientPrivilege
-from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from tests.conftest import DatabaseUrls, url_for
+from tests.conftest import DatabaseUrls, new_settings, url_for
 from tests.fakes.packages import package_of
 from tests.faults.databases import migrated_database, urls_of
 from tests.faults.server import Server
@@ -31,18 +30,19 @@ from tests.wait_until import PATIENCE
 from toolcrib.api.access_tokens import AccessTokens
 from toolcrib.api.api_services import ApiServices
 from toolcrib.api.app import create_app
-from toolcrib.core.approvals import ApprovalDecision, GrantScope
 from toolcrib.core.callers import Caller, WorkspaceRole
 from toolcrib.core.errors import Misconfigured, ToolcribError
 from toolcrib.core.events import Event
 from toolcrib.core.ids import CallId, UserId, WorkspaceId, new_id
 from toolcrib.core.mcp_servers import McpTransport
+from toolcrib.core.paused_calls import ApprovalDecision, GrantScope
 from toolcrib.core.tool_calls import ToolCall
 from toolcrib.settings import Settings
 from toolcrib.storage import database as database_module
 from toolcrib.storage import files as files_module
 from toolcrib.storage import workspaces as workspaces_module
 from toolcrib.storage.database import Database, Tenant
+from toolcrib.storage.events import EventStore
 from toolcrib.storage.migrate import APP_ROLE, SYSTEM_ROLE
 from toolcrib.storage.users import ActingUser
 from toolcrib.wiring import services as open_services
@@ -58,16 +58,16 @@ OWN = {"create_workspace", "list_workspaces", "create_api_key", "list_api_keys",
 # What a viewer may do in a workspace. Everything else there is denied.
 VIEWER_MAY = {
     "list_tools", "explain", "get_call", "find_file", "list_deleted_files", "list_versions", "read_version",
-    "compare_versions", "get_workspace", "list_members", "list_agents", "get_agent", "list_approvals", "get_approval",
-    "list_grants", "list_questions", "get_question", "list_sessions", "get_session", "list_events", "stream_events",
+    "compare_versions", "get_workspace", "list_members", "list_agents", "get_agent", "list_paused_calls",
+    "get_paused_call", "list_grants", "list_sessions", "get_session", "list_events", "stream_events",
     "create_ticket", "list_messages", "list_runs", "get_run", "list_mcp_servers", "get_mcp_server",
-    "list_session_calls", "get_usage", "list_packages",
+    "list_session_calls", "get_usage", "list_packages", "get_review",
 }  # fmt: skip
 VIEWER_TOOLS = {
     "ls", "read", "cat", "file_info", "read_multiple_files", "file_versions", "file_version", "file_compare", "changes",
     "deleted_files", "grep", "glob", "find", "plan_read", "plan_list",
     "fs.list", "fs.read", "fs.search", "read_file", "list_directory", "file_read", "web_search",
-    "bash_output", "bash_list", "read_result",
+    "bash_output", "bash_list", "read_result", "review",
 }  # fmt: skip
 # Only these return data that belongs to no workspace: another's id is not found.
 NOT_FOUND = {"revoke_api_key", "list_models"}
@@ -77,14 +77,16 @@ BODIES: dict[str, Any] = {
     "call_tool": {"tool": "write", "args": {"path": "/intruder.txt", "content": "intruder"}},
     "explain": {"tool": "read", "args": {"path": "/secret.txt"}},
     "restore_file": {},
-    "decide_approval": {"approved": True},
+    "decide_paused_call": {"approved": True},
     "cancel_call": None,
-    "answer_question": {"answers": {"name": "intruder"}},
+    "answer_paused_call": {"answers": {"name": "intruder"}},
     "create_session": {"title": "intruder"},
     "change_session": {"title": "intruder"},
     "create_ticket": None,
     "send_message": {"text": "intruder"},
     "cancel_run": None,
+    "release_run": None,
+    "decide_review": {"all": "revert", "version": "intruder"},
     "store_credentials": {"secret": "mine", "check": False},
     "create_workspace": {"name": "mine"},
     "change_workspace": {"name": "intruder"},
@@ -145,7 +147,8 @@ class Operation:
             body = {key: intruder if value == "{intruder}" else value for key, value in body.items()}
         return {
             "method": self.method,
-            "url": self.path.format(**ids),
+            # Only a question can be answered.
+            "url": self.path.format(**ids | ({"pause_id": ids["question_id"]} if "answers" in self.path else {})),
             "json": body,
             "params": QUERIES.get(self.name),
         }
@@ -208,15 +211,8 @@ class TenantAccounts:
 
 @pytest.fixture(scope="module")
 def own_settings(database_urls: DatabaseUrls, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    return Settings(
-        database_url=database_urls.app,
-        system_database_url=database_urls.system,
-        jwt_secret=SecretStr(secrets.token_urlsafe(48)),
-        audit_seal_key=SecretStr(secrets.token_urlsafe(48)),
-        audit_seal_interval_seconds=3600,
-        data_dir=tmp_path_factory.mktemp("tenants"),
-        node_name="tenants",
-    )
+    folder = tmp_path_factory.mktemp("tenants")
+    return new_settings(database_urls, folder, audit_seal_interval_seconds=3600, node_name="tenants")
 
 
 @pytest.fixture(scope="module")
@@ -626,6 +622,8 @@ def tool_calls(accounts: TenantAccounts) -> dict[str, dict[str, Any]]:
         "write": {"path": "/secret.txt", "content": "intruder", "overwrite": True},
         "edit": {"path": "/secret.txt", "insert_line": 0, "insert_content": "intruder"},
         "touch": {"path": "/intruder.txt"},
+        "review": {"session_id": accounts.ids["session_id"]},
+        "review_decide": {"all": "revert", "version": "intruder"},
         "mkdir": {"path": "/intruder"},
         "mv": {"source": "/secret.txt", "destination": "/intruder.txt"},
         "rm": {"path": "/secret.txt"},
@@ -683,8 +681,10 @@ async def _result(accounts: TenantAccounts, tool: str, arguments: dict[str, Any]
 
 
 def _without_ids(words: str) -> str:
-    """Mask what differs between responses: ids of calls, workspaces and logged errors, times, and signatures."""
-    words = re.sub(r'"(at|signature)":"[^"]*"', r'"\1":"…"', words)
+    """Mask what differs between responses: ids, times, signatures, and the seals, which grow by a timer."""
+    words = re.sub(r'"(at|signature|mac)":"[^"]*"', r'"\1":"…"', words)
+    words = re.sub(r'"(number|top|verified_to|last_seal|sealed_records|unsealed_records)":\d+', r'"\1":0', words)
+    words = re.sub(r'"problems":\[[^\]]*\]', '"problems":[]', words)
     return re.sub(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", "…", words)
 
 
@@ -723,10 +723,10 @@ async def _furnish(services: ApiServices, owner: Someone, mark: str) -> dict[str
     run = await services.run_service.submit(tenant, session.id, mark, via="test")
     # It fails later for lack of a model; what it writes is Ada's own.
     async with asyncio.timeout(PATIENCE):
-        while (await services.run_service.get(tenant, run.id)).state != "ended":
+        while (await services.run_service.runs.get(tenant, run.id)).state != "ended":
             pass
     async with services.database.transaction(tenant) as connection:
-        await services.sessions.append(connection, tenant, Event(session.id, "message", {"content": mark}))
+        await EventStore.append_within(connection, tenant, Event(session.id, "message", {"content": mark}))
     return {
         "workspace_id": str(workspace.id),
         "user_id": str(owner.id),
@@ -739,9 +739,9 @@ async def _furnish(services: ApiServices, owner: Someone, mark: str) -> dict[str
         "from_version": first["version_id"],
         "to_version": second["version_id"],
         "call_id": second["call_id"],
-        "approval_id": approval,
+        "pause_id": approval,
         "grant_id": grant,
-        "question_id": str(question.metadata["question_id"]),
+        "question_id": str(question.metadata["pause_id"]),
         "run_id": str(run.id),
         "provider": "anthropic",
         "session_id": str(session.id),
@@ -760,10 +760,10 @@ async def _waiting(services: ApiServices, owner: Someone, workspace_id: Workspac
     for path in ("/first.txt", "/second.txt"):
         caller = Caller(workspace_id, owner.id, agent=agent.as_caller)
         outcome = await services.executor.execute(ToolCall("write", {"path": path, "content": mark}), caller)
-        approvals.append(await services.approvals.get(tenant, outcome.metadata["approval_id"]))
+        approvals.append(await services.paused_calls.get(tenant, outcome.metadata["pause_id"]))
     # Executed by the background loop, if at all: what it writes is Ada's own.
-    yes = ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=approvals[0].offered)
-    decided = await services.approvals.decide(tenant, approvals[0].id, yes, via="test")
+    yes = ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=approvals[0].approval.suggested_rule)
+    decided = await services.paused_calls.decide(tenant, approvals[0].id, yes, via="test")
     async with asyncio.timeout(PATIENCE):
         while (await services.calls.get(tenant, decided.call_id)).state != "done":
             pass

@@ -16,6 +16,7 @@ from tests.clients.client_server import PASSWORD, Space, Stage
 from tests.clients.criteria import Report
 from tests.clients.tools_examples import Page, play_examples, play_tables
 from tests.clients.tools_people import play_plans, play_questions, play_virtual
+from tests.wait_until import PATIENCE
 
 
 def play(stage: Stage) -> Report:
@@ -346,9 +347,9 @@ def _people(report: Report, stage: Stage, space: Space) -> None:
             "TOOLCRIB_AUDIT_SEAL_KEY": "k" * 9 + "abcdefghijklmnopqrstuvwxyz0987",
             "TOOLCRIB_DATABASE_URL": "postgresql://toolcrib_app@127.0.0.1:1/none",
         }
-        refused = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
-        assert refused.returncode != 0
-        assert "TOOLCRIB_JWT_SECRET" in refused.stderr
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
+        assert ended.returncode != 0
+        assert "TOOLCRIB_JWT_SECRET" in ended.stderr
     with report.shows("auth.invite"):
         invited = space.post("/invitations", {"email": "newcomer@example.com", "role": "member"})
         assert invited.status_code == 201, invited.text

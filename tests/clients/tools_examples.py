@@ -60,8 +60,8 @@ class Page:
         session = self.space.post("/sessions", {"mode": "plan"}).json()["id"]
         question = {**APPROVAL, "question": f"Review {plan}. Ready to proceed to Build Mode?"}
         asked = self.send("ask_user", {"questions": [question]}, session_id=session).json()["result"]
-        said = {"answers": {"approval": answer}, "by_button": ["approval"] if by_button else []}
-        answered = self.space.post(f"/questions/{asked['question_id']}/answer", said)
+        said = {"answers": {"approval": answer}, "answered_with_button": ["approval"] if by_button else []}
+        answered = self.space.post(f"/paused-calls/{asked['question_id']}/answers", said)
         assert answered.status_code == 200, answered.text
         return str(session)
 

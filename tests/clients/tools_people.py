@@ -24,10 +24,10 @@ def play_questions(report: Report, space: Space) -> None:
     with report.shows("ask.id", "ask.ephemeral"):
         question = asked(item).json()["result"]["question_id"]
         assert UUID(question).version == 7
-        assert space.get(f"/questions/{question}").json()["state"] == "open"
+        assert space.get(f"/paused-calls/{question}").json()["state"] == "pending"
     with report.shows("ask.validated"):
-        assert space.post(f"/questions/{question}/answer", {"answers": {"n": 101}}).status_code == 400
-        assert space.post(f"/questions/{question}/answer", {"answers": {"n": 7}}).status_code == 200
+        assert space.post(f"/paused-calls/{question}/answers", {"answers": {"n": 101}}).status_code == 400
+        assert space.post(f"/paused-calls/{question}/answers", {"answers": {"n": 7}}).status_code == 200
     with report.shows("ask.buttons"):
         many = {"type": "array", "items": {"type": "string", "enum": ["A", "B"]}}
         buttons = [{"label": "A", "value": "A"}]

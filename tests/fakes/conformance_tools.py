@@ -5,7 +5,7 @@ from typing import Any
 
 from toolcrib import ToolContext, tool
 from toolcrib.core.errors import ToolFailed
-from toolcrib.core.questions import Question
+from toolcrib.core.paused_calls import Question
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.mcp.mcp_toolsets import arguments_by
 from toolcrib.tools.tool import Tool

@@ -36,7 +36,7 @@ def understanding(wire: str, request: ModelRequest) -> tuple[StreamSplitter, Str
             return SseSplitter(), anthropic_messages.AnthropicEventReader(request, names, provider="anthropic")
         case "openai":
             return SseSplitter(), chat_completions.ChatCompletionReader(request, names, provider="openai-compatible")
-    return JsonLineSplitter(), ollama.OllamaLineReader(request, names)
+    return JsonLineSplitter(), ollama.OllamaLineReader(request, names, provider="ollama")
 
 
 async def read_bytes(

@@ -9,7 +9,7 @@ import contextlib
 import json
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,10 +53,16 @@ class ModelServer:
     connections: int = 0
     # Set when a client closes the connection of a response that is held open.
     hung_up: asyncio.Event = field(default_factory=asyncio.Event)
+    # Responds instead of the scenes.
+    responder: Callable[[Received], Answer] | None = None
     _answers: deque[Answer] = field(default_factory=deque)
 
     def say(self, *answers: Answer) -> None:
         self._answers.extend(answers)
+
+    def unsay(self) -> None:
+        """Drop the queued responses."""
+        self._answers.clear()
 
     @property
     def last(self) -> Received:
@@ -99,6 +105,8 @@ class ModelServer:
         return True
 
     def _scripted(self, request: Received) -> Answer:
+        if self.responder is not None:
+            return self.responder(request)
         path = request.path.split("?")[0]
         if path.startswith("/api/"):
             return self._as_ollama(path, request)
@@ -184,8 +192,8 @@ def plain(status: int, body: object, **headers: str) -> Answer:
 
 
 @asynccontextmanager
-async def model_server() -> AsyncIterator[ModelServer]:
-    fake = ModelServer()
+async def model_server(fake: ModelServer | None = None) -> AsyncIterator[ModelServer]:
+    fake = fake or ModelServer()
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -212,14 +220,12 @@ async def model_server() -> AsyncIterator[ModelServer]:
 
 
 @contextmanager
-def model_server_beside() -> Iterator[ModelServer]:
+def model_server_beside(fake: ModelServer | None = None) -> Iterator[ModelServer]:
     """The same on its own event loop, for tests that block on a server which calls it."""
-    ready, stop = threading.Event(), threading.Event()
-    held: list[ModelServer] = []
+    fake, ready, stop = fake or ModelServer(), threading.Event(), threading.Event()
 
     async def serve() -> None:
-        async with model_server() as fake:
-            held.append(fake)
+        async with model_server(fake):
             ready.set()
             await asyncio.to_thread(stop.wait)
 
@@ -227,7 +233,7 @@ def model_server_beside() -> Iterator[ModelServer]:
     thread.start()
     assert ready.wait(10)
     try:
-        yield held[0]
+        yield fake
     finally:
         stop.set()
         thread.join(10)

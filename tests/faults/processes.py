@@ -16,7 +16,7 @@ from pydantic import SecretStr
 import toolcrib.tools
 from toolcrib.cli.main import main
 from toolcrib.settings import Settings
-from toolcrib.storage.database import Database, Pool
+from toolcrib.storage.database import Connection, Database, Pool
 from toolcrib.tools.tool_registry import discover_tools
 from toolcrib.wiring import ToolRuntime, assemble
 
@@ -82,4 +82,6 @@ def _command(arguments: tuple[str, ...], environment: dict[str, str], output: Pa
 def _pool(dsn: str) -> Pool:
     conninfo = make_conninfo(dsn, options="-c search_path=toolcrib -c jit=off")
     options = {"autocommit": True, "prepare_threshold": 1}
-    return AsyncConnectionPool(conninfo, min_size=0, max_size=2, open=False, kwargs=options)
+    return AsyncConnectionPool(
+        conninfo, min_size=0, max_size=2, open=False, kwargs=options, connection_class=Connection
+    )

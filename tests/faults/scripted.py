@@ -1,15 +1,13 @@
 """A model whose response depends only on the request, so that it can be asked again after any crash."""
 
-import asyncio
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from tests.fakes import strictness, wires
-from tests.fakes.model_server import KEY, NDJSON, Answer, ModelServer, Received, model_server, plain
+from tests.fakes.model_server import KEY, NDJSON, Answer, ModelServer, Received, model_server_beside, plain
 from tests.fakes.scripted_turns import Scene, SceneCall
 from toolcrib.core.ids import new_id
 from toolcrib.core.model_stream import FinishReason
@@ -28,26 +26,8 @@ def folder(task: int) -> str:
 @contextmanager
 def working_model() -> Iterator[ModelServer]:
     """The strict fake on its own loop; for each task it makes ten turns of file tools and commands."""
-    ready, held = threading.Event(), list[ModelServer]()
-    stop: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
-
-    async def serve() -> None:
-        async with model_server() as fake:
-            fake._scripted = _answered  # type: ignore[method-assign]
-            stop.append((asyncio.get_running_loop(), asyncio.Event()))
-            held.append(fake)
-            ready.set()
-            await stop[0][1].wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
-    thread.start()
-    assert ready.wait(10)
-    try:
-        yield held[0]
-    finally:
-        loop, event = stop[0]
-        loop.call_soon_threadsafe(event.set)
-        thread.join(10)
+    with model_server_beside(ModelServer(responder=_answered)) as fake:
+        yield fake
 
 
 def _answered(request: Received) -> Answer:
@@ -66,12 +46,18 @@ def _answered(request: Received) -> Answer:
     return Answer(tuple(make(_scene(*_path_state(body["messages"])), body["model"])), content_type=content_type)
 
 
+def task_of(message: dict[str, Any]) -> int | None:
+    """Return the task that a message of the user sets, if it does."""
+    found = _TASK.search(json.dumps(message["content"]))
+    return int(found[1]) if found else None
+
+
 def _path_state(messages: list[dict[str, Any]]) -> tuple[int, int]:
     """Return the task and how many of its turns are done."""
     task, turns = -1, 0
     for message in messages:
-        if message["role"] == "user" and (found := _TASK.search(json.dumps(message["content"]))):
-            task, turns = int(found[1]), 0
+        if message["role"] == "user" and (found := task_of(message)) is not None:
+            task, turns = found, 0
         called = message.get("tool_calls") or [
             block for block in message["content"] if isinstance(block, dict) and block["type"] == "tool_use"
         ]

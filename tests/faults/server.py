@@ -31,7 +31,7 @@ class Server:
         self.node = "killed"
         # The program to start; a test may use another one that serves the same way.
         self.program = [TOOLCRIB]
-        self._port = _free_port()
+        self._port = free_port()
         self._log = directory / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.environment = {
@@ -53,6 +53,11 @@ class Server:
     @property
     def origin(self) -> str:
         return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def __enter__(self) -> Self:
         return self
@@ -110,7 +115,8 @@ class Server:
             return probe.connect_ex(("127.0.0.1", self._port)) == 0
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nobody uses."""
     for port in random.sample(_PORTS, 100):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) != 0:

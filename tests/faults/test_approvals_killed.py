@@ -4,7 +4,6 @@ import asyncio
 import os
 import secrets
 import signal
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,11 @@ import psycopg
 import pytest
 
 from tests.conftest import DatabaseUrls
-from tests.faults.databases import migrated_database, urls_of
 from tests.faults.processes import FORKED, Site, engine_at, run_command
 from tests.faults.server import Server
 from tests.wait_until import PATIENCE
-from toolcrib.core.approvals import ApprovalDecision
-from toolcrib.core.ids import ApprovalId, UserId, WorkspaceId
+from toolcrib.core.ids import PauseId, UserId, WorkspaceId
+from toolcrib.core.paused_calls import ApprovalDecision
 from toolcrib.storage.database import Tenant
 
 pytestmark = [pytest.mark.req("HU-1", part="survives restarts"), pytest.mark.xdist_group("kill")]
@@ -31,19 +29,6 @@ RULES = "trust: guided\ntool_permissions: {write: {allowed: true}}"
 _LOOKS = 3_000
 # The number of kills, and by how many statements each is later than the one before.
 DEATHS, EVERY = 10, 5
-
-
-@pytest.fixture
-def urls() -> Iterator[DatabaseUrls]:
-    with migrated_database() as name:
-        yield urls_of(name)
-
-
-@pytest.fixture
-def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
-    with Server(tmp_path, urls) as server:
-        server.start()
-        yield server
 
 
 class People:
@@ -69,7 +54,7 @@ class People:
         return dict(result["result"])
 
     def decide(self, approval_id: str) -> None:
-        decision = f"{self._server.origin}/api/v1/workspaces/{self.workspace}/approvals/{approval_id}/decision"
+        decision = f"{self._server.origin}/api/v1/workspaces/{self.workspace}/paused-calls/{approval_id}/decision"
         headers = {"Authorization": f"Bearer {self.token}"}
         result = httpx2.post(decision, json={"approved": True}, headers=headers, timeout=PATIENCE, trust_env=False)
         assert result.status_code in (200, 409), result.text
@@ -108,7 +93,7 @@ def test_call_pending_at_a_kill_is_decided_without_a_server_and_executed_by_the_
 
     server.kill()
     for asked, more in ((yes, ()), (no, ("--reject",))):
-        decided = ("approve", asked["approval_id"], "--database", "--as", EMAIL, "--yes", *more)
+        decided = ("approve", asked["pause_id"], "--database", "--as", EMAIL, "--yes", *more)
         said = run_command(*decided, environment=server.environment, scratch=tmp_path)
         assert said.status == 0, said.said
     assert not (people.project / "yes.txt").exists()
@@ -128,14 +113,14 @@ def test_node_killed_at_any_statement_of_decision_and_execution_leaves_the_call_
     server.kill()
     site = Site(urls.app, urls.system, server.data_dir, server.node)
     first = secrets.randbelow(EVERY)
-    ends = [dies(site, people, one["approval_id"], after=first + number * EVERY) for number, one in enumerate(asked)]
+    ends = [dies(site, people, one["pause_id"], after=first + number * EVERY) for number, one in enumerate(asked)]
     assert ends[0] == -signal.SIGKILL, "the first dies at one of its first statements"
     assert ends[-1] == 0, "the last lives to see the end, so that deaths fall everywhere before it"
 
     server.start()
     for one in asked:
         # Calls that were undecided when their node died are decided now; the others report that they are decided.
-        people.decide(one["approval_id"])
+        people.decide(one["pause_id"])
     states = [people.ended(one["call_id"]) for one in asked]
 
     assert states == ["done"] * len(asked), f"The first died after {first} statements."
@@ -149,7 +134,7 @@ def test_node_killed_at_any_statement_of_decision_and_execution_leaves_the_call_
             "group by 1 having count(*) <> 1"
         ).fetchall()
         left = connection.execute(
-            "select count(*) from toolcrib.approvals where state <> 'allowed' or carried_at is null"
+            "select count(*) from toolcrib.paused_calls where state <> 'approved' or resumed_at is null"
         ).fetchone()
     assert (twice, booked, left) == ([], [], (0,))
 
@@ -182,7 +167,9 @@ def _die(site: Site, workspace: str, user: str, approval: str, statements: int) 
 async def _decide_and_do(site: Site, workspace: str, user: str, approval: str) -> None:
     tenant = Tenant(WorkspaceId(UUID(workspace)), UserId(UUID(user)))
     async with engine_at(site) as engine:
-        await engine.approvals.decide(tenant, ApprovalId(UUID(approval)), ApprovalDecision(approved=True), via="test")
-        for allowed in await engine.waiting._rows.claim(node=site.node, lease=timedelta(seconds=60), limit=100):
-            if str(allowed.approval.id) == approval:
-                await engine.waiting._resume_call(allowed)
+        await engine.paused_calls.decide(tenant, PauseId(UUID(approval)), ApprovalDecision(approved=True), via="test")
+        for allowed in await engine.stores.paused_call_claims.claim(
+            node=site.node, lease=timedelta(seconds=60), limit=100
+        ):
+            if str(allowed.pause.id) == approval:
+                await engine.waiting.resume_call(allowed)

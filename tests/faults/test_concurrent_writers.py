@@ -9,10 +9,9 @@ from tests.conftest import DatabaseUrls
 from tests.faults.consistency_check import Workspace
 from tests.faults.processes import Site
 from tests.faults.writers import Writers, writers
-from tests.integration.conftest import WorkspaceFixture, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_workspace
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
-from toolcrib.wiring import assemble
 
 pytestmark = [pytest.mark.req("WS-8", part="writers in several processes"), pytest.mark.xdist_group("writers")]
 
@@ -34,7 +33,7 @@ def eight(site: Site) -> Iterator[Writers]:
 async def workspace(database: Database, settings: Settings, site: Site) -> WorkspaceFixture:
     """A workspace on the writers' node, seen from another process."""
     settings = settings.model_copy(update={"node_name": site.node, "data_dir": site.data_dir})
-    return WorkspaceFixture(assemble(settings, database), database, settings, await new_caller(database, settings))
+    return await new_workspace(database, settings)
 
 
 async def test_no_edit_of_eight_processes_is_lost(

@@ -21,7 +21,7 @@ from toolcrib.settings import Settings
 from toolcrib.storage.change_sets import AppliedFile
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.wiring import assemble
-from toolcrib.workspace.sync.node_recovery import recover
+from toolcrib.workspace.sync.reconcile import recover_node
 
 pytestmark = [pytest.mark.req("WS-5", part="crash"), pytest.mark.req("WS-6", part="crash")]
 
@@ -46,7 +46,7 @@ class Yard(WorkspaceFixture):
     async def recovers(self) -> None:
         """Do what the next server does before it responds."""
         async with engine_at(self.site) as engine:
-            await recover(engine.workspace_services.files, engine.workspace_services.sync, node=self.site.node)
+            await recover_node(engine.workspace_services.files, engine.workspace_services.sync, node=self.site.node)
 
     def history(self, path: str) -> list[tuple[str, bytes | None]]:
         """Return authors and contents of the file at a path, from its first version."""
@@ -67,11 +67,12 @@ async def new_yard(database: Database, settings: Settings, database_urls: Databa
     site = Site(database_urls.app, database_urls.system, here.data_dir, node)
 
     async def make() -> Yard:
-        caller = await new_caller(database, here)
+        engine = assemble(here, database)
+        caller = await new_caller(engine)
         project = here.data_dir / "workspaces" / str(caller.workspace_id) / "project"
         project.mkdir(parents=True)
         truth = Workspace(database_urls.owner, caller.workspace_id, project)
-        return Yard(assemble(here, database), database, here, caller, site, truth)
+        return Yard(engine, caller, site, truth)
 
     return make
 

@@ -3,10 +3,9 @@
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from uuid import UUID
 
@@ -15,7 +14,6 @@ import pytest
 
 from tests.conftest import DatabaseUrls
 from tests.faults.consistency_check import Workspace
-from tests.faults.databases import migrated_database, urls_of
 from tests.faults.load import SHARED, Client, at_full_speed
 from tests.faults.server import Server, client_of
 
@@ -28,20 +26,6 @@ pytestmark = [
 CLIENTS = 5
 MOST_SECONDS = 0.3
 PASSWORD = "correct horse battery staple"
-
-
-@pytest.fixture
-def urls() -> Iterator[DatabaseUrls]:
-    """Its own database: the audit log is verified at the end, and a database has one."""
-    with migrated_database() as name:
-        yield urls_of(name)
-
-
-@pytest.fixture
-def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
-    with Server(tmp_path, urls) as server:
-        server.start()
-        yield server
 
 
 async def test_ten_kills_lose_nothing_that_was_acknowledged(server: Server, urls: DatabaseUrls) -> None:

@@ -12,8 +12,6 @@ import pytest
 from tests.conftest import DatabaseUrls
 from tests.fakes.model_server import ModelServer
 from tests.faults.cluster import ServerCluster
-from tests.faults.databases import migrated_database, urls_of
-from tests.faults.scripted import working_model
 from tests.faults.server import Server
 from tests.integration.runs.conftest import says
 from tests.wait_until import PATIENCE
@@ -23,18 +21,6 @@ pytestmark = [pytest.mark.req("SC-3", part="runs, over a kill"), pytest.mark.xdi
 RUNS = 20
 _LOOKS = 3_000
 _RULES = "provider: openai-compatible\nmodel: fake\ncontext_window: 100000\ntool_permissions: {write: {allowed: true}}"
-
-
-@pytest.fixture
-def model() -> Iterator[ModelServer]:
-    with working_model() as serving:
-        yield serving
-
-
-@pytest.fixture
-def urls() -> Iterator[DatabaseUrls]:
-    with migrated_database() as name:
-        yield urls_of(name)
 
 
 @pytest.fixture
@@ -65,8 +51,10 @@ def test_paused_runs_use_no_resources_and_outlive_their_server(
         assert _rows(urls, "select count(*) from toolcrib.runs where state = 'waiting'") == RUNS + 1
 
         model.say(*(says("Written.") for _ in range(RUNS + 1)))
-        for approval in http.get(f"/workspaces/{workspace}/approvals", params={"limit": 100}).json()["items"]:
-            decided = http.post(f"/workspaces/{workspace}/approvals/{approval['id']}/decision", json={"approved": True})
+        for approval in http.get(f"/workspaces/{workspace}/paused-calls", params={"limit": 100}).json()["items"]:
+            decided = http.post(
+                f"/workspaces/{workspace}/paused-calls/{approval['id']}/decision", json={"approved": True}
+            )
             assert decided.status_code == 200, decided.text
         _until(urls, "select count(*) from toolcrib.runs where end_reason = 'done'", RUNS + 1)
     project = server.data_dir / "workspaces" / workspace / "project"
@@ -92,8 +80,7 @@ def _wait_for_runs(
 
 
 def _threads(server: Server) -> int:
-    assert server._process is not None
-    status = Path(f"/proc/{server._process.pid}/status").read_text().splitlines()
+    status = Path(f"/proc/{server.pid}/status").read_text().splitlines()
     return int(dict(line.split(":", 1) for line in status)["Threads"])
 
 

@@ -15,8 +15,7 @@ from tests.conftest import DatabaseUrls
 from tests.fakes.model_server import ModelServer
 from tests.faults.cluster import ServerCluster
 from tests.faults.consistency_check import Workspace
-from tests.faults.databases import migrated_database, urls_of
-from tests.faults.scripted import PROVIDERS, SHELL_TURNS, TURNS, folder, working_model
+from tests.faults.scripted import PROVIDERS, SHELL_TURNS, TURNS, folder
 from tests.faults.server import Server
 from tests.wait_until import PATIENCE
 
@@ -40,18 +39,6 @@ tool_permissions:
   plan_write: {{allowed: true}}
   bash: {{allowed: true}}
 """
-
-
-@pytest.fixture
-def model() -> Iterator[ModelServer]:
-    with working_model() as serving:
-        yield serving
-
-
-@pytest.fixture
-def urls() -> Iterator[DatabaseUrls]:
-    with migrated_database() as name:
-        yield urls_of(name)
 
 
 @pytest.fixture

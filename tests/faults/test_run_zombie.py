@@ -16,7 +16,6 @@ from tests.fakes.model_server import Answer, ModelServer, Received, model_server
 from tests.fakes.scripted_turns import Scene, SceneCall
 from tests.faults.cluster import ServerCluster
 from tests.faults.consistency_check import Workspace
-from tests.faults.databases import migrated_database, urls_of
 from tests.faults.server import Server
 from tests.wait_until import PATIENCE
 from toolcrib.core.ids import new_id
@@ -34,12 +33,6 @@ tool_permissions: {write: {allowed: true}, bash: {allowed: true}}
 """
 # Long enough to be stopped in, and in its own process, which continues while the server is stopped.
 COMMAND = "sleep 2; echo once >> once.txt"
-
-
-@pytest.fixture
-def urls() -> Iterator[DatabaseUrls]:
-    with migrated_database() as name:
-        yield urls_of(name)
 
 
 @pytest.fixture
@@ -92,8 +85,7 @@ def script() -> Script:
 
 @pytest.fixture
 async def model(script: Script) -> AsyncIterator[ModelServer]:
-    async with model_server() as server:
-        server._scripted = script.answer  # type: ignore[method-assign]
+    async with model_server(ModelServer(responder=script.answer)) as server:
         yield server
 
 

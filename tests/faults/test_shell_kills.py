@@ -3,9 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from uuid import UUID
 
@@ -14,7 +12,6 @@ import pytest
 
 from tests.conftest import DatabaseUrls
 from tests.faults.consistency_check import Workspace
-from tests.faults.databases import migrated_database, urls_of
 from tests.faults.server import Server, client_of
 from tests.wait_until import PATIENCE
 
@@ -29,19 +26,6 @@ mkdir -p many
 for i in $(seq {files}); do echo {generation} > many/$i; done
 echo {generation} > generation; chmod {mode} many/7
 """
-
-
-@pytest.fixture
-def urls() -> Iterator[DatabaseUrls]:
-    with migrated_database() as name:
-        yield urls_of(name)
-
-
-@pytest.fixture
-def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
-    with Server(tmp_path, urls) as server:
-        server.start()
-        yield server
 
 
 @dataclass
@@ -159,7 +143,7 @@ async def test_effect_proposed_before_a_kill_is_committed_by_the_next_server(
     server.kill()
     server.start()
     async with client_of(server, token) as http:
-        decided = await http.post(f"{home}/approvals/{pending['approval_id']}/decision", json={"approved": True})
+        decided = await http.post(f"{home}/paused-calls/{pending['pause_id']}/decision", json={"approved": True})
         assert decided.status_code == 200, decided.text
         async with asyncio.timeout(PATIENCE):
             while (await http.get(f"{home}/calls/{pending['call_id']}")).json()["state"] in ("paused", "running"):

@@ -6,9 +6,13 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.faults.conftest import urls
 from tests.real.llama import KEY, llama
-from toolcrib.providers.provider import Provider, ProviderCredentials
+from toolcrib.core.provider_credentials import ProviderCredentials
+from toolcrib.providers.provider import Provider
 from toolcrib.providers.provider_registry import open_providers
+
+__all__ = ["urls"]
 
 # The wire formats of llama.cpp's server, and their base paths.
 WIRES = {"openai-compatible": "/v1", "anthropic": ""}

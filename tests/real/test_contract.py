@@ -19,7 +19,8 @@ from toolcrib.core.messages import (
     UserMessage,
 )
 from toolcrib.core.model_stream import FinishReason, TextDelta
-from toolcrib.providers.provider import ModelRequest, ProviderCredentials, ToolChoice, ToolSpec
+from toolcrib.core.provider_credentials import ProviderCredentials
+from toolcrib.providers.provider import ModelRequest, ToolChoice, ToolSpec
 
 pytestmark = pytest.mark.real
 

@@ -10,7 +10,6 @@ import pytest
 from tests.conftest import DatabaseUrls
 from tests.faults.cluster import ServerCluster
 from tests.faults.consistency_check import Workspace
-from tests.faults.databases import migrated_database, urls_of
 from tests.faults.server import Server
 from tests.real.llama import CONTEXT, KEY, MODEL, insisting_on_a_call
 
@@ -27,12 +26,6 @@ max_turns: 4
 toolsets: [workspace]
 tool_permissions: {{ls: {{allowed: true}}}}
 """
-
-
-@pytest.fixture
-def urls() -> Iterator[DatabaseUrls]:
-    with migrated_database() as name:
-        yield urls_of(name)
 
 
 @pytest.fixture

@@ -5,10 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import DatabaseUrls
+from tests.faults.conftest import urls
 from tests.faults.server import Server
 from tests.redteam.attacks import PROPERTY, Attacks, Tally, is_attack
 from tests.redteam.stalls import no_stalls, stalls, watched_server
 from tests.redteam.target import Target, open_target
+
+__all__ = ["urls"]
 
 _RECORDED = pytest.StashKey[Attacks]()
 

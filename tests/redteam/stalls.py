@@ -15,7 +15,7 @@ MOST_CPU_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class Stall:
-    """A stall, as ``toolcrib.api.loop_watchdog`` writes it."""
+    """A stall, as ``toolcrib.runtime.loop_watchdog`` writes it."""
 
     at: float
     seconds: float

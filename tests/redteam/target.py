@@ -132,9 +132,9 @@ def furnish(http: httpx2.Client, owner: Login, mark: str) -> Tenant:
     process = call("bash_start", command=f"echo {mark}; sleep 600")
     question = call("ask_user", questions=[{"name": "name", "question": mark, "schema": {"type": "string"}}])
     granted, waiting = (call("write", agent_key, path=f"/{name}.txt", content=mark) for name in ("granted", "waiting"))
-    approval = made(http.get(f"{base}/approvals/{granted['approval_id']}", headers=headers))
-    always = {"approved": True, "scope": "always", "rule": approval["offered"]}
-    post(f"/approvals/{granted['approval_id']}/decision", always)
+    approval = made(http.get(f"{base}/paused-calls/{granted['pause_id']}", headers=headers))
+    always = {"approved": True, "scope": "always", "rule": approval["suggested_rule"]}
+    post(f"/paused-calls/{granted['pause_id']}/decision", always)
     [grant] = made(http.get(f"{base}/grants", headers=headers))["items"]
     server = post("/mcp-servers", {"name": mark, "url": f"https://mcp.example.com/{mark}", "secrets": {"X-Key": mark}})
     invitation = post("/invitations", {"email": f"{mark}@example.com", "role": "viewer"})
@@ -156,7 +156,7 @@ def furnish(http: httpx2.Client, owner: Login, mark: str) -> Tenant:
             "from_version": first["version_id"],
             "to_version": second["version_id"],
             "call_id": waiting["call_id"],
-            "approval_id": waiting["approval_id"],
+            "pause_id": waiting["pause_id"],
             "grant_id": grant["id"],
             "question_id": question["question_id"],
             "run_id": run["id"],

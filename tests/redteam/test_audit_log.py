@@ -19,9 +19,7 @@ from toolcrib.core.errors import Forbidden
 from toolcrib.core.ids import WorkspaceId, new_id
 from toolcrib.gate.audit_checkpoints import CheckpointSigner, is_signed
 from toolcrib.gate.audit_seals import AuditSealer, SealingRefused
-from toolcrib.gate.audit_verification import AuditVerifier, verify
-from toolcrib.gate.checkpoint_export import CheckpointExporter
-from toolcrib.storage.audit import AuditSealStore
+from toolcrib.gate.audit_verification import AuditVerifier, CheckpointExporter, verify
 from toolcrib.wiring import audit_seal_key
 
 __all__ = ["audit_log", "template"]
@@ -42,7 +40,7 @@ def truncate(log: AuditLogFixture, *, seals: int, each: int = 2) -> None:
 def verifier(log: AuditLogFixture, *, anchor: bool = True) -> AuditVerifier:
     path = log.settings.audit_anchor if anchor else None
     return AuditVerifier(
-        AuditSealStore(log.database), audit_seal_key(log.settings), anchor=path, mark=log.settings.audit_mark
+        log.stores.audit_seals, audit_seal_key(log.settings), anchor=path, mark=log.settings.audit_mark
     )
 
 
@@ -98,7 +96,7 @@ async def test_log_sealed_over_by_another_node_is_detected_by_this_nodes_anchor(
     await audit_log.filled(seals=4)
     truncate(audit_log, seals=2)
     other = AuditSealer(
-        AuditSealStore(audit_log.database), audit_seal_key(audit_log.settings), anchor=tmp_path / "other-anchor.json"
+        audit_log.stores.audit_seals, audit_seal_key(audit_log.settings), anchor=tmp_path / "other-anchor.json"
     )
     for _ in range(3):
         await audit_log.call("file_info", path="/")
@@ -110,7 +108,7 @@ async def test_log_sealed_over_by_another_node_is_detected_by_this_nodes_anchor(
         await audit_log.sealer.seal()
     assert "Seal 4 differs from the stored copy" in audit_log.verified().said
     found = await verify(
-        AuditSealStore(audit_log.database), audit_seal_key(audit_log.settings), anchor=audit_log.settings.audit_anchor
+        audit_log.stores.audit_seals, audit_seal_key(audit_log.settings), anchor=audit_log.settings.audit_anchor
     )
     assert any("rolled back and sealed again" in problem for problem in found.problems)
 
@@ -118,7 +116,7 @@ async def test_log_sealed_over_by_another_node_is_detected_by_this_nodes_anchor(
 async def test_log_sealed_again_without_the_key_does_not_match(audit_log: AuditLogFixture) -> None:
     await audit_log.filled(seals=3)
     truncate(audit_log, seals=1)
-    forger = AuditSealer(AuditSealStore(audit_log.database), secrets.token_bytes(32))
+    forger = AuditSealer(audit_log.stores.audit_seals, secrets.token_bytes(32))
     for _ in range(2):
         await audit_log.call("file_info", path="/")
         await forger.seal()
@@ -410,7 +408,7 @@ async def test_verified_middle_part_does_not_count_as_the_complete_log(audit_log
 @pytest.fixture
 async def stranger(audit_log: AuditLogFixture) -> Caller:
     """A person with an account who calls tools in a workspace of others."""
-    return replace(audit_log.caller, user_id=await new_person(audit_log.database))
+    return replace(audit_log.caller, user_id=await new_person(audit_log.stores))
 
 
 def written_by(log: AuditLogFixture, caller: Caller) -> list[dict[str, Any]]:

@@ -11,8 +11,10 @@ from psycopg.errors import Error, FeatureNotSupported, InsufficientPrivilege
 from tests.conftest import DatabaseUrls, url_for
 from tests.faults.databases import migrated_database, urls_of
 from tests.integration.storage.accounts import founded, someone
+from toolcrib.settings import Settings
 from toolcrib.storage import migrate
 from toolcrib.storage.database import Database, Tenant
+from toolcrib.wiring import Stores
 
 pytestmark = pytest.mark.req("SY-3")
 
@@ -40,9 +42,10 @@ def owner(urls: DatabaseUrls) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture
-async def tenant(urls: DatabaseUrls) -> Tenant:
+async def tenant(urls: DatabaseUrls, settings: Settings) -> Tenant:
     async with Database.open(urls.app, urls.system, pool_size=2) as database:
-        return await founded(database, await someone(database))
+        stores = Stores(settings, database)
+        return await founded(stores, await someone(stores))
 
 
 # The schema

@@ -12,7 +12,6 @@ from psycopg import sql
 
 from tests.conftest import DatabaseUrls
 from tests.faults.cluster import ServerCluster
-from tests.faults.databases import migrated_database, urls_of
 from tests.faults.server import Server, client_of
 from tests.wait_until import PATIENCE
 
@@ -22,12 +21,6 @@ pytestmark = [pytest.mark.req("SC-8", part="deleting a workspace"), pytest.mark.
 KEPT = {"audit_records", "deleted_workspaces"}
 GUIDED = "trust: guided\ntool_permissions: {write: {allowed: true}}"
 MCP = {"name": "m", "command": ["/bin/true"]}
-
-
-@pytest.fixture
-def urls() -> Iterator[DatabaseUrls]:
-    with migrated_database() as name:
-        yield urls_of(name)
 
 
 @pytest.fixture
@@ -41,7 +34,8 @@ def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
 async def test_deleted_workspace_leaves_nothing(server: Server, urls: DatabaseUrls) -> None:
     cluster, beside = await filled(server)
     before = of_workspace(urls, cluster.workspace)
-    assert {"files", "versions", "blobs", "tool_calls", "change_sets", "approvals", "sessions"} <= before.keys(), before
+    expected = {"files", "versions", "blobs", "tool_calls", "change_sets", "paused_calls", "sessions"}
+    assert expected <= before.keys(), before
 
     await cluster.send(server, "DELETE", f"/workspaces/{cluster.workspace}")
 

@@ -21,10 +21,9 @@ from tests.integration.sandbox.sandbox_fixture import Stand, python
 from tests.wait_until import PATIENCE
 from toolcrib.core.ip_addresses import is_public
 from toolcrib.sandbox.command import HostContact, SandboxCommand
+from toolcrib.sandbox.egress_protocols import NameGuard, RejectedHello, UnreadableRequest, parse, server_name
 from toolcrib.sandbox.egress_proxy import EgressNetwork, EgressProxy
-from toolcrib.sandbox.http_request import UnreadableRequest, parse
 from toolcrib.sandbox.sandbox import Sandbox
-from toolcrib.sandbox.tls_client_hello import NameGuard, RejectedHello, server_name
 
 pytestmark = pytest.mark.req("SH-6", part="only the granted name, by TLS or plain")
 

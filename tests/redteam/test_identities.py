@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.req("AP-2", part="routes × identities"), pytest.mark.
 
 # What an agent's own key may use: tools, results of its calls, and its pending approvals. A new route is not included.
 AGENT_MAY = {
-    "call_tool", "list_tools", "get_call", "cancel_call", "list_approvals", "get_approval", "list_questions",
-    "get_question", "get_run", "get_workspace",
+    "call_tool", "list_tools", "get_call", "cancel_call", "list_paused_calls", "get_paused_call", "get_run",
+    "get_workspace",
 }  # fmt: skip
 # It revokes nothing that is still valid, so an access token of an ended login may use it until it expires.
 AFTER_LOGOUT = {"logout"}

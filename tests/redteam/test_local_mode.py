@@ -25,7 +25,7 @@ from websockets.sync.client import connect
 
 from tests.acceptance.local_machine import Laptop, laptop
 from tests.integration.sandbox.sandbox_fixture import SANDBOX, Stand
-from tests.integration.sandbox.test_background import SESSION, mounts, until
+from tests.integration.sandbox.test_background import mounts, until
 from tests.wait_until import PATIENCE
 from toolcrib.api.access_tokens import LoginLinks
 from toolcrib.core.errors import Unauthenticated
@@ -55,8 +55,9 @@ def own() -> Iterator[Laptop]:
 @pytest.fixture
 async def background(tmp_path: Path) -> AsyncIterator[BackgroundSandbox]:
     await SANDBOX.probe()
-    async with BackgroundSandbox(SANDBOX, Stand(tmp_path).staging) as opened:
-        yield opened
+    opened = BackgroundSandbox(SANDBOX, Stand(tmp_path).staging)
+    yield opened
+    await opened.close()
 
 
 @pytest.mark.req("SY-6", part="arguments")
@@ -209,10 +210,8 @@ async def test_keys_of_a_sandboxed_program_are_in_no_process_arguments(
     background: BackgroundSandbox, tmp_path: Path
 ) -> None:
     key = secrets.token_hex(16)
-    process = await background.start(
-        SandboxCommand("echo $WORD; read _", env={"WORD": key}), mounts(tmp_path), owner=SESSION
-    )
-    said = await until(background, process, key.encode())
+    process = await background.start(SandboxCommand("echo $WORD; read _", env={"WORD": key}), mounts(tmp_path))
+    said = await until(process, key.encode())
     seen = [words for words in _all_arguments() if key in words]
 
     assert key in said.decode()

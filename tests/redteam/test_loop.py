@@ -149,9 +149,9 @@ async def test_answer_that_matches_every_part_of_its_schema_does_not_block(serve
     async with visitor(served) as person:
         at = f"/workspaces/{person.workspace_id}"
         await person.result("ask_user", questions=[{"name": "x", "question": "Which?", "schema": schema}])
-        [question] = (await person.client.get(f"{at}/questions")).json()["items"]
+        [question] = (await person.client.get(f"{at}/paused-calls")).json()["items"]
         answer = await person.client.post(
-            f"{at}/questions/{question['id']}/answer", json={"answers": {"x": [0] * 33_000}}
+            f"{at}/paused-calls/{question['id']}/answers", json={"answers": {"x": [0] * 33_000}}
         )
 
     assert answer.status_code in (200, 413, 422), answer.text[:300]

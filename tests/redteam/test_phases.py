@@ -1,28 +1,24 @@
 """An agent in a narrow phase of its workflow tries to get the permissions of a wider one. Only people change it."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.fakes.model_server import ModelServer, model_server
-from tests.integration.conftest import WorkspaceFixture, new_caller
-from tests.integration.gate.builders import hired, joined
+from tests.fakes.model_server import ModelServer
+from tests.integration.conftest import WorkspaceFixture, model, providers, workspace
+from tests.integration.gate.builders import joined
 from tests.integration.runs.conftest import RunFixture, opened_office, says, yes
 from tests.wait_until import PATIENCE
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import BadArguments, Forbidden
-from toolcrib.policy.phases import in_phase
-from toolcrib.providers.provider_registry import ProviderRegistry, open_providers
-from toolcrib.settings import Settings
-from toolcrib.storage.agents import AgentStore
-from toolcrib.storage.api_keys import ApiKeyStore
-from toolcrib.storage.database import Database, Tenant
+from toolcrib.policy.trust import in_phase
+from toolcrib.providers.provider_registry import ProviderRegistry
+from toolcrib.storage.database import Tenant
 from toolcrib.storage.sessions import SessionStore
-from toolcrib.storage.tool_calls import ToolCallStore
-from toolcrib.wiring import assemble
+
+__all__ = ["model", "providers", "workspace"]
 
 pytestmark = pytest.mark.req("PO-1", part="phases")
 
@@ -34,30 +30,13 @@ WRITE = ("write", {"path": "/made.txt", "content": "x"})
 
 
 @pytest.fixture
-async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
-    return WorkspaceFixture(assemble(settings, database), database, settings, await new_caller(database, settings))
-
-
-@pytest.fixture
-async def providers() -> AsyncIterator[ProviderRegistry]:
-    async with open_providers(private_hosts=["*"]) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[ModelServer]:
-    async with model_server() as server:
-        yield server
-
-
-@pytest.fixture
 async def run_fixture(workspace: WorkspaceFixture, model: ModelServer, providers: ProviderRegistry) -> RunFixture:
     return await opened_office(workspace, model, providers, tool_permissions=None, phases=PHASES)
 
 
 @pytest.fixture
 def sessions(workspace: WorkspaceFixture) -> SessionStore:
-    return SessionStore(workspace.database)
+    return workspace.stores.sessions
 
 
 def offered(run_fixture: RunFixture) -> list[str]:
@@ -93,10 +72,10 @@ async def test_paused_call_is_denied_if_the_phase_was_narrowed_meanwhile(
 
 
 async def test_agents_own_key_acts_in_the_first_phase(workspace: WorkspaceFixture) -> None:
-    agent = (await hired(workspace, trust="autonomous", phases=PHASES)).agent
+    agent = (await workspace.agent(trust="autonomous", phases=PHASES)).agent
     assert agent is not None
-    keys = ApiKeyStore(workspace.database)
-    _, secret = await keys.create_for_agent(Tenant.of(workspace.caller), agent.id, name="k", expires_at=None)
+    keys = workspace.stores.keys
+    _, secret = await keys.create_for_agent(workspace.tenant, agent.id, name="k", expires_at=None)
     holder = await keys.find(secret)
     assert holder is not None
 
@@ -128,7 +107,7 @@ async def test_viewers_cannot_change_the_phase_and_members_choose_declared_ones(
 
 async def test_removed_phase_leaves_reading_only(run_fixture: RunFixture, sessions: SessionStore) -> None:
     await sessions.enter_phase(run_fixture.tenant, run_fixture.session_id, "build")
-    agents = AgentStore(run_fixture.workspace.database)
+    agents = run_fixture.workspace.stores.agents
     definition = (await agents.get(run_fixture.tenant, run_fixture.agent.id)).definition
     await agents.update(
         run_fixture.tenant, run_fixture.agent.id, definition=definition.replace("name: build", "name: ship")
@@ -145,19 +124,19 @@ async def test_resumed_call_has_the_phase_of_its_execution(
     workspace: WorkspaceFixture, sessions: SessionStore, then: str | None, *, made: bool
 ) -> None:
     """A call outside a run: the server itself resumes it, and knows the session's phase."""
-    tenant = Tenant.of(workspace.caller)
-    caller = await hired(workspace, trust="guided", phases=PHASES)
+    tenant = workspace.tenant
+    caller = await workspace.agent(trust="guided", phases=PHASES)
     assert caller.agent is not None
     session = await sessions.create(tenant, agent_id=caller.agent.id, phase="build")
     caller = replace(caller, agent=in_phase(caller.agent, "build"), session_id=session.id)
     asked = await workspace.call("write", caller, path="/made.txt", content="x")
     await sessions.enter_phase(tenant, session.id, then)
 
-    await workspace.engine.approvals.decide(tenant, asked.metadata["approval_id"], yes(), via="test")
+    await workspace.engine.paused_calls.decide(tenant, asked.metadata["pause_id"], yes(), via="test")
     async with asyncio.timeout(PATIENCE):
         running = asyncio.create_task(workspace.engine.waiting.run())
         try:
-            while (await ToolCallStore(workspace.database).get(tenant, asked.call_id)).state not in ("done", "denied"):
+            while (await workspace.stores.calls.get(tenant, asked.call_id)).state not in ("done", "denied"):
                 pass
         finally:
             running.cancel()

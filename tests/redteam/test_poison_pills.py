@@ -19,7 +19,6 @@ from tests.fakes.model_server import Answer, ModelServer, Received, model_server
 from tests.fakes.scripted_turns import Scene, SceneCall
 from tests.faults.cluster import ServerCluster
 from tests.faults.consistency_check import Workspace
-from tests.faults.databases import migrated_database, urls_of
 from tests.faults.processes import run_command
 from tests.faults.server import Server, client_of
 from tests.wait_until import PATIENCE
@@ -39,12 +38,6 @@ tool_permissions: {write: {allowed: true}}
 """
 GUIDED = "trust: guided\ntool_permissions: {write: {allowed: true}}"
 GIVEN_UP = f"Failed after {ATTEMPTS} attempts, each of which stopped the server."
-
-
-@pytest.fixture
-def urls() -> Iterator[DatabaseUrls]:
-    with migrated_database() as name:
-        yield urls_of(name)
 
 
 @pytest.fixture
@@ -93,8 +86,7 @@ def script() -> Script:
 
 @pytest.fixture
 async def model(script: Script) -> AsyncIterator[ModelServer]:
-    async with model_server() as server:
-        server._scripted = script.answer  # type: ignore[method-assign]
+    async with model_server(ModelServer(responder=script.answer)) as server:
         yield server
 
 
@@ -190,7 +182,7 @@ async def test_approved_call_that_kills_its_server_is_abandoned_and_concurrent_o
     # Decided while no server runs, and the poison first: all of them start in the process that it kills.
     server.kill()
     for one in asked.values():
-        decided = ("approve", one["approval_id"], "--database", "--as", "ada@example.com", "--yes")
+        decided = ("approve", one["pause_id"], "--database", "--as", "ada@example.com", "--yes")
         done = await asyncio.to_thread(run_command, *decided, environment=server.environment, scratch=tmp_path)
         assert done.status == 0, done.said
     for _ in range(ATTEMPTS):
@@ -219,9 +211,9 @@ async def test_unwritable_workspace_does_not_stop_a_node_from_starting(server: S
     project.chmod(0o500)
     try:
         async with client_of(server, cluster.token) as http:
-            # Committed; the failed write to disk is reported, and it stays pending.
-            await http.post(cluster.at("tools"), json=write("/after.txt"))
-        await until(urls, "select count(*) from toolcrib.pending_applies", 1)
+            refused = await http.post(cluster.at("tools"), json=write("/after.txt"))
+        assert refused.is_error
+        assert await asyncio.to_thread(rows, urls, "select count(*) from toolcrib.pending_applies") == [(0,)]
         server.kill()
         await asyncio.to_thread(server.start)
         other = (await cluster.send(server, "POST", "/workspaces", {"name": "other"}))["id"]
@@ -229,7 +221,8 @@ async def test_unwritable_workspace_does_not_stop_a_node_from_starting(server: S
     finally:
         project.chmod(mode)
 
-    # Once repaired, it is applied to disk at its next use.
+    # Once repaired, it can be used.
+    await cluster.send(server, "POST", cluster.at("tools"), write("/after.txt"))
     read = await cluster.send(server, "POST", cluster.at("tools"), {"tool": "read", "args": {"path": "/after.txt"}})
     assert "x" in json.dumps(read)
     truth_of(server, cluster, urls).assert_true()

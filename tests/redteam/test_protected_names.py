@@ -1,26 +1,25 @@
 """Attack 14: files that become code on a person's machine, and secrets by other names (WS-4, PO-6)."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 
-from tests.fakes.model_server import ModelServer, model_server
-from tests.integration.conftest import WorkspaceFixture
+from tests.fakes.model_server import ModelServer
+from tests.integration.conftest import WorkspaceFixture, model, providers
 from tests.integration.gate.builders import EVERYTHING, trusted
 from tests.integration.gate.test_approvals import NO, YES, asked, carried_out, decide, in_session
 from tests.integration.runs.conftest import opened_office, says
-from tests.integration.tools.shell.builders import hand, new_workspace_fixture
+from tests.integration.tools.shell.builders import hand
+from tests.integration.tools.shell.conftest import workspace
 from toolcrib.core.agents import TrustLevel
-from toolcrib.core.approvals import ApprovalDecision, Grant, GrantRule, GrantScope
 from toolcrib.core.errors import BadArguments, ProtectedPath
 from toolcrib.core.ids import GrantId, new_id
+from toolcrib.core.paused_calls import ApprovalDecision, Grant, GrantRule, GrantScope
 from toolcrib.core.runs import RunEnding, RunState
 from toolcrib.policy.agent_definition import render_definition
-from toolcrib.providers.provider_registry import ProviderRegistry, open_providers
-from toolcrib.settings import Settings
-from toolcrib.storage.agents import AgentStore
-from toolcrib.storage.database import Database, Tenant
+from toolcrib.providers.provider_registry import ProviderRegistry
+
+__all__ = ["model", "providers", "workspace"]
 
 pytestmark = pytest.mark.req("WS-4", part="attacks")
 
@@ -33,23 +32,6 @@ SECRETS = ["prod.env", ".docker/config.json", "infra/terraform.tfstate", "my-sec
 NO_SECRETS = ["docs/secretary.md", "lib/secrets.py", "src/credentials.py", "venv/certifi/cacert.pem"]
 
 
-@pytest.fixture
-async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
-    return await new_workspace_fixture(database, settings)
-
-
-@pytest.fixture
-async def providers() -> AsyncIterator[ProviderRegistry]:
-    async with open_providers(private_hosts=["*"]) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[ModelServer]:
-    async with model_server() as server:
-        yield server
-
-
 @pytest.mark.parametrize("path", BECOMES_CODE)
 async def test_file_that_becomes_code_is_written_only_after_approval(workspace: WorkspaceFixture, path: str) -> None:
     agent = await trusted(workspace)
@@ -60,8 +42,8 @@ async def test_file_that_becomes_code_is_written_only_after_approval(workspace: 
     assert not (workspace.project / path).exists()
 
     agreed = await asked(workspace, agent, path=f"/{path}", content="x\n")
-    assert (agreed.rule, f"/{path}" in agreed.effects["protected"]) == ("protected-name", True)
-    assert "+x" in str(agreed.changes)
+    assert (agreed.approval.rule, f"/{path}" in agreed.approval.effects["protected"]) == ("protected-name", True)
+    assert "+x" in str(agreed.approval.changes)
     await decide(workspace, agreed, YES)
     [outcome] = await carried_out(workspace)
     assert outcome.succeeded, outcome.error
@@ -74,14 +56,14 @@ async def test_no_trust_and_no_grant_writes_a_file_that_becomes_code(
 ) -> None:
     agent = await in_session(workspace, await trusted(workspace, trust=trust))
     assert agent.agent is not None
-    grants = tuple(Grant(GrantId(new_id()), GrantRule("write", paths)) for paths in (None, ("**",), (".vscode/**",)))
+    grants = tuple(Grant(GrantId(new_id()), GrantRule(("write",), paths)) for paths in (None, ("**",), (".vscode/**",)))
     agent = replace(agent, agent=replace(agent.agent, grants=grants))
 
     approval = await asked(workspace, agent, path="/.vscode/tasks.json", content="{}")
 
-    assert approval.rule == "protected-name"
+    assert approval.approval.rule == "protected-name"
     for scope in (GrantScope.SESSION, GrantScope.ALWAYS):
-        for rule in (approval.offered, GrantRule("write")):
+        for rule in (approval.approval.suggested_rule, GrantRule(("write",))):
             with pytest.raises(BadArguments) as refused:
                 await decide(workspace, approval, ApprovalDecision(approved=True, scope=scope, rule=rule))
             assert "`once`" in refused.value.fields["scope"]
@@ -99,7 +81,9 @@ async def test_folder_moved_to_where_its_files_become_code_waits_for_approval(wo
 
     approval = await asked(workspace, await trusted(workspace), "mv", source="/stuff", destination="/.github")
 
-    assert {"/.github/workflows/ci.yml", "/.github/workflows/unknown.yml"} <= set(approval.effects["protected"])
+    assert {"/.github/workflows/ci.yml", "/.github/workflows/unknown.yml"} <= set(
+        approval.approval.effects["protected"]
+    )
     assert not (workspace.project / ".github").exists()
 
 
@@ -112,10 +96,10 @@ async def test_secret_below_a_name_that_may_be_approved_is_denied(workspace: Wor
 async def test_name_that_is_protected_again_at_approval_is_asked_about_again(workspace: WorkspaceFixture) -> None:
     lifted = await trusted(workspace, trust="guided", unprotected_paths=[".husky"])
     approval = await asked(workspace, lifted, path="/.husky/pre-commit", content="x\n")
-    assert "protected" not in approval.effects
+    assert "protected" not in approval.approval.effects
     assert lifted.agent is not None
     closed = render_definition(lifted.agent.rules.model_copy(update={"unprotected_paths": ()}))
-    await AgentStore(workspace.database).update(Tenant.of(workspace.caller), lifted.agent.id, definition=closed)
+    await workspace.stores.agents.update(workspace.tenant, lifted.agent.id, definition=closed)
 
     await decide(workspace, approval, YES)
     [outcome] = await carried_out(workspace)
@@ -150,8 +134,8 @@ async def test_command_that_writes_any_of_them_waits_for_approval(workspace: Wor
     outcome = await workspace.call("bash", await hand(workspace), command=written)
 
     assert outcome.is_waiting
-    approval = await workspace.engine.approvals.get(Tenant.of(workspace.caller), outcome.metadata["approval_id"])
-    assert {f"/{path}" for path in BECOMES_CODE} <= set(approval.effects["protected"])
+    approval = await workspace.engine.paused_calls.get(workspace.tenant, outcome.metadata["pause_id"])
+    assert {f"/{path}" for path in BECOMES_CODE} <= set(approval.approval.effects["protected"])
     assert not any((workspace.project / path).exists() for path in BECOMES_CODE)
 
 

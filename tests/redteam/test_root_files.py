@@ -107,9 +107,9 @@ async def test_file_restored_from_the_trash_makes_no_user_root(workspace: Worksp
 
 
 async def test_commands_of_different_workspaces_run_as_different_users_who_own_nothing(
-    database: Database, workspace: WorkspaceFixture
+    workspace: WorkspaceFixture,
 ) -> None:
-    other = replace(workspace, caller=await new_caller(database, workspace.settings))
+    other = replace(workspace, caller=await new_caller(workspace.engine))
     seen = {await user_of(workspace), await user_of(workspace), await user_of(other)}
 
     assert len(seen) == 2

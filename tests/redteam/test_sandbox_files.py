@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import WorkspaceFixture, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_workspace
 from tests.integration.sandbox.sandbox_fixture import COPYING, Stand, python
 from tests.integration.tools.shell.builders import another_engine, new_workspace_fixture, ran
 from tests.integration.tools.shell.test_background import ended
 from toolcrib.core.paths import Mount, WorkspacePath
-from toolcrib.runtime.private_directory import keep_private
+from toolcrib.runtime.process_setup import keep_private
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
-from toolcrib.wiring import assemble
 from toolcrib.workspace.fs.mount_writer import MountWriter
 
 pytestmark = pytest.mark.req("SY-2", part="set-id bits, devices and capabilities")
@@ -120,8 +119,7 @@ async def workspace(database: Database, settings: Settings) -> AsyncIterator[Wor
 @pytest.fixture
 async def copying(database: Database, settings: Settings) -> WorkspaceFixture:
     """A sandbox without overlays."""
-    engine = assemble(settings, database, sandbox=COPYING)
-    return WorkspaceFixture(engine, database, settings, await new_caller(database, settings))
+    return await new_workspace(database, settings, sandbox=COPYING)
 
 
 async def test_red_team_commands_leave_no_set_id_file(workspace: WorkspaceFixture) -> None:

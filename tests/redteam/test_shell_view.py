@@ -17,8 +17,7 @@ from toolcrib.policy.permissions import path_allowed
 from toolcrib.sandbox.bubblewrap import is_masked
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
-from toolcrib.tools.shell.uncovered_paths import outside_paths
-from toolcrib.wiring import assemble
+from toolcrib.tools.shell.shell import outside_paths
 
 pytestmark = [pytest.mark.req("SY-2", part="paths bind bash"), pytest.mark.req("SH-4", part="paths mask the view")]
 
@@ -124,12 +123,7 @@ async def test_file_globs_exclude_and_single_directories_work_too(workspace: Wor
 
 
 async def test_view_is_masked_on_a_copied_tree_too(workspace: WorkspaceFixture) -> None:
-    copying = WorkspaceFixture(
-        assemble(workspace.settings, workspace.database, sandbox=COPYING),
-        workspace.database,
-        workspace.settings,
-        workspace.caller,
-    )
+    copying = workspace.with_engine(sandbox=COPYING)
 
     outcome = await copying.call("bash", await hand(workspace, paths=["docs/**"]), command=READS[0])
 
@@ -139,7 +133,7 @@ async def test_view_is_masked_on_a_copied_tree_too(workspace: WorkspaceFixture) 
 async def test_explain_reports_what_a_command_would_see(workspace: WorkspaceFixture) -> None:
     agent = await hand(workspace, paths=["docs/**", "!docs/deep/**"])
 
-    model_input = workspace.engine.executor.explain(ToolCall("bash", {"command": "ls"}), agent)
+    model_input = await workspace.engine.executor.explain(ToolCall("bash", {"command": "ls"}), agent)
 
     assert model_input.reason.endswith("It is limited to its paths: docs/**, !docs/deep/**.")
 

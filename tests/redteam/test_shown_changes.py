@@ -9,20 +9,21 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import WorkspaceFixture, new_caller
-from tests.integration.gate.builders import hired, with_tools
+from tests.integration.conftest import WorkspaceFixture, workspace
+from tests.integration.gate.builders import with_tools
 from tests.integration.gate.test_approvals import asked, carried_out, decide
 from tests.integration.tools.shell.builders import hand, new_workspace_fixture
 from toolcrib import ToolContext, tool
-from toolcrib.core.approvals import Approval, ApprovalDecision, ApprovalState, GrantRule, GrantScope
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import BadArguments, Conflict
 from toolcrib.core.files import ContentKind
 from toolcrib.core.ids import CallId
 from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.core.paused_calls import ApprovalDecision, GrantRule, GrantScope, PausedCall, PauseState
 from toolcrib.settings import Settings
-from toolcrib.storage.database import Database, Tenant
-from toolcrib.wiring import assemble
+from toolcrib.storage.database import Database
+
+__all__ = ["workspace"]
 
 pytestmark = pytest.mark.req("PO-3", part="shown changes")
 
@@ -64,11 +65,8 @@ NO_FILE = {
     "fs.search", "glob", "grep", "list_directory", "ls", "plan_list", "plan_read", "read", "read_file",
     "read_multiple_files", "read_result", "web_search",
 }  # fmt: skip
-
-
-@pytest.fixture
-async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
-    return WorkspaceFixture(assemble(settings, database), database, settings, await new_caller(database, settings))
+# No agent can call these, so nobody is asked about them.
+FOR_PEOPLE = {"review", "review_decide"}
 
 
 @pytest.fixture
@@ -80,8 +78,7 @@ async def past(workspace: WorkspaceFixture) -> Past:
 
 
 async def supervised(workspace: WorkspaceFixture, *names: str) -> Caller:
-    return await hired(
-        workspace,
+    return await workspace.agent(
         trust="supervised",
         toolsets=["workspace", "history", "mounts", "project", "studio"],
         tool_permissions={name: {"allowed": True} for name in names},
@@ -111,7 +108,7 @@ async def done(workspace: WorkspaceFixture, agent: Caller, name: str, **argument
 def test_every_tool_is_either_shown_or_known_to_change_no_file(workspace: WorkspaceFixture) -> None:
     known = {tool.name for tool in workspace.engine.registry.list_for_scope(None)}
 
-    assert known - COMMANDS - NO_FILE <= CHANGES.keys()
+    assert known - COMMANDS - NO_FILE - FOR_PEOPLE <= CHANGES.keys()
     assert CHANGES.keys() <= {name for name in CHANGES if workspace.engine.registry.get(name)}
 
 
@@ -124,9 +121,9 @@ async def test_approval_shows_the_changes_and_exactly_those_are_executed(
 
     approval = await asked(workspace, agent, name, **arguments)
 
-    assert approval.changes, name
-    assert approval.change_set_id is not None
-    assert approval.effects["writes"]
+    assert approval.approval.changes, name
+    assert approval.approval.change_set_id is not None
+    assert approval.approval.effects["writes"]
     assert listing(workspace) == before
     await decide(workspace, approval)
     [outcome] = await carried_out(workspace)
@@ -148,7 +145,7 @@ async def test_undo_is_shown_as_a_diff(workspace: WorkspaceFixture, past: Past, 
     agent, arguments = await ready(workspace, past, name)
     approval = await asked(workspace, agent, name, **arguments)
 
-    [change] = approval.changes
+    [change] = approval.approval.changes
     assert (change["path"], change["change"]) == ("/a.txt", "modified")
     assert "-two" in change["diff"]
     assert "+one" in change["diff"]
@@ -160,7 +157,7 @@ async def test_grant_covers_nothing_that_was_not_shown(workspace: WorkspaceFixtu
     agent, arguments = await ready(workspace, past, name)
     approval = await asked(workspace, agent, name, **arguments)
 
-    for rule in (GrantRule(name), GrantRule(name, paths=("**",)), approval.offered):
+    for rule in (GrantRule((name,)), GrantRule((name,), paths=("**",)), approval.approval.suggested_rule):
         with pytest.raises(BadArguments) as wrong:
             await decide(workspace, approval, ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=rule))
         assert "scope" in wrong.value.fields
@@ -176,11 +173,11 @@ async def test_approval_covers_the_versions_that_were_shown(workspace: Workspace
         await decide(workspace, approval)
 
     assert (workspace.project / "a.txt").read_text() == "mine\n"
-    assert (await again(workspace, approval)).state is ApprovalState.STALE
+    assert (await again(workspace, approval)).state is PauseState.STALE
 
 
-async def again(workspace: WorkspaceFixture, approval: Approval) -> Approval:
-    return await workspace.engine.approvals.get(Tenant.of(workspace.caller), approval.id)
+async def again(workspace: WorkspaceFixture, approval: PausedCall) -> PausedCall:
+    return await workspace.engine.paused_calls.get(workspace.tenant, approval.id)
 
 
 @tool()
@@ -195,16 +192,16 @@ async def test_tool_that_writes_undeclared_files_is_asked_about_again(workspace:
     """A custom tool may change files that its arguments do not name."""
     workspace = with_tools(workspace, sneaky)
     outcome = await workspace.call("sneaky", await supervised(workspace, "sneaky"))
-    first = await workspace.engine.approvals.get(Tenant.of(workspace.caller), outcome.metadata["approval_id"])
-    assert first.changes == []
+    first = await workspace.engine.paused_calls.get(workspace.tenant, outcome.metadata["pause_id"])
+    assert first.approval.changes == []
 
     await decide(workspace, first)
     [outcome] = await carried_out(workspace)
 
     assert outcome.is_waiting
     assert not (workspace.project / "unseen.txt").exists()
-    second = await workspace.engine.approvals.get(Tenant.of(workspace.caller), outcome.metadata["approval_id"])
-    assert [change["path"] for change in second.changes] == ["/unseen.txt"]
+    second = await workspace.engine.paused_calls.get(workspace.tenant, outcome.metadata["pause_id"])
+    assert [change["path"] for change in second.approval.changes] == ["/unseen.txt"]
     await decide(workspace, second)
     [outcome] = await carried_out(workspace)
     assert outcome.succeeded
@@ -223,12 +220,12 @@ async def shell(database: Database, settings: Settings) -> WorkspaceFixture:
     return workspace
 
 
-async def effect(workspace: WorkspaceFixture, command: str) -> Approval:
+async def effect(workspace: WorkspaceFixture, command: str) -> PausedCall:
     return await asked(workspace, await hand(workspace, trust="guided", approve="effect"), "bash", command=command)
 
 
-def by_path(approval: Approval) -> dict[str, Mapping[str, Any]]:
-    return {change["path"]: change for change in approval.changes}
+def by_path(approval: PausedCall) -> dict[str, Mapping[str, Any]]:
+    return {change["path"]: change for change in approval.approval.changes}
 
 
 def hexdigest(text: str) -> str:
@@ -278,8 +275,8 @@ async def test_each_file_of_a_moved_folder_is_shown_by_its_hash(shell: Workspace
 async def test_folder_with_very_many_files_shows_a_count_and_hashes_them_all(shell: WorkspaceFixture) -> None:
     approval = await effect(shell, "mkdir out; cd out; seq 700 | xargs touch")
 
-    assert len(approval.changes) < 600
-    assert approval.changes[-1] == {"path": None, "change": "omitted", "count": 200}
+    assert len(approval.approval.changes) < 600
+    assert approval.approval.changes[-1] == {"path": None, "change": "omitted", "count": 200}
     [last] = sorted({path.name for path in staged(shell).iterdir()} - {Path(p or "").name for p in by_path(approval)})[
         -1:
     ]
@@ -295,7 +292,7 @@ async def test_ignored_secret_is_shown_by_its_hash_only(shell: WorkspaceFixture)
     change = by_path(approval)["/.env"]
     assert change["before"]["sha256"] == hexdigest("KEY=hunter2\n")
     assert change["after"]["sha256"] == hexdigest("KEY=swordfish\n")
-    assert "hunter2" not in str(approval.changes)
+    assert "hunter2" not in str(approval.approval.changes)
 
 
 def _other_bytes(lying: Path) -> None:
@@ -355,11 +352,11 @@ async def test_base_of_a_shown_diff_must_be_unchanged(shell: WorkspaceFixture) -
 
     renewed = await refused_as_unlike_shown(shell, approval)
 
-    assert "-old" not in str(renewed.changes)
+    assert "-old" not in str(renewed.approval.changes)
     assert " own\n+new\n" in by_path(renewed)["/x.log"]["diff"]
 
 
-async def refused_as_unlike_shown(workspace: WorkspaceFixture, approval: Approval) -> Approval:
+async def refused_as_unlike_shown(workspace: WorkspaceFixture, approval: PausedCall) -> PausedCall:
     """The approval does not count: the call is asked about again, with its current changes."""
     before = listing(workspace)
     await decide(workspace, approval)
@@ -367,8 +364,8 @@ async def refused_as_unlike_shown(workspace: WorkspaceFixture, approval: Approva
     [outcome] = await carried_out(workspace)
 
     assert outcome.is_waiting, outcome
-    renewed = await workspace.engine.approvals.get(Tenant.of(workspace.caller), outcome.metadata["approval_id"])
-    assert renewed.replaces == approval.id
+    renewed = await workspace.engine.paused_calls.get(workspace.tenant, outcome.metadata["pause_id"])
+    assert renewed.approval.replaces == approval.id
     assert {k: v for k, v in listing(workspace).items() if k.startswith("project")} == {
         k: v for k, v in before.items() if k.startswith("project")
     }

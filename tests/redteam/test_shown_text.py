@@ -28,7 +28,8 @@ from tests.web.conftest import (
     workspace_page,
 )
 from toolcrib.cli.terminal_text import plain
-from toolcrib.core.display_text import ESCAPED, escape, escape_line
+from toolcrib.core.approval_text import argument_lines, change_head, totals
+from toolcrib.core.display_text import ESCAPED, diff_lines, escape, escape_line, shown_line, shown_parts
 
 __all__ = [
     "ada",
@@ -79,11 +80,32 @@ region => {
 """
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["what"])
+@pytest.mark.parametrize("case", CASES["text"], ids=lambda case: case["what"])
 def test_text_is_shown_as_the_web_ui_shows_it(case: dict[str, str]) -> None:
     assert escape(case["text"]) == case["shown"]
     assert escape_line(case["text"]) == case["line"]
     assert plain(case["text"]) == case["shown"], "and so does the terminal"
+
+
+@pytest.mark.parametrize("case", CASES["lines"], ids=lambda case: case["what"])
+def test_line_of_code_is_shown_as_the_web_ui_shows_it(case: dict[str, Any]) -> None:
+    assert shown_parts(case["text"]) == [tuple(part) for part in case["parts"]]
+
+
+@pytest.mark.parametrize("case", CASES["diffs"], ids=lambda case: case["what"])
+def test_diff_is_shown_as_the_web_ui_shows_it(case: dict[str, Any]) -> None:
+    assert [[line.kind, line.text] for line in diff_lines(case["diff"])] == case["lines"]
+
+
+@pytest.mark.parametrize("case", CASES["changes"], ids=lambda case: case["what"])
+def test_change_is_shown_as_the_web_ui_shows_it(case: dict[str, Any]) -> None:
+    assert change_head(case["change"]) == case["head"]
+    assert totals([one["change"] for one in CASES["changes"]]) == CASES["totals"]
+
+
+@pytest.mark.parametrize("case", CASES["arguments"], ids=lambda case: case["what"])
+def test_arguments_are_shown_as_the_web_ui_shows_them(case: dict[str, Any]) -> None:
+    assert [line.text for line in argument_lines(case["arguments"])] == case["lines"]
 
 
 @given(st.text())
@@ -92,6 +114,10 @@ def test_no_deceptive_character_is_left(text: str) -> None:
     assert not any(first <= ord(sign) <= last for sign in shown for first, last in ESCAPED)
     assert shown.count("\n") == text.count("\n")
     assert escape(shown) == shown
+    line = shown_line(text)
+    assert not any(first <= ord(sign) <= last for sign in line for first, last in ESCAPED)
+    assert " " * 41 not in line
+    assert not line.endswith(" ") or text.endswith("\t")
 
 
 async def test_every_changed_line_is_visible_before_approval(
@@ -115,7 +141,7 @@ async def test_every_changed_line_is_visible_before_approval(
     assert found["width"] <= COLUMN, "it is as narrow as it is for people"
     assert found["out"] == []
     assert found["sideways"] == 0
-    assert found["lines"] == [escape(line) for line in HIDDEN.values()]
+    assert found["lines"] == [shown_line(line) for line in HIDDEN.values()]
     await screenshot(page, "approval-hidden")
 
     # For every column width: on a phone, and where two columns fit.
@@ -155,19 +181,20 @@ async def in_its_lines(within: Any, command: str) -> None:
     await expect(shown).to_be_visible()
     tops = await shown.evaluate(
         """code => {
-          const text = code.firstChild;
           const topOf = at => {
             const range = document.createRange();
-            range.setStart(text, at);
-            range.setEnd(text, at + 1);
+            const texts = document.createTreeWalker(code, NodeFilter.SHOW_TEXT);
+            while (texts.nextNode().data.length <= at) at -= texts.currentNode.data.length;
+            range.setStart(texts.currentNode, at);
+            range.setEnd(texts.currentNode, at + 1);
             const box = range.getBoundingClientRect();
             return [box.top, box.right];
           };
-          const all = text.textContent;
+          const all = code.textContent;
           return [topOf(0), topOf(all.indexOf("rm -rf")), topOf(all.length - 1), document.documentElement.clientWidth];
         }"""
     )
     first, second, last, width = tops
-    assert first[0] < second[0] < last[0]
+    assert first[0] < second[0] <= last[0]
     assert last[1] <= width
-    assert await shown.text_content() == command
+    assert await shown.text_content() == "\n".join(map(shown_line, command.split("\n")))

@@ -1,13 +1,12 @@
 """Attack 13: a member raises an agent's trust above its owner's, so that no approval is requested any more (PO-3)."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 
-from tests.fakes.model_server import ModelServer, model_server
-from tests.integration.conftest import WorkspaceFixture, new_caller
-from tests.integration.gate.builders import hired, joined
+from tests.fakes.model_server import ModelServer
+from tests.integration.conftest import WorkspaceFixture, model, providers, workspace
+from tests.integration.gate.builders import joined
 from tests.integration.runs.conftest import RunFixture, opened_office, says
 from toolcrib.core.agents import TrustLevel
 from toolcrib.core.callers import WorkspaceRole
@@ -15,44 +14,24 @@ from toolcrib.core.errors import BadArguments, Forbidden
 from toolcrib.core.ids import new_id
 from toolcrib.core.runs import RunState
 from toolcrib.policy.agent_definition import parse_definition
-from toolcrib.providers.provider_registry import ProviderRegistry, open_providers
-from toolcrib.settings import Settings
-from toolcrib.storage.agents import AgentStore
-from toolcrib.storage.api_keys import ApiKeyStore
-from toolcrib.storage.database import Database, Tenant
+from toolcrib.providers.provider_registry import ProviderRegistry
+from toolcrib.storage.database import Tenant
 from toolcrib.storage.sessions import Session, SessionStore
-from toolcrib.storage.workspaces import WorkspaceStore
-from toolcrib.wiring import assemble
+
+__all__ = ["model", "providers", "workspace"]
 
 pytestmark = pytest.mark.req("PO-3", part="ceiling")
 
 
 @pytest.fixture
-async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
-    return WorkspaceFixture(assemble(settings, database), database, settings, await new_caller(database, settings))
-
-
-@pytest.fixture
-async def providers() -> AsyncIterator[ProviderRegistry]:
-    async with open_providers(private_hosts=["*"]) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[ModelServer]:
-    async with model_server() as server:
-        yield server
-
-
-@pytest.fixture
 def sessions(workspace: WorkspaceFixture) -> SessionStore:
-    return SessionStore(workspace.database)
+    return workspace.stores.sessions
 
 
 async def session_of(workspace: WorkspaceFixture, **rules: object) -> Session:
-    agent = (await hired(workspace, **rules)).agent
+    agent = (await workspace.agent(**rules)).agent
     assert agent is not None
-    return await SessionStore(workspace.database).create(Tenant.of(workspace.caller), agent_id=agent.id)
+    return await workspace.stores.sessions.create(workspace.tenant, agent_id=agent.id)
 
 
 @pytest.mark.parametrize("own", ["supervised", "guided"])
@@ -79,14 +58,14 @@ async def test_member_may_lower_trust_and_raise_it_back(workspace: WorkspaceFixt
 
 
 async def test_owner_raises_trust_up_to_the_ceiling(workspace: WorkspaceFixture, sessions: SessionStore) -> None:
-    owner = Tenant.of(workspace.caller)
+    owner = workspace.tenant
     free = await session_of(workspace, trust="supervised")
     bound = await session_of(workspace, trust="supervised", max_trust="guided")
 
     assert (await sessions.set_trust(owner, free.id, TrustLevel.AUTONOMOUS)).trust is TrustLevel.AUTONOMOUS
     with pytest.raises(Forbidden, match="limited to guided"):
         await sessions.set_trust(owner, bound.id, TrustLevel.AUTONOMOUS)
-    await WorkspaceStore(workspace.database).limit_trust(owner, TrustLevel.SUPERVISED)
+    await workspace.stores.workspaces.limit_trust(owner, TrustLevel.SUPERVISED)
     for session in (free, bound):
         with pytest.raises(Forbidden, match="limited to supervised"):
             await sessions.set_trust(owner, session.id, TrustLevel.GUIDED)
@@ -105,23 +84,23 @@ async def test_members_raise_trust_up_to_the_agents_ceiling(
 
 @pytest.mark.parametrize("role", [WorkspaceRole.MEMBER, WorkspaceRole.VIEWER])
 async def test_only_owners_set_the_workspaces_ceiling(workspace: WorkspaceFixture, role: WorkspaceRole) -> None:
-    workspaces = WorkspaceStore(workspace.database)
+    workspaces = workspace.stores.workspaces
     other = Tenant.of(await joined(workspace, role))
 
     with pytest.raises(Forbidden):
         await workspaces.limit_trust(other, None)
-    assert (await workspaces.limit_trust(Tenant.of(workspace.caller), TrustLevel.GUIDED)).max_trust is TrustLevel.GUIDED
+    assert (await workspaces.limit_trust(workspace.tenant, TrustLevel.GUIDED)).max_trust is TrustLevel.GUIDED
     assert (await workspaces.get(other)).max_trust is TrustLevel.GUIDED
 
 
 async def test_ceiling_limits_an_autonomous_agent_with_its_own_key(workspace: WorkspaceFixture) -> None:
-    owner = Tenant.of(workspace.caller)
-    agent = (await hired(workspace, trust="autonomous", tool_permissions={"write": {"allowed": True}})).agent
+    owner = workspace.tenant
+    agent = (await workspace.agent(trust="autonomous", tool_permissions={"write": {"allowed": True}})).agent
     assert agent is not None
-    _, secret = await ApiKeyStore(workspace.database).create_for_agent(owner, agent.id, name="k", expires_at=None)
-    await WorkspaceStore(workspace.database).limit_trust(owner, TrustLevel.GUIDED)
+    _, secret = await workspace.stores.keys.create_for_agent(owner, agent.id, name="k", expires_at=None)
+    await workspace.stores.workspaces.limit_trust(owner, TrustLevel.GUIDED)
 
-    holder = await ApiKeyStore(workspace.database).find(secret)
+    holder = await workspace.stores.keys.find(secret)
     assert holder is not None
     outcome = await workspace.call(
         "write", replace(workspace.caller, agent=holder.agent), path="/made.txt", content="x"
@@ -132,12 +111,12 @@ async def test_ceiling_limits_an_autonomous_agent_with_its_own_key(workspace: Wo
 
 
 async def test_explain_names_the_ceiling(workspace: WorkspaceFixture) -> None:
-    owner = Tenant.of(workspace.caller)
-    agent = (await hired(workspace, trust="autonomous", tool_permissions={"write": {"allowed": True}})).agent
+    owner = workspace.tenant
+    agent = (await workspace.agent(trust="autonomous", tool_permissions={"write": {"allowed": True}})).agent
     assert agent is not None
-    await WorkspaceStore(workspace.database).limit_trust(owner, TrustLevel.GUIDED)
+    await workspace.stores.workspaces.limit_trust(owner, TrustLevel.GUIDED)
 
-    stored = await AgentStore(workspace.database).get(owner, agent.id)
+    stored = await workspace.stores.agents.get(owner, agent.id)
 
     assert stored.max_trust is TrustLevel.GUIDED
     caller = replace(workspace.caller, agent=stored.as_caller)
@@ -158,7 +137,7 @@ async def test_later_ceilings_limit_a_run_of_a_trusted_session(
     await sessions.set_trust(run_fixture.tenant, run_fixture.session_id, TrustLevel.AUTONOMOUS)
     assert await sent(run_fixture) is RunState.ENDED
 
-    await WorkspaceStore(workspace.database).limit_trust(run_fixture.tenant, TrustLevel.GUIDED)
+    await workspace.stores.workspaces.limit_trust(run_fixture.tenant, TrustLevel.GUIDED)
 
     assert await sent(run_fixture) is RunState.WAITING
 
@@ -169,7 +148,7 @@ async def test_members_setting_does_not_outlive_a_stricter_agent(
     run_fixture = await opened_office(workspace, model, providers, trust="autonomous")
     member = Tenant.of(await joined(workspace, WorkspaceRole.MEMBER))
     await sessions.set_trust(member, run_fixture.session_id, TrustLevel.AUTONOMOUS)
-    agents = AgentStore(workspace.database)
+    agents = workspace.stores.agents
     strict = (await agents.get(run_fixture.tenant, run_fixture.agent.id)).definition.replace("autonomous", "guided")
     await agents.update(run_fixture.tenant, run_fixture.agent.id, definition=strict)
 

@@ -254,15 +254,15 @@ TYPES = [
     "chat:cancel",
     "chat:send",
 ]
-FIELDS = ["conversationId", "after", "tool", "args", "toolId", "approved", "approvalId", "scope", "reason", "rule",
-          "argumentsSha256", "questionId", "answers", "byButton", "content", "history", "token", "ticket"]  # fmt: skip
+FIELDS = ["conversationId", "after", "tool", "args", "toolId", "approved", "pauseId", "scope", "reason", "rule",
+          "argumentsSha256", "answers", "answeredWithButton", "content", "history", "token", "ticket"]  # fmt: skip
 
 
 def _message(choose: random.Random, ids: dict[str, str]) -> Any:
     """Return a message of the protocol with values of any kind, some of them valid."""
     good = {
-        "conversationId": ids["session_id"], "toolId": ids["call_id"], "approvalId": ids["approval_id"],
-        "questionId": ids["question_id"], "tool": "ls", "args": {"path": "/"}, "after": 0, "content": "x",
+        "conversationId": ids["session_id"], "toolId": ids["call_id"], "pauseId": ids["pause_id"],
+        "tool": "ls", "args": {"path": "/"}, "after": 0, "content": "x",
         "answers": {"name": "x"}, "history": [{"role": "user", "content": "x"}], "scope": "once", "approved": False,
     }  # fmt: skip
     odd: list[Any] = [None, True, -1, 1 << 70, 1e308, "", "x" * 2_000, "\0", "\ud800", [], [[]], {}, {"": None}, ids]

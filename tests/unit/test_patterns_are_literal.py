@@ -16,15 +16,15 @@ TAKES_A_PATTERN = {"compile", "match", "search", "fullmatch", "sub", "subn", "sp
 # use ``toolcrib.policy.patterns``.
 PUT_TOGETHER = {
     "core/display_text.py": "characters to escape, from a table in the module",
-    "sdk/default_model.py": "a preference among models, from a table in the module",
+    "sdk/default_agent.py": "a preference among models, from a table in the module",
     "policy/environment.py": "names of variables, from a table in the module",
     "policy/grants.py": "the names of the mounts",
     "policy/permissions.py": "the names of the mounts",
     "policy/protected_paths.py": "protected names, from a table in the module",
     "sandbox/bubblewrap.py": "a path of the system, written in the module",
-    "sandbox/http_request.py": "the grammar of a request line, from pieces in the module",
+    "sandbox/egress_protocols.py": "the grammar of a request line, from pieces in the module",
     "providers/wire_history.py": "a length",
-    "tools/dialects/studio/studio_paths.py": "the names of the mounts",
+    "tools/dialects/studio_dialect.py": "the names of the mounts",
     "websearch/text_sanitizer.py": "shapes of keys, from a table in the module",
     "workspace/fs/mount_writer.py": "the name of our temporary files",
     "core/paths.py": "the names of the mounts",

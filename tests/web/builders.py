@@ -7,7 +7,7 @@ AGENT = """
 provider: openai-compatible
 model: gpt-fake
 trust: {trust}
-toolsets: [workspace, studio, shell, history]
+toolsets: [workspace, studio, history]
 context_window: 100000
 tool_permissions:
   read: {{allowed: true}}

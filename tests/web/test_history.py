@@ -52,9 +52,9 @@ def _create_session(workspace: Workspace, model: ModelServer) -> str:
 
 
 def _decide(workspace: Workspace, **decision: Any) -> None:
-    _wait_until(lambda: bool(workspace.get("/approvals").json()["items"]))
-    [waiting] = workspace.get("/approvals").json()["items"]
-    decided = workspace.post(f"/approvals/{waiting['id']}/decision", decision)
+    _wait_until(lambda: bool(workspace.get("/paused-calls").json()["items"]))
+    [waiting] = workspace.get("/paused-calls").json()["items"]
+    decided = workspace.post(f"/paused-calls/{waiting['id']}/decision", decision)
     assert decided.status_code == 200, decided.text
 
 

@@ -9,36 +9,37 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from toolcrib.api.access_tokens import AccessTokens, LoginLinks, SetupLinks
-from toolcrib.api.connection_limits import ConnectionLimits, RateLimits
-from toolcrib.api.passwords import Passwords
+from toolcrib.api.connection_limits import ConnectionLimits
+from toolcrib.api.passwords import Passwords, RateLimits
 from toolcrib.core.ids import CallId, SessionId, WorkspaceId
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.settings import Settings
 from toolcrib.storage.agents import AgentStore, GrantStore
-from toolcrib.storage.api_keys import ApiKeyStore
+from toolcrib.storage.api_keys import ApiKeyStore, TicketStore
 from toolcrib.storage.audit import AuditStore
 from toolcrib.storage.database import Database
+from toolcrib.storage.events import ConversationCursorStore
 from toolcrib.storage.files import FileStore
 from toolcrib.storage.invitations import InvitationStore
 from toolcrib.storage.provider_credentials import ProviderCredentialStore
-from toolcrib.storage.sessions import ConversationCursorStore, SessionStore
+from toolcrib.storage.quotas import UsageStore
+from toolcrib.storage.sessions import SessionStore
 from toolcrib.storage.tool_calls import CallHistoryStore, ToolCallStore
-from toolcrib.storage.users import TicketStore, UserStore
-from toolcrib.storage.workspaces import UsageStore, WorkspaceStore
+from toolcrib.storage.users import UserStore
+from toolcrib.storage.workspaces import WorkspaceStore
 from toolcrib.workspace.packages.installer import PackageInstaller
 
 if TYPE_CHECKING:
     from toolcrib.events import EventHub
-    from toolcrib.gate.approvals import Approvals
     from toolcrib.gate.audit_verification import AuditVerifier
     from toolcrib.gate.call_pipeline import Gate
-    from toolcrib.gate.questions import Questions
-    from toolcrib.gate.search_keys import SearchKeys
+    from toolcrib.gate.paused_calls import PausedCalls
     from toolcrib.mcp.mcp_toolsets import McpToolsets
     from toolcrib.providers.provider_registry import ProviderRegistry
-    from toolcrib.runs.run_loader import CredentialResolver
+    from toolcrib.runs.loaded_run import CredentialResolver
     from toolcrib.runs.run_service import RunService
     from toolcrib.tools.tool_registry import ToolRegistry
+    from toolcrib.websearch.brave import SearchKeys
 
 
 Key = tuple[WorkspaceId, SessionId]
@@ -93,8 +94,7 @@ class ApiServices:
     conversation_cursors: ConversationCursorStore
     tickets: TicketStore
     live: "EventHub"
-    approvals: "Approvals"
-    questions: "Questions"
+    paused_calls: "PausedCalls"
     grants: GrantStore
     invitations: InvitationStore
     run_service: "RunService"

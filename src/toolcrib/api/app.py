@@ -1,56 +1,63 @@
-"""The ASGI application: routes, request guard and error handlers; and the uvicorn server around it."""
+"""The ASGI application: routes, request guard, error handlers, OpenAPI document; and the uvicorn server around it."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import uvicorn
 from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from pydantic import create_model
 from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 import toolcrib
+import toolcrib.tools
 from toolcrib.api import http_errors
-from toolcrib.api.allowed_hosts import AllowedHosts
 from toolcrib.api.api_services import ApiServices
-from toolcrib.api.connection_deadlines import ConnectionCapacity, ConnectionRegistry
+from toolcrib.api.auth.principal import ACCESS_COOKIE
+from toolcrib.api.connection_limits import ConnectionCapacity, ConnectionRegistry
 from toolcrib.api.http import (
     accounts,
     agents,
-    api_keys,
-    approvals,
     audit,
-    call_history,
     files,
     health,
-    invitations,
     mcp_servers,
-    members,
     models,
-    packages,
-    questions,
-    runs,
+    paused_calls,
+    reviews,
     sessions,
     tool_calls,
     workspaces,
 )
-from toolcrib.api.loop_watchdog import LoopWatchdog
 from toolcrib.api.mcp.mcp_app import McpApp
-from toolcrib.api.openai import openai_routes as openai_routes
-from toolcrib.api.openapi_document import describe, operation_id
-from toolcrib.api.request_guard import RequestGuard
+from toolcrib.api.openai import openai_routes
+from toolcrib.api.request_guard import AllowedHosts, RequestGuard
 from toolcrib.api.web_ui import WebUi
 from toolcrib.api.websocket import websocket_endpoint
+from toolcrib.runtime.loop_watchdog import LoopWatchdog
 from toolcrib.runtime.process_setup import freeze_gc
+from toolcrib.tools.tool_registry import discover_tools
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
+_DESCRIPTION: Final = """
+A versioned workspace and guarded tools for language models.
+
+Log in, then send `Authorization: Bearer <access token>`. Programs can send an API key instead.
+Every error is `{"success": false, "error": …, "code": …, "fields": …}`; programs should check `code`.
+"""
+
+
 class Application(FastAPI):
-    """FastAPI with our own OpenAPI document."""
+    """FastAPI with our own OpenAPI document, from which clients are generated."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -59,7 +66,7 @@ class Application(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document."""
         if self.openapi_schema is None:
-            self.openapi_schema = describe(self)
+            self.openapi_schema = _describe(self)
         return self.openapi_schema
 
     async def serve_openapi(self, _: Request) -> Response:
@@ -82,43 +89,43 @@ def create_app(services: ApiServices, *, lifespan: Lifespan | None = None) -> Fa
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=operation_id,
+        generate_unique_id_function=_operation_id,
         lifespan=_living(mcp_app, watchdog, lifespan),
     )
     app.state.services = services
     app.state.watchdog = watchdog
     app.add_route("/api/v1/openapi.json", app.serve_openapi, include_in_schema=False)
-    # Routes are matched in this order: tool calls are the most frequent.
-    app.add_route("/api/v1/workspaces/{workspace_id}/tools", tool_calls.call_tool_fast, methods=["POST"])
     for path in ("/mcp/{workspace_id}", "/mcp"):
         app.router.routes.append(Route(path, mcp_app, include_in_schema=False))
-    for module in (
-        tool_calls,
-        files,
-        approvals,
-        questions,
-        runs,
-        call_history,
-        models,
-        sessions,
-        websocket_endpoint,
-        workspaces,
-        members,
-        invitations,
-        agents,
-        mcp_servers,
-        packages,
-        audit,
-        api_keys,
-        accounts,
+    for router in (
+        tool_calls.router,
+        files.router,
+        paused_calls.router,
+        sessions.runs_router,
+        reviews.router,
+        tool_calls.history_router,
+        models.router,
+        sessions.router,
+        websocket_endpoint.router,
+        workspaces.router,
+        workspaces.members_router,
+        workspaces.invitations_router,
+        agents.router,
+        mcp_servers.router,
+        agents.packages_router,
+        audit.router,
+        accounts.keys_router,
+        health.status_router,
     ):
-        app.include_router(module.router, prefix="/api/v1")
-    app.include_router(invitations.public, prefix="/api/v1")
-    app.include_router(health.status_router, prefix="/api/v1")
+        app.include_router(router, prefix="/api/v1", responses=http_errors.examples("INVALID_TOKEN", "FORBIDDEN"))
+    # Some of these need no authentication.
+    for router in (accounts.router, workspaces.acceptance_router):
+        app.include_router(router, prefix="/api/v1")
     app.include_router(openai_routes.router)
     app.include_router(health.router)
     app.router.default = WebUi(app.router.default)
     http_errors.install(app)
+    app.add_middleware(tool_calls.DirectToolCalls, services=services)
     app.add_middleware(
         RequestGuard,
         hosts=AllowedHosts(services.settings.allowed_hosts),
@@ -180,3 +187,42 @@ def _prepare(app: FastAPI) -> None:
     scope = {"type": "http", "method": "GET", "path": "/-", "root_path": "", "headers": []}
     for route in app.routes:
         route.matches(scope)
+
+
+def _operation_id(route: APIRoute) -> str:
+    """Return the operation id: generated clients use the names of our functions."""
+    return route.name
+
+
+def _describe(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document, with what FastAPI cannot know."""
+    document = get_openapi(title=app.title, version=app.version, description=_DESCRIPTION.strip(), routes=app.routes)
+    document["components"]["securitySchemes"] = {
+        "token": {"type": "http", "scheme": "bearer", "description": "An access token or an API key."},
+        "cookie": {"type": "apiKey", "in": "cookie", "name": ACCESS_COOKIE},
+    }
+    document["security"] = [{"token": []}, {"cookie": []}]
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            # Validation errors are 400 here, in the envelope of all errors.
+            operation["responses"].pop("422", None)
+            operation["responses"] = dict(sorted(operation["responses"].items()))
+            # In the order of the path, whose workspace a dependency of the route reads.
+            at = {name: place for place, name in enumerate(re.findall(r"{(\w+)}", path))}
+            operation.get("parameters", []).sort(key=lambda one, at=at: at.get(one["name"], len(at)))
+    document["components"]["schemas"] |= _results_of_tools()
+    for unused in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(unused, None)
+    return document
+
+
+def _results_of_tools() -> dict[str, Any]:
+    """Return `ToolResults`: lists the results of all tools by name, because all tools share one URL."""
+    # A tool that encodes its errors too returns text, or a union of its own.
+    tools = [tool for tool in discover_tools(toolcrib.tools) if tool.encode_error is None and tool.result is not None]
+    fields: dict[str, Any] = {tool.name: (tool.result, ...) for tool in tools}
+    words = "The result schema of each tool, by tool name. Not a response itself."
+    results = create_model("ToolResults", __doc__=words, **fields)
+    schema = results.model_json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
+    shared: dict[str, Any] = schema.pop("$defs")
+    return {**shared, "ToolResults": schema}

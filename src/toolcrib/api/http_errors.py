@@ -95,7 +95,7 @@ def answer_to(error: Exception, *, where: str = "") -> Response:
                 headers={"Retry-After": "1"},
             )
         case _:
-            return _unforeseen(error, where)
+            return _answer("INTERNAL_ERROR", log_internal_error(error, where=where))
 
 
 def examples(*codes: str) -> dict[int | str, dict[str, Any]]:
@@ -135,10 +135,11 @@ def _framework_answer(error: HTTPException) -> Response:
     return _answer(code, message, status=error.status_code, headers=error.headers)
 
 
-def _unforeseen(error: Exception, where: str) -> Response:
+def log_internal_error(error: Exception, *, where: str) -> str:
+    """Log an unexpected error, and return the message for the client: only the log's id."""
     error_id = uuid4().hex
     _log.error("internal_error", error_id=error_id, where=where, exc_info=error)
-    return _answer("INTERNAL_ERROR", f"Internal server error. The server log has the details under id {error_id}.")
+    return f"Internal server error. The server log has the details under id {error_id}."
 
 
 def _wrong_fields(error: RequestValidationError) -> dict[str, str]:

@@ -1,12 +1,26 @@
-"""Hashes and verifies passwords with argon2id, outside the event loop."""
+"""Passwords: hashed and verified with argon2id outside the event loop, and limits on how often someone may try.
+
+Attempts are counted in this process only.
+"""
 
 import asyncio
+import math
 import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 
 from pwdlib.hashers.argon2 import Argon2Hasher
+from starlette.exceptions import HTTPException
 
 # Each hash takes 64 MB and a core for about 0.1 s: many logins at once must not take all of either.
 _AT_ONCE = 2
+_MINUTE = 60
+_HOUR = 60 * _MINUTE
+# Beyond this many keys the oldest are dropped: counting does not stop a client with so many addresses.
+_REMEMBERED = 50_000
+_FIRST_WAIT = 5.0
 
 
 class Passwords:
@@ -30,3 +44,86 @@ class Passwords:
                 self._nobodys_hash = await asyncio.to_thread(self._hasher.hash, secrets.token_urlsafe())
             right = await asyncio.to_thread(self._hasher.verify, password, stored_hash or self._nobodys_hash)
         return right and stored_hash is not None
+
+
+class RateWindow:
+    """Allows ``limit`` attempts per key within any ``seconds``."""
+
+    def __init__(self, limit: int, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit = limit
+        self._seconds = seconds
+        self._clock = clock
+        self._tries: dict[Hashable, deque[float]] = {}
+
+    def take(self, key: Hashable) -> None:
+        """Count an attempt.
+
+        Raises:
+            HTTPException: 429. There were too many.
+        """
+        now = self._clock()
+        tries = self._tries.setdefault(key, deque(maxlen=self._limit))
+        while tries and tries[0] <= now - self._seconds:
+            tries.popleft()
+        if len(tries) == self._limit:
+            raise _too_many_attempts(tries[0] + self._seconds - now)
+        tries.append(now)
+        if len(self._tries) > _REMEMBERED:
+            del self._tries[next(iter(self._tries))]
+
+    def forget(self, key: Hashable) -> None:
+        """Clear the attempts of a key after a successful one."""
+        self._tries.pop(key, None)
+
+
+class Backoff:
+    """After ``free`` attempts per key, each further one must wait twice as long, until there was a pause."""
+
+    def __init__(self, free: int, *, longest: float = 5 * _MINUTE, clock: Callable[[], float] = time.monotonic) -> None:
+        self._free = free
+        self._longest = longest
+        self._clock = clock
+        self._tries: dict[Hashable, tuple[int, float]] = {}
+
+    def take(self, key: Hashable) -> None:
+        """Count an attempt.
+
+        Raises:
+            HTTPException: 429. It comes too early. It is then not counted.
+        """
+        now = self._clock()
+        count, last = self._tries.pop(key, (0, now))
+        wait = self._wait_after(count)
+        if now < last + wait:
+            self._tries[key] = (count, last)
+            raise _too_many_attempts(last + wait - now)
+        if now > last + max(wait, _MINUTE) + self._longest:
+            count = 0
+        # Removed and inserted again, so that the oldest entry is the one that was quiet for longest.
+        self._tries[key] = (count + 1, now)
+        if len(self._tries) > _REMEMBERED:
+            del self._tries[next(iter(self._tries))]
+
+    def forget(self, key: Hashable) -> None:
+        """Clear the attempts of a key after a successful one."""
+        self._tries.pop(key, None)
+
+    def _wait_after(self, count: int) -> float:
+        return 0.0 if count < self._free else min(self._longest, _FIRST_WAIT * 2.0 ** min(count - self._free, 20))
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimits:
+    """The limits in force. A login is counted before it is checked, so that parallel attempts cannot bypass the limit.
+
+    Logins are counted by account and address together: an attacker blocks neither other users behind the same address
+    nor the account's owner elsewhere.
+    """
+
+    login: Backoff = field(default_factory=lambda: Backoff(10))
+    registration: RateWindow = field(default_factory=lambda: RateWindow(100, _HOUR))
+
+
+def _too_many_attempts(seconds: float) -> HTTPException:
+    wait = max(1, math.ceil(seconds))
+    return HTTPException(429, f"Too many attempts. Try again in {wait} s.", {"Retry-After": str(wait)})

@@ -3,22 +3,27 @@
 One plain ASGI wrapper instead of a stack of middlewares, because every call pays for it.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
-from uuid import UUID
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from toolcrib.api.allowed_hosts import AllowedHosts
 from toolcrib.api.api_services import services_of
-from toolcrib.api.auth.principal import Principal, authenticate, tenant_for
+from toolcrib.api.auth.principal import Principal, authenticate, tenant_for, workspace_id_of
 from toolcrib.api.http_errors import answer_to
 from toolcrib.core.errors import BadArguments, Overloaded, TooLarge
 from toolcrib.core.strict_json import SMALL_BYTES, check_json, strict_json
-from toolcrib.workers.worker_pool import in_worker
+from toolcrib.runtime.worker_pool import in_worker
+
+
+async def read_body(request: Request, principal: Principal) -> Any:
+    """Parse the JSON body of an authenticated request. A large one is read only if the sender is a member."""
+    if may_be_large(request):
+        await admit_large(request, principal)
+    return await read_json(await request.body())
 
 
 async def read_json(body: bytes) -> Any:
@@ -42,10 +47,11 @@ def may_be_large(request: Request) -> bool:
 
 async def admit_large(request: Request, principal: Principal | None = None) -> None:
     """Authenticate the sender and check their membership before a large body is read."""
-    principal = principal or await authenticate(request)
+    services = services_of(request)
+    principal = principal or await authenticate(request, services)
     workspace_id = request.path_params.get("workspace_id")
     if workspace_id is not None:
-        await services_of(request).workspaces.get(tenant_for(principal, _uuid(workspace_id)))
+        await services.workspaces.get(tenant_for(principal, workspace_id_of(workspace_id)))
 
 
 class StrictRoute(APIRoute):
@@ -101,11 +107,28 @@ class _StrictRequest(Request):
         return await read_json(await self.body())
 
 
-def _uuid(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise BadArguments({"workspace_id": "Input should be a valid UUID"}) from None
+_ANY_HOST: Final = "*"
+
+
+class AllowedHosts:
+    """The host names of this server. A request for another name comes from DNS that someone pointed at this address."""
+
+    def __init__(self, allowed: Sequence[str]) -> None:
+        self._names = frozenset(name.lower() for name in allowed)
+        self._suffixes = tuple(name[1:].lower() for name in allowed if name.startswith("*."))
+
+    def know(self, host: str) -> bool:
+        """Return whether a Host header names this server. The port does not matter."""
+        if _ANY_HOST in self._names:
+            return True
+        name = _without_port(host.lower())
+        return name in self._names or (bool(self._suffixes) and name.endswith(self._suffixes))
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[: host.find("]") + 1]
+    return host.partition(":")[0]
 
 
 # Default response headers. The pages of the web UI have their own policy.
@@ -150,8 +173,9 @@ class RequestGuard:
             if message["type"] in _BEGINNINGS:
                 started = True
             if message["type"] == "http.response.start":
-                _add_headers(message)
-                if counts and _is_stream(message):
+                headers = dict(message["headers"])
+                message["headers"] = [*message["headers"], *(one for one in _HEADERS if one[0] not in headers)]
+                if counts and headers.get(b"content-type", b"").startswith(b"text/event-stream"):
                     counts = False
                     self._in_flight -= 1
             await send(message)
@@ -193,16 +217,6 @@ async def _refuse(error: Exception, scope: Scope, receive: Receive, send: Send) 
         await answer_to(error, where=f"{scope['method']} {scope['path']}")(scope, receive, send)
         return
     await WebSocket(scope, receive, send).send_denial_response(answer_to(error, where=f"WebSocket {scope['path']}"))
-
-
-def _add_headers(message: Message) -> None:
-    headers = message["headers"]
-    present = {name for name, _ in headers}
-    message["headers"] = [*headers, *(header for header in _HEADERS if header[0] not in present)]
-
-
-def _is_stream(message: Message) -> bool:
-    return any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in message["headers"])
 
 
 def _strange_host(host: str) -> BadArguments:

@@ -16,6 +16,7 @@ from toolcrib.api.api_services import ApiServices
 from toolcrib.api.auth.connection_auth import ConnectionAuth, run_while_connected
 from toolcrib.api.connection_limits import ConnectionTimeouts
 from toolcrib.core.events import Delta, DeltaType, Event, EventType
+from toolcrib.core.paused_calls import PauseKind
 from toolcrib.events.event_payloads import approval_payload, question_payload
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.sessions import Session
@@ -144,14 +145,13 @@ class SessionEncoder:
 async def resume_messages(
     services: ApiServices, tenant: Tenant, session: Session, *, after: int
 ) -> list[dict[str, Any]]:
-    """Return the subscriber's position and all pending approvals and questions.
+    """Return the subscriber's position and all paused calls.
 
     They have no sequence number and are marked ``replayed``, because the same events were sent before or will follow.
     """
-    approvals = await services.approvals.open(tenant, session_id=session.id)
-    questions = await services.questions.open(tenant, session_id=session.id)
-    calls = [approval.call_id for approval in approvals]
-    messages = await services.sessions.messages_of_calls(tenant, session.id, calls) if calls else {}
+    pauses = await services.paused_calls.list(tenant, session_id=session.id)
+    approved = [pause.call_id for pause in pauses if pause.kind is PauseKind.APPROVAL]
+    messages = await services.sessions.messages_of_calls(tenant, session.id, approved) if approved else {}
     about = {"conversationId": str(session.id)}
     resumed = {
         **about,
@@ -160,23 +160,15 @@ async def resume_messages(
         "mode": session.mode,
         "phase": session.phase,
         "agentId": session.agent_id,
-        "openApprovals": [approval.id for approval in approvals],
-        "openQuestions": [question.id for question in questions],
+        "pausedCalls": [pause.id for pause in pauses],
     }
-    return [
-        {"type": f"{PREFIX}resumed", "payload": resumed},
-        *(
-            {
-                "type": f"{PREFIX}{EventType.TOOL_CONFIRM}",
-                "payload": about
-                | approval_payload(one)
-                | ({"messageId": messages[one.call_id]} if one.call_id in messages else {})
-                | {"replayed": True},
-            }
-            for one in approvals
-        ),
-        *(
-            {"type": f"{PREFIX}{EventType.QUESTION}", "payload": about | question_payload(one) | {"replayed": True}}
-            for one in questions
-        ),
-    ]
+    replayed = [{"type": f"{PREFIX}resumed", "payload": resumed}]
+    for pause in pauses:
+        if pause.kind is PauseKind.APPROVAL:
+            type_, payload = EventType.TOOL_CONFIRM, approval_payload(pause)
+        else:
+            type_, payload = EventType.QUESTION, question_payload(pause)
+        if pause.call_id in messages:
+            payload["messageId"] = messages[pause.call_id]
+        replayed.append({"type": f"{PREFIX}{type_}", "payload": {**about, **payload, "replayed": True}})
+    return replayed

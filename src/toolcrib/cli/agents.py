@@ -1,25 +1,15 @@
 """``toolcrib agents``: lists, creates and removes agents."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from toolcrib.cli.command_options import (
-    HERE,
-    DirectoryOption,
-    JsonOption,
-    ServerOption,
-    WorkspaceOption,
-    open_workspace,
-)
-from toolcrib.cli.terminal_text import one_line, plain
-from toolcrib.core.errors import NotFound
+from toolcrib.cli.command_options import JsonOption, WorkspaceLocation, group_in_workspace, in_workspace_of_group
+from toolcrib.cli.terminal_text import Row, error_text, one_line, plain, print_list
+from toolcrib.client import AgentOut
+from toolcrib.core.errors import BadArguments, NotFound
 from toolcrib.sdk.default_agent import default_name, make_default, resolve_agent
 
 app = typer.Typer(invoke_without_command=True)
@@ -28,49 +18,38 @@ NameArgument = Annotated[str, typer.Argument(help="The agent's name.")]
 
 
 @app.callback()
-def listed(
-    context: typer.Context,
-    as_json: JsonOption = False,
-    directory: DirectoryOption = HERE,
-    server: ServerOption = None,
-    workspace: WorkspaceOption = None,
-) -> None:
+@group_in_workspace
+def listed(location: WorkspaceLocation, as_json: JsonOption = False) -> None:
     """List agents. A star marks the default.
 
     Example: toolcrib agents add reviewer reviewer.yaml
     """
-    context.obj = {"directory": directory, "server": server, "workspace": workspace}
-    if context.invoked_subcommand is not None:
-        return
-    with open_workspace(**context.obj) as location:
-        found, default = location.client.agents(location.id), default_name(location)
-    if as_json:
-        typer.echo(json.dumps([one.model_dump(mode="json") for one in found]))
-        return
-    if not found:
-        typer.echo("No agents yet. `toolcrib run` or `toolcrib chat` creates one.")
-        return
-    table = Table("", "name", "model", "trust", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for one in found:
-        model = f"{one.rules.get('provider') or '-'}/{one.rules.get('model') or '-'}"
+    default = default_name(location)
+
+    def row(one: AgentOut) -> Row:
+        model = f"{one.rules.provider or '-'}/{one.rules.model or '-'}"
         star = "*" if one.name == default else ""
-        table.add_row(star, Text(one_line(one.name, 40)), Text(one_line(model, 60)), str(one.rules["trust"]))
-    Console().print(table)
+        return star, one_line(one.name, 40), one_line(model, 60), one.rules.trust
+
+    empty = "No agents yet. `toolcrib run` or `toolcrib chat` creates one."
+    found = location.client.agents(location.id)
+    print_list(found, ("", "name", "model", "trust"), row, as_json=as_json, empty=empty)
 
 
 @app.command()
-def show(context: typer.Context, name: NameArgument) -> None:
+@in_workspace_of_group
+def show(location: WorkspaceLocation, name: NameArgument) -> None:
     """Show an agent's definition.
 
     Example: toolcrib agents show assistant > assistant.yaml
     """
-    with open_workspace(**context.obj) as location:
-        typer.echo(plain(resolve_agent(location, name).definition), nl=False)
+    typer.echo(plain(resolve_agent(location, name).definition), nl=False)
 
 
 @app.command()
+@in_workspace_of_group
 def add(
-    context: typer.Context,
+    location: WorkspaceLocation,
     name: NameArgument,
     file: Annotated[Path, typer.Argument(help="The definition as a YAML file; `-` reads standard input.")],
 ) -> None:
@@ -78,36 +57,66 @@ def add(
 
     Example: toolcrib agents add reviewer reviewer.yaml
     """
-    try:
-        definition = sys.stdin.read() if str(file) == "-" else file.read_text()
-    except OSError as error:
-        raise NotFound(f"Cannot read {file}: {error.strerror}.") from None
-    with open_workspace(**context.obj) as location:
-        known = next((one for one in location.client.agents(location.id) if one.name == name), None)
-        if known is None:
-            location.client.create_agent(location.id, name=name, definition=definition)
-        else:
-            location.client.change_agent(location.id, known.id, definition=definition)
+    definition = _definition_in(file)
+    known = next((one for one in location.client.agents(location.id) if one.name == name), None)
+    if known is None:
+        location.client.create_agent(location.id, name=name, definition=definition)
+    else:
+        location.client.change_agent(location.id, known.id, definition=definition)
     typer.echo(f"{'Created' if known is None else 'Updated'}: {one_line(name, 60)}.")
 
 
 @app.command()
-def default(context: typer.Context, name: NameArgument) -> None:
+@in_workspace_of_group
+def check(
+    location: WorkspaceLocation,
+    file: Annotated[Path, typer.Argument(help="The definition as a YAML file; `-` reads standard input.")],
+) -> None:
+    """Check a definition: its fields, and the names of tools and toolsets. Changes nothing.
+
+    Exits with 1 if there is a mistake.
+
+    Example: toolcrib agents check reviewer.yaml
+    """
+    import toolcrib.tools
+    from toolcrib.policy.agent_definition import KnownNames, parse_definition, reject_unknown_names
+    from toolcrib.tools.tool_registry import ToolRegistry, discover_tools
+
+    built_in = ToolRegistry(discover_tools(toolcrib.tools)).names
+    here = (str(one["name"]) for one in location.client.tools(location.id))
+    known = KnownNames(built_in.tools.union(here), built_in.toolsets)
+    try:
+        reject_unknown_names(parse_definition(_definition_in(file)), known)
+    except BadArguments as error:
+        typer.secho(error_text(error), fg="red", err=True)
+        raise typer.Exit(1) from None
+    typer.echo(f"{file}: no mistakes found.")
+
+
+@app.command()
+@in_workspace_of_group
+def default(location: WorkspaceLocation, name: NameArgument) -> None:
     """Set the default agent of this directory.
 
     Example: toolcrib agents default reviewer
     """
-    with open_workspace(**context.obj) as location:
-        make_default(location, resolve_agent(location, name).name)
+    make_default(location, resolve_agent(location, name).name)
     typer.echo(f"Default agent: {one_line(name, 60)}.")
 
 
 @app.command()
-def remove(context: typer.Context, name: NameArgument) -> None:
+@in_workspace_of_group
+def remove(location: WorkspaceLocation, name: NameArgument) -> None:
     """Remove an agent and revoke its API keys. Its history stays.
 
     Example: toolcrib agents remove reviewer
     """
-    with open_workspace(**context.obj) as location:
-        location.client.delete_agent(location.id, resolve_agent(location, name).id)
+    location.client.delete_agent(location.id, resolve_agent(location, name).id)
     typer.echo(f"Removed: {one_line(name, 60)}.")
+
+
+def _definition_in(file: Path) -> str:
+    try:
+        return sys.stdin.read() if str(file) == "-" else file.read_text()
+    except OSError as error:
+        raise NotFound(f"Cannot read {file}: {error.strerror}.") from None

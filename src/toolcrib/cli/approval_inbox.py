@@ -1,70 +1,63 @@
-"""The pending approvals and questions of a user: from a server, or from the database without a server.
+"""The paused calls of a user: from a server, or from the database without a server.
 
 Both decide with the same engine. The database inbox does not authenticate: with access to the database, ``--as`` can
 name any user.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, Protocol, TypeVar
-from uuid import UUID
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
+from rich.text import Text
 
-from toolcrib.cli.command_options import open_workspace
-from toolcrib.client import ApprovalData, Client, QuestionData, ServerUnreachable, WorkspaceData
-from toolcrib.core.approvals import GrantScope
+from toolcrib.cli.command_options import WorkspaceSelection, aside
+from toolcrib.cli.terminal_text import Row, find_by_id, print_json, print_lines, print_table
+from toolcrib.client import Client, PausedCallOut, ServerUnreachable, WorkspaceOut
 from toolcrib.core.errors import Misconfigured, NotFound
 
-T = TypeVar("T")
-Notify = Callable[[str], None]
+if TYPE_CHECKING:
+    from toolcrib.cli.database_inbox import DatabaseInbox
+
+# The paused calls in all workspaces of the user. A client is the inbox of its server.
+ApprovalInbox: TypeAlias = "Client | DatabaseInbox"
+PendingCall = tuple[WorkspaceOut, PausedCallOut]
+PauseArgument = Annotated[str | None, typer.Argument(help="The id, or its first or last characters.")]
 
 _USUAL = "http://127.0.0.1:3000"
 
-ServerOption = Annotated[
-    str | None,
-    typer.Option("--server", envvar="TOOLCRIB_SERVER", help=f"The server, with TOOLCRIB_TOKEN; by default {_USUAL}."),
-]
-DatabaseOption = Annotated[bool, typer.Option("--database", help="Use the database at TOOLCRIB_DATABASE_URL directly.")]
-AsOption = Annotated[str | None, typer.Option("--as", help="With --database: your email address.")]
-WorkspaceOption = Annotated[str | None, typer.Option("--workspace", help="Only this workspace: its name or id.")]
+
+@dataclass(frozen=True, slots=True)
+class InboxSelection:
+    """The inbox of a server, of the database or of this directory. The fields are the options that select it."""
+
+    workspace: Annotated[str | None, typer.Option("--workspace", help="Only this workspace: its name or id.")] = None
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--server", envvar="TOOLCRIB_SERVER", help=f"The server, with TOOLCRIB_TOKEN; by default {_USUAL}."
+        ),
+    ] = None
+    database: Annotated[
+        bool, typer.Option("--database", help="Use the database at TOOLCRIB_DATABASE_URL directly.")
+    ] = False
+    email: Annotated[str | None, typer.Option("--as", help="With --database: your email address.")] = None
+
+    @contextmanager
+    def open(self) -> Iterator[ApprovalInbox]:
+        """Opens the inbox of the server or of the database; without either, the inbox of the current directory."""
+        if self.database:
+            yield _database_inbox(self.email)
+        elif self.server is None and self.email is None and "TOOLCRIB_TOKEN" not in os.environ:
+            with WorkspaceSelection().open() as location:
+                yield location.client
+        else:
+            yield _server_inbox(self.server, self.email)
 
 
-class ApprovalInbox(Protocol):
-    """Lists and decides the pending approvals and questions in all workspaces of the user."""
-
-    def workspaces(self) -> list[WorkspaceData]: ...
-
-    def approvals(self, workspace: WorkspaceData) -> list[ApprovalData]: ...
-
-    def approval(self, workspace: WorkspaceData, approval_id: UUID) -> ApprovalData: ...
-
-    def decide(
-        self, workspace: WorkspaceData, approval: ApprovalData, *, approved: bool, scope: str, reason: str | None
-    ) -> ApprovalData: ...
-
-    def questions(self, workspace: WorkspaceData) -> list[QuestionData]: ...
-
-    def answer(
-        self, workspace: WorkspaceData, question: QuestionData, answers: Mapping[str, Any], *, by_button: Sequence[str]
-    ) -> QuestionData: ...
-
-
-@contextmanager
-def open_inbox(*, server: str | None, database: bool, email: str | None, notify: Notify) -> Iterator[ApprovalInbox]:
-    """Opens the inbox of the server or of the database; without either, the inbox of the current directory."""
-    if database:
-        yield _database_inbox(email)
-        return
-    if server is None and email is None and "TOOLCRIB_TOKEN" not in os.environ:
-        with open_workspace() as workspace:
-            yield ServerInbox(workspace.client)
-        return
-    yield _server_inbox(server, email, notify)
-
-
-def _server_inbox(server: str | None, email: str | None, notify: Notify) -> ApprovalInbox:
+def _server_inbox(server: str | None, email: str | None) -> ApprovalInbox:
     """Returns the server's inbox. Without a server, returns the database's if its URL and ``email`` are set."""
     token = os.environ.get("TOOLCRIB_TOKEN")
     can_do_without = email is not None and "TOOLCRIB_DATABASE_URL" in os.environ
@@ -74,7 +67,7 @@ def _server_inbox(server: str | None, email: str | None, notify: Notify) -> Appr
             "TOOLCRIB_DATABASE_URL and add --database --as your@email."
         )
     address = server or _USUAL
-    inbox = ServerInbox(Client(address, token))
+    inbox = Client(address, token)
     try:
         inbox.workspaces()
     except ServerUnreachable as error:
@@ -83,7 +76,7 @@ def _server_inbox(server: str | None, email: str | None, notify: Notify) -> Appr
                 f"{error.message} To use the database directly, set TOOLCRIB_DATABASE_URL and add --database "
                 "--as your@email."
             ) from None
-        notify(f"No server at {address}. Using the database directly; the next server to start runs approved calls.")
+        aside(f"No server at {address}. Using the database directly; the next server to start runs approved calls.")
         return _database_inbox(email)
     return inbox
 
@@ -95,57 +88,43 @@ def _database_inbox(email: str | None) -> ApprovalInbox:
     return DatabaseInbox(email)
 
 
-def found_by(items: Sequence[tuple[WorkspaceData, T]], text: str, what: str) -> tuple[WorkspaceData, T]:
-    """Returns the item whose id starts or ends with ``text``. Lists show the end of each id."""
-    text = text.lower()
-    matching = [(workspace, one) for workspace, one in items if _is_called(str(one.id), text)]  # type: ignore[attr-defined]
-    if not matching:
-        raise NotFound(f"Nothing pending has the id {text}. `toolcrib {what}` lists what is pending.")
-    if len(matching) > 1:
-        raise NotFound(f"{len(matching)} ids match {text}. Give more characters of the id.")
-    return matching[0]
-
-
-def _is_called(id_: str, text: str) -> bool:
-    return len(text) >= 4 and (id_.startswith(text) or id_.endswith(text))
-
-
-def chosen(inbox: ApprovalInbox, text: str | None) -> list[WorkspaceData]:
-    """Returns the workspace with this name or id; without one, all workspaces of the user."""
+def pending_calls(
+    inbox: ApprovalInbox, workspace: str | None, *, kind: Literal["approval", "question"] | None = None
+) -> list[PendingCall]:
+    """Returns the paused calls of the workspace with this name or id; without one, of all workspaces of the user."""
     own = inbox.workspaces()
-    if text is None:
-        return own
-    if found := [one for one in own if text in (one.name, str(one.id))]:
-        return found
-    names = ", ".join(sorted(one.name for one in own)[:20]) or "none"
-    raise NotFound(f"You are not a member of a workspace {text!r}. Your workspaces: {names}.")
+    chosen = [one for one in own if workspace in (None, one.name, str(one.id))]
+    if not chosen and workspace is not None:
+        names = ", ".join(sorted(one.name for one in own)[:20]) or "none"
+        raise NotFound(f"You are not a member of a workspace {workspace!r}. Your workspaces: {names}.")
+    return [(one, pause) for one in chosen for pause in inbox.paused_calls(one.id, kind=kind)]
 
 
-class ServerInbox:
-    """The inbox over HTTP, with an access token or an API key."""
+def found_by(pending: Sequence[PendingCall], text: str, command: str) -> PendingCall:
+    """Returns the call whose pause id starts or ends with ``text``. Lists show the end of each id."""
+    missing = f"Nothing pending has the id {text}. `toolcrib {command}` lists what is pending."
+    return find_by_id(pending, text, lambda one: one[1].id, missing=missing)
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
-    def workspaces(self) -> list[WorkspaceData]:
-        return self._client.workspaces()
+def print_pending(
+    pending: Sequence[PendingCall], headings: Sequence[str], rows: Iterable[Row], *, as_json: bool, empty: str
+) -> None:
+    """Prints paused calls, and the commands that decide them."""
+    if as_json:
+        print_json([record(workspace, one) for workspace, one in pending])
+    elif not pending:
+        typer.echo(empty)
+    else:
+        print_table(headings, rows)
+        kinds = {one.kind for _, one in pending}
+        hints = {
+            "approval": "Decide with: toolcrib approve ID [--reject]",
+            "question": "Answer with: toolcrib answer ID [name=value …]",
+        }
+        print_lines(Text(f"\n{hint}", style="dim") for kind, hint in hints.items() if kind in kinds)
 
-    def approvals(self, workspace: WorkspaceData) -> list[ApprovalData]:
-        return self._client.approvals(workspace.id)
 
-    def approval(self, workspace: WorkspaceData, approval_id: UUID) -> ApprovalData:
-        return self._client.approval(workspace.id, approval_id)
-
-    def decide(
-        self, workspace: WorkspaceData, approval: ApprovalData, *, approved: bool, scope: str, reason: str | None
-    ) -> ApprovalData:
-        rule = approval.offered if approved and scope != GrantScope.ONCE else None
-        return self._client.decide(workspace.id, approval, approved=approved, scope=scope, reason=reason, rule=rule)
-
-    def questions(self, workspace: WorkspaceData) -> list[QuestionData]:
-        return self._client.questions(workspace.id)
-
-    def answer(
-        self, workspace: WorkspaceData, question: QuestionData, answers: Mapping[str, Any], *, by_button: Sequence[str]
-    ) -> QuestionData:
-        return self._client.answer(workspace.id, question.id, answers, by_button=by_button)
+def record(workspace: WorkspaceOut, pause: PausedCallOut) -> dict[str, object]:
+    """Returns a paused call for ``--json``."""
+    facts = pause.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return {"workspace": workspace.name, "workspace_id": str(workspace.id), **facts}

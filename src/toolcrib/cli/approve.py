@@ -1,112 +1,98 @@
-"""``toolcrib approve``: lists and decides pending approvals."""
+"""``toolcrib approve``: lists paused calls, and approves or rejects them."""
 
-import json
 import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from toolcrib.cli.approval_inbox import (
-    ApprovalInbox,
-    AsOption,
-    DatabaseOption,
-    ServerOption,
-    WorkspaceOption,
-    chosen,
+    InboxSelection,
+    PauseArgument,
+    PendingCall,
     found_by,
-    open_inbox,
+    pending_calls,
+    print_pending,
+    record,
 )
-from toolcrib.cli.terminal_text import age, one_line, rule_text, show_approval, what_would_change
-from toolcrib.client import ApprovalData, WorkspaceData
-from toolcrib.core.approvals import GrantScope
-from toolcrib.core.errors import BadArguments, Misconfigured
+from toolcrib.cli.command_options import JsonOption, YesOption, with_options
+from toolcrib.cli.decision_prompts import edited_rule
+from toolcrib.cli.terminal_text import (
+    Row,
+    age,
+    one_line,
+    print_json,
+    print_lines,
+    rule_text,
+    short_id,
+    shown_approval,
+    what_is_asked,
+    what_would_change,
+)
+from toolcrib.client import ApprovalOut, QuestionPauseOut
+from toolcrib.core.errors import Misconfigured
+from toolcrib.core.paused_calls import GrantScope
 
 
+@with_options(InboxSelection)
 def approve(
-    approval_id: Annotated[str | None, typer.Argument(help="The id, or its first or last characters.")] = None,
+    selection: InboxSelection,
+    pause_id: PauseArgument = None,
     reject: Annotated[bool, typer.Option("--reject", help="Reject it.")] = False,
     reason: Annotated[str | None, typer.Option(help="Reason for a rejection (the agent sees it).")] = None,
     scope: Annotated[GrantScope, typer.Option(help="How long an approval applies.")] = GrantScope.ONCE,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    workspace: WorkspaceOption = None,
-    server: ServerOption = None,
-    database: DatabaseOption = False,
-    email: AsOption = None,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What to approve with a wider scope: a command such as 'git diff *' or a path such as 'src/**' "
+            "(may be repeated), or the rule as JSON. By default the suggested rule."
+        ),
+    ] = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """List pending approvals, or approve or reject one.
+    """List pending approvals and questions, or approve or reject one.
 
     Uses this directory; with --server, TOOLCRIB_TOKEN (an access token or API key); with --database, --as.
 
-    Example: toolcrib approve 3f9a2b1c --scope session
+    Example: toolcrib approve 3f9a2b1c --scope session --rule 'git diff *'
     """
-    with open_inbox(server=server, database=database, email=email, notify=_say) as inbox:
-        waiting = [
-            (member_workspace, one)
-            for member_workspace in chosen(inbox, workspace)
-            for one in inbox.approvals(member_workspace)
-        ]
-        if approval_id is None:
-            _list(waiting, as_json=as_json)
+    with selection.open() as inbox:
+        pending = pending_calls(inbox, selection.workspace)
+        if pause_id is None:
+            headings = ("id", "age", "agent", "tool", "changes")
+            print_pending(pending, headings, map(_row, pending), as_json=as_json, empty="No pending approvals.")
             return
-        member_workspace, short = found_by(waiting, approval_id, "approve")
-        approval = inbox.approval(member_workspace, short.id)
-        _decide(
-            inbox, member_workspace, approval, approved=not reject, scope=scope, reason=reason, yes=yes, as_json=as_json
-        )
+        workspace, short = found_by(pending, pause_id, "approve")
+        approval = inbox.paused_call(workspace.id, short.id)
+        if isinstance(approval, QuestionPauseOut):
+            raise Misconfigured(f"{pause_id} is a question. Answer it with: toolcrib answer {pause_id}")
+        if rule and (reject or scope is GrantScope.ONCE):
+            raise Misconfigured("A rule needs --scope session or --scope always.")
+        saved = edited_rule(approval.suggested_rule, rule) if rule else approval.suggested_rule
+        if not as_json:
+            print_lines(shown_approval(approval, workspace.name))
+            if not reject and scope is not GrantScope.ONCE:
+                how_long = "in this session" if scope is GrantScope.SESSION else "until revoked"
+                print_lines([Text(f"This also approves, {how_long}, without asking: {rule_text(saved)}\n")], wrap=True)
+        if not yes:
+            _ask("Reject?" if reject else "Approve?")
+        decided = inbox.decide(workspace.id, approval, approved=not reject, scope=scope, reason=reason, rule=saved)
+        if as_json:
+            print_json(record(workspace, decided))
+        else:
+            typer.echo("Rejected." if reject else "Approved. The server runs it now.")
 
 
-def _list(waiting: list[tuple[WorkspaceData, ApprovalData]], *, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps([_record(workspace, one) for workspace, one in waiting]))
-        return
-    if not waiting:
-        typer.echo("No pending approvals.")
-        return
-    table = Table("id", "age", "agent", "tool", "changes", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for _, one in waiting:
-        table.add_row(
-            Text(str(one.id)[-8:], no_wrap=True),
-            Text(age(one.created_at), no_wrap=True),
-            Text(one_line(one.agent_name or "", 40)),
-            Text(one_line(one.tool, 40)),
-            what_would_change(one),
-        )
-    console = Console()
-    console.print(table)
-    console.print(Text("\nDecide with: toolcrib approve ID [--reject]", style="dim"))
-
-
-def _decide(
-    inbox: ApprovalInbox,
-    workspace: WorkspaceData,
-    approval: ApprovalData,
-    *,
-    approved: bool,
-    scope: GrantScope,
-    reason: str | None,
-    yes: bool,
-    as_json: bool,
-) -> None:
-    if not as_json:
-        console = Console()
-        show_approval(console, approval, workspace.name)
-        if approved and scope is not GrantScope.ONCE:
-            how_long = "in this session" if scope is GrantScope.SESSION else "until revoked"
-            console.print(Text(f"This also approves, {how_long}, without asking: {rule_text(approval.offered)}\n"))
-    if not yes:
-        _ask("Approve?" if approved else "Reject?")
-    try:
-        decided = inbox.decide(workspace, approval, approved=approved, scope=scope, reason=reason)
-    except BadArguments as error:
-        raise BadArguments(error.fields, "; ".join(error.fields.values())) from None
-    if as_json:
-        typer.echo(json.dumps(_record(workspace, decided)))
-        return
-    typer.echo("Approved. The server runs it now." if approved else "Rejected.")
+def _row(pending: PendingCall) -> Row:
+    _, one = pending
+    return (
+        short_id(one.id),
+        Text(age(one.created_at), no_wrap=True),
+        one_line(one.agent_name or "", 40),
+        one_line(one.tool, 40),
+        what_would_change(one) if isinstance(one, ApprovalOut) else what_is_asked(one),
+    )
 
 
 def _ask(question: str) -> None:
@@ -121,11 +107,3 @@ def _ask(question: str) -> None:
         raise Misconfigured(
             "Input ended without a confirmation. The approval is still pending. Add --yes to skip the confirmation."
         ) from None
-
-
-def _record(workspace: WorkspaceData, approval: ApprovalData) -> dict[str, object]:
-    return {"workspace": workspace.name, "workspace_id": str(workspace.id), **approval.model_dump(mode="json")}
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)

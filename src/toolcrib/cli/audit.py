@@ -1,61 +1,41 @@
 """``toolcrib audit``: verify the audit log, export checkpoints of it, accept a restore."""
 
-import asyncio
 import getpass
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from toolcrib.cli.command_options import (
-    HERE,
-    DirectoryOption,
     JsonOption,
-    ServerOption,
     WorkspaceLocation,
-    WorkspaceOption,
-    load_settings,
-    open_workspace,
+    WorkspaceSelection,
+    in_database,
+    with_options,
 )
+from toolcrib.cli.terminal_text import print_json
 from toolcrib.core.errors import ToolcribError
-from toolcrib.settings import Settings
+from toolcrib.settings import load_settings
+
+if TYPE_CHECKING:
+    from toolcrib.gate.audit_verification import AuditVerification
+    from toolcrib.storage.database import Database
 
 app = typer.Typer(help="Inspect the audit log.", no_args_is_help=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _VerifyResult:
-    """The result of a verification. ``problems`` is empty if the audit log is intact.
-
-    An earlier verification recomputed the seals up to ``since``.
-    """
-
-    seals: int
-    sealed_records: int
-    unsealed_records: int
-    problems: tuple[str, ...]
-    since: int = 0
-    restores: tuple[str, ...] = ()
-
-
-@app.callback()
-def _commands() -> None:
-    """Keeps `verify` a command of its own."""
-
-
 @app.command()
+@with_options(WorkspaceSelection)
 def verify(
+    selection: WorkspaceSelection,
     as_json: JsonOption = False,
     full: Annotated[bool, typer.Option("--full", help="Recompute all seals, not only new ones.")] = False,
     checkpoint: Annotated[
         Path | None, typer.Option(help="A file of exported checkpoints; the log must contain their seals.")
     ] = None,
-    directory: DirectoryOption = HERE,
-    server: ServerOption = None,
-    workspace: WorkspaceOption = None,
 ) -> None:
     """Verify the audit log. Exits with 1 if a record was changed, removed, added or reordered.
 
@@ -65,24 +45,23 @@ def verify(
     Example: toolcrib audit verify --json
     """
     kept = _read(checkpoint)
-    if server is None and "TOOLCRIB_DATABASE_URL" in os.environ:
-        found = asyncio.run(_in_database(load_settings(), full=full, kept=kept))
+    if _is_in_database(selection):
+        found = _verify_in_database(full=full, kept=kept)
     else:
-        with open_workspace(directory, server=server, workspace=workspace) as location:
-            found = _asked(location, full=full, kept=kept)
+        with selection.open() as location:
+            found = _verify_through_server(location, full=full, kept=kept)
     if as_json:
-        typer.echo(json.dumps({"whole": not found.problems, **asdict(found)}))
+        print_json({"whole": not found.problems, **asdict(found)})
     else:
         _print(found)
     raise typer.Exit(1 if found.problems else 0)
 
 
 @app.command()
+@with_options(WorkspaceSelection)
 def checkpoint(
+    selection: WorkspaceSelection,
     file: Annotated[Path | None, typer.Argument(help="File to append to; by default standard output.")] = None,
-    directory: DirectoryOption = HERE,
-    server: ServerOption = None,
-    workspace: WorkspaceOption = None,
 ) -> None:
     """Export a signed checkpoint of the end of the audit log.
 
@@ -91,13 +70,13 @@ def checkpoint(
 
     Example: toolcrib audit checkpoint checkpoints.jsonl
     """
-    if server is None and "TOOLCRIB_DATABASE_URL" in os.environ:
-        made = asyncio.run(_checkpoint_in_database(load_settings()))
+    if _is_in_database(selection):
+        made = _checkpoint_in_database()
     else:
-        with open_workspace(directory, server=server, workspace=workspace) as location:
+        with selection.open() as location:
             made = location.client.audit_checkpoint(location.id)
     if file is None:
-        typer.echo(json.dumps(made))
+        print_json(made)
         return
     with file.open("a") as opened:
         opened.write(json.dumps(made) + "\n")
@@ -119,7 +98,7 @@ def accept_restore(
             "Seals and records made after the backup are lost. Was this database restored from a backup?", abort=True
         )
     try:
-        before, after = asyncio.run(_accept(load_settings()))
+        before, after = _accept()
     except ToolcribError as error:
         typer.secho(error.message, fg=typer.colors.RED, err=True)
         raise typer.Exit(1) from None
@@ -128,69 +107,63 @@ def accept_restore(
     )
 
 
-async def _in_database(settings: Settings, *, full: bool, kept: str | None) -> _VerifyResult:
+def _is_in_database(selection: WorkspaceSelection) -> bool:
+    return selection.server is None and "TOOLCRIB_DATABASE_URL" in os.environ
+
+
+def _verify_in_database(*, full: bool, kept: str | None) -> "AuditVerification":
     from toolcrib.gate.audit_checkpoints import CheckpointSigner, UnreadableCheckpoint
+    from toolcrib.gate.audit_verification import AuditVerification
     from toolcrib.gate.audit_verification import verify as verify_chain
     from toolcrib.storage.audit import AuditSealStore
-    from toolcrib.storage.database import Database
     from toolcrib.wiring import audit_seal_key
 
+    settings = load_settings()
     key = audit_seal_key(settings)
     try:
         checkpoints = CheckpointSigner(key).read_all(kept) if kept is not None else ()
     except UnreadableCheckpoint as error:
-        return _VerifyResult(0, 0, 0, (f"Invalid checkpoint: {error}",))
-    async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
-        found = await verify_chain(
-            AuditSealStore(database),
-            key,
-            anchor=settings.audit_anchor,
-            mark=settings.audit_mark,
-            full=full,
-            checkpoints=checkpoints,
-        )
-        return _VerifyResult(
-            found.seals,
-            found.sealed_records,
-            found.unsealed_records,
-            found.problems,
-            found.since,
-            found.restores,
-        )
+        return AuditVerification(0, 0, 0, (f"Invalid checkpoint: {error}",))
+    files = {"anchor": settings.audit_anchor, "mark": settings.audit_mark}
+
+    async def verified(database: "Database") -> AuditVerification:
+        return await verify_chain(AuditSealStore(database), key, **files, full=full, checkpoints=checkpoints)
+
+    return in_database(verified, settings)
 
 
-async def _checkpoint_in_database(settings: Settings) -> dict[str, Any]:
+def _checkpoint_in_database() -> dict[str, Any]:
     from toolcrib.gate.audit_verification import AuditVerifier
     from toolcrib.storage.audit import AuditSealStore
-    from toolcrib.storage.database import Database
     from toolcrib.wiring import audit_seal_key
 
-    async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
-        return await AuditVerifier(
-            AuditSealStore(database), audit_seal_key(settings), anchor=settings.audit_anchor
-        ).checkpoint()
+    settings = load_settings()
+    key, anchor = audit_seal_key(settings), settings.audit_anchor
+    return in_database(
+        lambda database: AuditVerifier(AuditSealStore(database), key, anchor=anchor).checkpoint(), settings
+    )
 
 
-async def _accept(settings: Settings) -> tuple[int | None, int]:
+def _accept() -> tuple[int | None, int]:
     from toolcrib.gate.audit_seals import accept_restore as accept
     from toolcrib.storage.audit import AuditSealStore, AuditStore
-    from toolcrib.storage.database import Database
     from toolcrib.wiring import audit_seal_key
 
-    async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
-        done = await accept(
-            AuditSealStore(database),
-            AuditStore(database),
-            audit_seal_key(settings),
-            anchor=settings.audit_anchor,
-            mark=settings.audit_mark,
-            by=getpass.getuser(),
-        )
-        return done.before, done.after
+    settings = load_settings()
+    files = {"anchor": settings.audit_anchor, "mark": settings.audit_mark}
+    done = in_database(
+        lambda database: accept(
+            AuditSealStore(database), AuditStore(database), audit_seal_key(settings), **files, by=getpass.getuser()
+        ),
+        settings,
+    )
+    return done.before, done.after
 
 
-def _asked(location: WorkspaceLocation, *, full: bool, kept: str | None) -> _VerifyResult:
+def _verify_through_server(location: WorkspaceLocation, *, full: bool, kept: str | None) -> "AuditVerification":
     """Verifies through a server, which recomputes its chain in parts."""
+    from toolcrib.gate.audit_verification import AuditVerification
+
     contradictions = tuple(_contradictions(location, kept)) if kept is not None else ()
     part = location.client.verify_audit(location.id, after=0 if full else None)
     since, sealed, problems = part.first, part.sealed_records, [*contradictions, *part.problems]
@@ -198,7 +171,7 @@ def _asked(location: WorkspaceLocation, *, full: bool, kept: str | None) -> _Ver
         part = location.client.verify_audit(location.id, after=part.verified_to)
         sealed += part.sealed_records
         problems += part.problems
-    return _VerifyResult(part.verified_to, sealed, part.unsealed_records, tuple(dict.fromkeys(problems)), since)
+    return AuditVerification(part.verified_to, sealed, part.unsealed_records, tuple(dict.fromkeys(problems)), since)
 
 
 def _contradictions(location: WorkspaceLocation, kept: str) -> list[str]:
@@ -227,7 +200,7 @@ def _read(file: Path | None) -> str | None:
         raise typer.BadParameter(f"Cannot read {file}: {error.strerror}.", param_hint="--checkpoint") from None
 
 
-def _print(found: _VerifyResult) -> None:
+def _print(found: "AuditVerification") -> None:
     for problem in found.problems:
         typer.secho(problem, fg=typer.colors.RED, err=True)
     state = "verification FAILED" if found.problems else "verified"

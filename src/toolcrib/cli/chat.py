@@ -1,42 +1,39 @@
 """``toolcrib chat``: a conversation, full-screen or line by line."""
 
 import os
+import signal
 import sys
-from typing import TYPE_CHECKING, Annotated
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from toolcrib.cli.command_options import (
-    HERE,
-    DirectoryOption,
-    ServerOption,
-    WorkspaceLocation,
-    WorkspaceOption,
-    open_workspace,
-)
-from toolcrib.cli.run import TAKEN_OVER, AgentOption, TrustOption, warm_provider
-from toolcrib.cli.sessions import find_session
-from toolcrib.client import AgentData, ServerUnreachable, SessionData
+from toolcrib.cli.command_options import AgentOption, WorkspaceLocation, WorkspaceSelection, aside, with_options
+from toolcrib.cli.decision_prompts import DecisionPrompt
+from toolcrib.cli.review import NOTHING, ask_review
+from toolcrib.cli.run import TAKEN_OVER, PlanOption, TrustOption, follow_run, warm_provider
+from toolcrib.cli.session_printer import SessionPrinter
+from toolcrib.cli.sessions import SESSION_HELP, find_session
+from toolcrib.cli.slash_commands import SlashCommands, model_of, trust_of
+from toolcrib.cli.terminal_text import error_text, one_line, plain, print_lines, short_id
+from toolcrib.client import AgentOut, ServerUnreachable, SessionOut
+from toolcrib.core.errors import ToolcribError
 from toolcrib.sdk.default_agent import resolve_agent
+from toolcrib.sdk.session_client import SessionClient
 
-if TYPE_CHECKING:
-    from toolcrib.cli.line_chat import LineChat
-    from toolcrib.cli.terminal.chat_app import ScreenChat
+_SHOWN_MESSAGES = 6
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
+@with_options(WorkspaceSelection)
 def chat(
+    selection: WorkspaceSelection,
     agent: AgentOption = None,
     trust: TrustOption = None,
-    resume: Annotated[
-        str | None, typer.Option("--resume", "-r", help="Continue a session: its id, the end of its id, or `last`.")
-    ] = None,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Start in plan mode: read-only, the agent proposes a plan.")
-    ] = False,
+    resume: Annotated[str | None, typer.Option("--resume", "-r", help=f"Continue a session: {SESSION_HELP}")] = None,
+    plan: PlanOption = False,
     lines: Annotated[bool, typer.Option("--plain", help="Line by line, for pipes and screen readers.")] = False,
-    directory: DirectoryOption = HERE,
-    server: ServerOption = None,
-    workspace: WorkspaceOption = None,
 ) -> None:
     """Chat with an agent about a directory. It asks before it changes something; you can undo it.
 
@@ -44,7 +41,7 @@ def chat(
     """
     unsent, note = "", ""
     while True:
-        with open_workspace(directory, server=server, workspace=workspace) as location:
+        with selection.open() as location:
             if location.notes is not None and not location.served_elsewhere:
                 # Loads while the person types, so that the first answer comes sooner.
                 warm_provider()
@@ -64,7 +61,7 @@ def chat(
 
 def _open_session(
     location: WorkspaceLocation, resume: str | None, *, agent: str | None, mode: str, trust: str | None
-) -> tuple[SessionData, AgentData]:
+) -> tuple[SessionOut, AgentOut]:
     if resume is not None:
         session = find_session(location, resume)
         return session, resolve_agent(location, str(session.agent_id))
@@ -72,19 +69,161 @@ def _open_session(
     return location.client.create_session(location.id, agent_id=chosen_agent.id, mode=mode, trust=trust), chosen_agent
 
 
-def _talk(
-    location: WorkspaceLocation, session: SessionData, agent: AgentData, *, lines: bool
-) -> "LineChat | ScreenChat":
-    # Imports only the chat in use: the line chat needs none of the widgets.
-    if lines or not is_screen():
-        from toolcrib.cli.line_chat import LineChat
-
-        return LineChat(location, session, agent)
-    from toolcrib.cli.terminal.chat_app import ScreenChat
-
-    return ScreenChat(location, session, agent)
+def _talk(location: WorkspaceLocation, session: SessionOut, agent: AgentOut, *, lines: bool) -> "LineChat | ScreenChat":
+    return (LineChat if lines or not is_screen() else ScreenChat)(location, session, agent)
 
 
 def is_screen() -> bool:
     """Whether the terminal supports a full-screen application."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+
+
+class ScreenChat:
+    """The full-screen chat, with the interface of ``LineChat``."""
+
+    def __init__(self, location: WorkspaceLocation, session: SessionOut, agent: AgentOut) -> None:
+        self.session = session
+        self.unsent = ""
+        self._location = location
+        self._agent = agent
+
+    def go_on(self, first: str = "", *, note: str = "") -> None:
+        """Runs until the person quits. Raises ServerUnreachable if the process that served the chat has ended."""
+        # Imported here: the line chat needs none of the widgets.
+        from toolcrib.cli.terminal.chat_app import ChatApp
+        from toolcrib.cli.terminal.terminal_driver import HUNG_UP
+
+        app = ChatApp(self._location, self.session, self._agent, first=first, note=note)
+        # The chat has its own handlers, which restore the terminal.
+        before = {number: signal.getsignal(number) for number in _ENDING}
+        try:
+            app.run()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        self.session, self.unsent = app.session, app.unsent
+        if app.lost is not None:
+            raise app.lost
+        if app.transcript.seen and app.return_code != HUNG_UP:
+            aside(f"Continue with: toolcrib chat --resume {short_id(app.session.id)}")
+        raise typer.Exit(app.return_code or 0)
+
+
+class LineChat:
+    """Reads lines in a loop: runs slash commands and sends messages."""
+
+    def __init__(self, location: WorkspaceLocation, session: SessionOut, agent: AgentOut) -> None:
+        self._location = location
+        self._printer = SessionPrinter()
+        self._decisions = DecisionPrompt(location, self._printer, read=_line)
+        self._conversation, self._agent = SessionClient(location, session), agent
+        self.unsent = ""
+
+    @property
+    def session(self) -> SessionOut:
+        return self._conversation.session
+
+    def go_on(self, first: str = "", *, note: str = "") -> None:
+        """Runs until the person quits. Prints ``note`` first. ``first`` is a message that was not delivered."""
+        if note:
+            aside(note)
+        self._greet()
+        self._load_history()
+        _remember_lines(self._location.notes)
+        while True:
+            try:
+                text, first = first or _line("> ").strip(), ""
+            except (EOFError, KeyboardInterrupt):
+                typer.echo("")
+                return
+            if not text:
+                continue
+            try:
+                if text.startswith("/"):
+                    if not self._run_command(text):
+                        return
+                else:
+                    self._say(text)
+            except ServerUnreachable:
+                raise
+            except ToolcribError as error:
+                typer.secho(error_text(error), fg="red", err=True)
+            except EOFError:
+                typer.echo(
+                    "The call is still pending. Decide it with `toolcrib approve` or `toolcrib chat --resume last`."
+                )
+                return
+
+    def _greet(self) -> None:
+        mode = ", plan mode" if self.session.mode == "plan" else ""
+        trust = trust_of(self.session, self._agent)
+        typer.echo(f"{one_line(self._agent.name, 40)}, {model_of(self._agent)}, {trust}{mode}")
+        typer.echo(f"in {one_line(self._location.workspace.name, 74)}. /help lists commands.")
+
+    def _load_history(self) -> None:
+        """Prints the latest messages, and follows a run that has not ended."""
+        if self.session.last_seq == 0:
+            return
+        for message in self._location.client.messages(self._location.id, self.session.id)[-_SHOWN_MESSAGES:]:
+            if message.content.strip():
+                typer.echo(f"{'> ' if message.role == 'user' else ''}{plain(message.content)}")
+        for run in self._location.client.runs(self._location.id, self.session.id):
+            if run.state != "ended" and not run.held:
+                follow_run(self._conversation, run, self._printer, self._decisions, review_with="/review")
+
+    def _say(self, text: str) -> None:
+        self.unsent = text
+        run = self._conversation.send(text)
+        self.unsent = ""
+        follow_run(self._conversation, run, self._printer, self._decisions, review_with="/review")
+
+    def _run_command(self, text: str) -> bool:
+        """Runs a slash command. Returns whether the chat continues."""
+        if text == "/review":
+            self._review()
+            return True
+        reply = SlashCommands(self._location, self.session, self._agent).run(text)
+        if reply.apply is not None:
+            reply = reply.apply()
+        print_lines(reply.lines)
+        if reply.agent is not None:
+            self._agent = reply.agent
+        if reply.session is not None and reply.session.id == self.session.id:
+            self._conversation.session = reply.session
+        elif reply.session is not None:
+            self._conversation = SessionClient(self._location, reply.session)
+            self._greet()
+            self._load_history()
+        return not reply.leave
+
+    def _review(self) -> None:
+        shown = self._location.client.review(self._location.id, self.session.id)
+        if shown.total:
+            ask_review(self._location, shown, _line)
+        else:
+            typer.echo(NOTHING)
+
+
+def _line(prompt: str) -> str:
+    """Reads a line, with a prompt if it is typed. Raises EOFError at the end of the input."""
+    if sys.stdin.isatty():
+        return input(prompt)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\n")
+
+
+def _remember_lines(notes: Path | None) -> None:
+    """Loads the input history for the arrow keys, if the terminal supports it."""
+    if not sys.stdin.isatty() or notes is None:
+        return
+    with suppress(ImportError, OSError):
+        import atexit
+        import readline
+
+        history = notes / "typed"
+        history.touch(mode=0o600)
+        readline.read_history_file(history)
+        readline.set_history_length(1_000)
+        atexit.register(readline.write_history_file, history)

@@ -1,22 +1,29 @@
 """The inbox in the database itself, for use without a server. It decides with the same engine."""
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import SecretStr, ValidationError
+from pydantic import SecretStr
 
-from toolcrib.client import ApprovalData, GrantRuleData, QuestionData, WorkspaceData
-from toolcrib.core.approvals import ApprovalDecision, GrantRule, GrantScope
+from toolcrib.cli.command_options import in_database
+from toolcrib.client import WorkspaceOut
 from toolcrib.core.errors import Misconfigured, NotFound
-from toolcrib.core.ids import ApprovalId, QuestionId, WorkspaceId
-from toolcrib.events.event_payloads import question_items
-from toolcrib.settings import Settings
+from toolcrib.core.ids import PauseId, WorkspaceId
+from toolcrib.core.paused_calls import PausedCall, PauseKind
+from toolcrib.gate.paused_calls import PausedCalls
+from toolcrib.schemas.paused_calls import (
+    ApprovalOut,
+    GrantRuleOut,
+    PausedCallOut,
+    QuestionPauseOut,
+    decision_on,
+    paused_call_out,
+)
+from toolcrib.settings import load_settings
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.storage.users import ActingUser, UserStore
-from toolcrib.storage.workspaces import WorkspaceStore
+from toolcrib.storage.users import ActingUser
 from toolcrib.wiring import ToolRuntime, assemble
 
 T = TypeVar("T")
@@ -31,110 +38,75 @@ class DatabaseInbox:
     def __init__(self, email: str | None) -> None:
         if email is None:
             raise Misconfigured("Add --as your@email. You must be a member of the workspace.")
+        if "TOOLCRIB_DATABASE_URL" not in os.environ:
+            raise Misconfigured("TOOLCRIB_DATABASE_URL is not set. Set it as for `toolcrib serve`.")
         self._email = email
-        self._settings = _database_settings()
+        # It signs and seals nothing here, so it needs no secrets.
+        self._settings = load_settings(jwt_secret=SecretStr(""), audit_seal_key=SecretStr(""))
 
-    def workspaces(self) -> list[WorkspaceData]:
-        async def load(_: ToolRuntime, database: Database, person: ActingUser) -> list[WorkspaceData]:
-            found = await WorkspaceStore(database).list_own(person, before=None, limit=_MAX_WORKSPACES)
-            return [WorkspaceData(id=one.id, name=one.name) for one in found]
+    def workspaces(self) -> list[WorkspaceOut]:
+        async def load(engine: ToolRuntime, person: ActingUser) -> list[WorkspaceOut]:
+            found = await engine.stores.workspaces.list_own(person, before=None, limit=_MAX_WORKSPACES)
+            return [WorkspaceOut.model_validate(one) for one in found]
 
         return self._run(load)
 
-    def approvals(self, workspace: WorkspaceData) -> list[ApprovalData]:
-        async def load(engine: ToolRuntime, _: Database, person: ActingUser) -> list[ApprovalData]:
-            found: list[ApprovalData] = []
+    def paused_calls(
+        self, workspace_id: UUID, *, kind: Literal["approval", "question"] | None = None
+    ) -> list[PausedCallOut]:
+        async def load(calls: PausedCalls, tenant: Tenant) -> list[PausedCallOut]:
+            wanted, found = None if kind is None else PauseKind(kind), list[PausedCall]()
             while True:
-                page = await engine.approvals.page(
-                    _tenant(workspace, person),
-                    session_id=None,
-                    only_open=True,
-                    after=ApprovalId(found[-1].id) if found else None,
-                    limit=_PAGE,
-                )
-                found += [ApprovalData.model_validate(one) for one in page]
+                page = await calls.list(tenant, kind=wanted, after=found[-1].id if found else None, limit=_PAGE)
+                found += page
                 if len(page) < _PAGE:
-                    return found
+                    return [paused_call_out(one) for one in found]
 
-        return self._run(load)
+        return self._run_in(workspace_id, load)
 
-    def approval(self, workspace: WorkspaceData, approval_id: UUID) -> ApprovalData:
-        async def load(engine: ToolRuntime, _: Database, person: ActingUser) -> ApprovalData:
-            return ApprovalData.model_validate(
-                await engine.approvals.get(_tenant(workspace, person), ApprovalId(approval_id))
-            )
-
-        return self._run(load)
+    def paused_call(self, workspace_id: UUID, pause_id: UUID) -> PausedCallOut:
+        found = self._run_in(workspace_id, lambda calls, tenant: calls.get(tenant, PauseId(pause_id)))
+        return paused_call_out(found)
 
     def decide(
-        self, workspace: WorkspaceData, approval: ApprovalData, *, approved: bool, scope: str, reason: str | None
-    ) -> ApprovalData:
-        decision = ApprovalDecision(
-            approved=approved,
-            scope=GrantScope(scope),
-            reason=reason,
-            rule=_rule(approval.offered) if approved and scope != GrantScope.ONCE else None,
-            arguments_sha256=approval.arguments_sha256,
+        self,
+        workspace_id: UUID,
+        approval: ApprovalOut,
+        *,
+        approved: bool,
+        scope: str,
+        reason: str | None,
+        rule: GrantRuleOut | None = None,
+    ) -> ApprovalOut:
+        decision = decision_on(approval, approved=approved, scope=scope, reason=reason, rule=rule).decision
+        pause_id = PauseId(approval.id)
+        decided = paused_call_out(
+            self._run_in(workspace_id, lambda calls, tenant: calls.decide(tenant, pause_id, decision, via="cli"))
         )
-
-        async def decide(engine: ToolRuntime, _: Database, person: ActingUser) -> ApprovalData:
-            tenant = _tenant(workspace, person)
-            decided = await engine.approvals.decide(tenant, ApprovalId(approval.id), decision, via="cli")
-            return ApprovalData.model_validate(decided)
-
-        return self._run(decide)
-
-    def questions(self, workspace: WorkspaceData) -> list[QuestionData]:
-        async def load(engine: ToolRuntime, _: Database, person: ActingUser) -> list[QuestionData]:
-            return [_question(one) for one in await engine.questions.open(_tenant(workspace, person))]
-
-        return self._run(load)
+        assert isinstance(decided, ApprovalOut)
+        return decided
 
     def answer(
-        self, workspace: WorkspaceData, question: QuestionData, answers: Mapping[str, Any], *, by_button: Sequence[str]
-    ) -> QuestionData:
-        async def answer(engine: ToolRuntime, _: Database, person: ActingUser) -> QuestionData:
-            tenant = _tenant(workspace, person)
-            return _question(
-                await engine.questions.answer(tenant, QuestionId(question.id), answers, by_button=by_button, via="cli")
-            )
+        self, workspace_id: UUID, pause_id: UUID, answers: Mapping[str, Any], *, buttons: Sequence[str]
+    ) -> QuestionPauseOut:
+        async def answer(calls: PausedCalls, tenant: Tenant) -> PausedCall:
+            return await calls.answer(tenant, PauseId(pause_id), answers, buttons=buttons, via="cli")
 
-        return self._run(answer)
+        answered = paused_call_out(self._run_in(workspace_id, answer))
+        assert isinstance(answered, QuestionPauseOut)
+        return answered
 
-    def _run(self, work: Callable[[ToolRuntime, Database, ActingUser], Awaitable[T]]) -> T:
-        async def run() -> T:
-            settings = self._settings
-            async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
-                login = await UserStore(database).find_login(self._email)
-                if login is None:
-                    raise NotFound(f"There is no account {self._email}. Use the email address you log in with.")
-                return await work(assemble(settings, database), database, ActingUser(login.user_id))
+    def _run_in(self, workspace_id: UUID, work: Callable[[PausedCalls, Tenant], Awaitable[T]]) -> T:
+        return self._run(
+            lambda engine, person: work(engine.paused_calls, Tenant(WorkspaceId(workspace_id), person.user_id))
+        )
 
-        return asyncio.run(run())
+    def _run(self, work: Callable[[ToolRuntime, ActingUser], Awaitable[T]]) -> T:
+        async def run(database: Database) -> T:
+            engine = assemble(self._settings, database)
+            login = await engine.stores.accounts.find_login(self._email)
+            if login is None:
+                raise NotFound(f"There is no account {self._email}. Use the email address you log in with.")
+            return await work(engine, ActingUser(login.user_id))
 
-
-def _database_settings() -> Settings:
-    """Returns settings for the engine. They need no secrets, because it signs and seals nothing here."""
-    if "TOOLCRIB_DATABASE_URL" not in os.environ:
-        raise Misconfigured("TOOLCRIB_DATABASE_URL is not set. Set it as for `toolcrib serve`.")
-    try:
-        return Settings(jwt_secret=SecretStr(""), audit_seal_key=SecretStr(""))
-    except ValidationError as error:
-        raise Misconfigured(f"Invalid settings: {error}") from None
-
-
-def _tenant(workspace: WorkspaceData, person: ActingUser) -> Tenant:
-    return Tenant(WorkspaceId(workspace.id), person.user_id)
-
-
-def _rule(rule: GrantRuleData) -> GrantRule:
-    return GrantRule(
-        rule.tool,
-        None if rule.paths is None else tuple(rule.paths),
-        None if rule.commands is None else tuple(rule.commands),
-    )
-
-
-def _question(question: Any) -> QuestionData:
-    facts = {name: getattr(question, name) for name in QuestionData.model_fields if name != "questions"}
-    return QuestionData(questions=question_items(question), **facts)
+        return in_database(run, self._settings)

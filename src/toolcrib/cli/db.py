@@ -1,19 +1,17 @@
 """``toolcrib db``: migrates the database, shows its disk usage and collects garbage."""
 
-import asyncio
-import json
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from toolcrib.cli.command_options import load_settings
+from toolcrib.cli.command_options import JsonOption, in_database
+from toolcrib.cli.terminal_text import print_json
 from toolcrib.core.errors import Misconfigured
-from toolcrib.settings import Settings
+from toolcrib.settings import load_settings
 from toolcrib.storage import migrate
 from toolcrib.storage.blobs import CollectedGarbage, RetentionStore
 from toolcrib.storage.database import Database
@@ -21,20 +19,13 @@ from toolcrib.storage.trash import TrashStore
 from toolcrib.workspace.fs.mounts import MountTable
 from toolcrib.workspace.retention_worker import RetentionWorker, TrashCollector
 
-if TYPE_CHECKING:
-    from toolcrib.storage.blobs import RetentionStore
-
-T = TypeVar("T")
-
 app = typer.Typer(help="Prepare and inspect the database.", no_args_is_help=True)
 
 OwnerUrl = Annotated[
     str | None,
     typer.Option(
-        "--owner-url",
         envvar="TOOLCRIB_OWNER_DATABASE_URL",
         help="Connection URL of the database owner, who can create roles and tables.",
-        show_envvar=True,
     ),
 ]
 
@@ -44,15 +35,11 @@ def upgrade(
     owner_url: OwnerUrl = None,
     app_url: Annotated[
         str | None,
-        typer.Option("--app-url", envvar="TOOLCRIB_DATABASE_URL", help="Its password is set on toolcrib_app."),
+        typer.Option(envvar="TOOLCRIB_DATABASE_URL", help="Its password is set on toolcrib_app."),
     ] = None,
     system_url: Annotated[
         str | None,
-        typer.Option(
-            "--system-url",
-            envvar="TOOLCRIB_SYSTEM_DATABASE_URL",
-            help="Its password is set on toolcrib_system.",
-        ),
+        typer.Option(envvar="TOOLCRIB_SYSTEM_DATABASE_URL", help="Its password is set on toolcrib_system."),
     ] = None,
 ) -> None:
     """Migrate the database: tables, functions, policies and the two server roles.
@@ -70,14 +57,14 @@ def upgrade(
 
 
 @app.command()
-def stats(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def stats(as_json: JsonOption = False) -> None:
     """Show the disk usage of each workspace, largest first.
 
     Example: toolcrib db stats --json
     """
-    sizes = asyncio.run(_with_database(load_settings(), lambda database: RetentionStore(database).sizes()))
+    sizes = in_database(lambda database: RetentionStore(database).sizes())
     if as_json:
-        typer.echo(json.dumps([asdict(size) for size in sizes], default=str))
+        print_json([asdict(size) for size in sizes])
         return
     table = Table("workspace", "files", "deleted", "versions", "blobs", "stored", "calls", "pending")
     for size in sizes:
@@ -107,13 +94,8 @@ def gc(
         bin_ = TrashCollector(TrashStore(database), MountTable(settings.data_dir), node=settings.node_name)
         return await RetentionWorker(RetentionStore(database), keep=keep, bin=bin_).collect()
 
-    found = asyncio.run(_with_database(settings, collected))
+    found = in_database(collected, settings)
     typer.echo(
         f"Deleted {found.versions:,} versions, {found.blobs:,} blobs ({found.bytes / 1e6:,.1f} MB) "
         f"and {found.trashed:,} expired trash entries."
     )
-
-
-async def _with_database(settings: Settings, work: Callable[[Database], Awaitable[T]]) -> T:
-    async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
-        return await work(database)

@@ -1,25 +1,22 @@
 """``toolcrib doctor``: checks the isolation of the sandbox and suggests fixes."""
 
 import asyncio
-import json
-from typing import Annotated
 
 import typer
 
-from toolcrib.sandbox.isolation import Isolation
-from toolcrib.sandbox.sandbox import Sandbox
+from toolcrib.cli.command_options import JsonOption
+from toolcrib.cli.terminal_text import print_json
+from toolcrib.sandbox.sandbox import Isolation, Sandbox
 
 
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
+def doctor(as_json: JsonOption = False) -> None:
     """Check sandbox isolation. Exits with 1 if agents cannot run commands here.
 
     Example: toolcrib doctor --json
     """
     found = asyncio.run(Sandbox().probe())
     if as_json:
-        typer.echo(json.dumps(_facts(found)))
+        print_json(_facts(found))
     else:
         _print(found)
     raise typer.Exit(0 if found.offered else 1)
@@ -31,7 +28,7 @@ def _facts(found: Isolation) -> dict[str, object]:
         "minimum": found.minimum,
         "offered": found.offered,
         "overlay": found.overlay,
-        "held": list(found.held),
+        "passed": list(found.held),
         "gaps": [
             {"name": gap.name, "fact": gap.fact, "remedy": gap.remedy, "lowers_the_level": gap.open}
             for gap in found.gaps

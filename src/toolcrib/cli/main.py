@@ -3,7 +3,6 @@
 import gc
 import os
 import sys
-from collections.abc import Mapping
 from importlib import import_module
 from typing import Annotated
 
@@ -14,8 +13,22 @@ from toolcrib.core.errors import ToolcribError
 
 # In the order of the help. The module of that name has the function or an `app` with subcommands.
 COMMANDS = (
-    *("chat", "run", "web", "tool", "undo", "redo", "log", "sessions", "agents", "models", "workspace", "key", "user"),
-    *("serve", "approve", "answer", "doctor", "mcp", "package", "db", "audit"),
+    *(
+        "chat",
+        "run",
+        "web",
+        "tool",
+        "undo",
+        "redo",
+        "review",
+        "log",
+        "sessions",
+        "agents",
+        "models",
+        "workspace",
+        "key",
+    ),
+    *("user", "serve", "approve", "answer", "doctor", "mcp", "package", "db", "audit"),
 )
 _ELSEWHERE = {"redo": "undo"}
 _COLLECT_AFTER = 50_000
@@ -28,8 +41,10 @@ def main() -> None:
     try:
         command_line(*_wanted(sys.argv[1:]))()
     except ToolcribError as error:
-        flaws = "" if any(flaw in error.message for flaw in error.fields.values()) else _listed(error.fields)
-        typer.secho(f"toolcrib: {error.message}{flaws}", fg=typer.colors.RED, err=True)
+        # Imported here: without an error, some commands do not need it.
+        from toolcrib.cli.terminal_text import error_text
+
+        typer.secho(f"toolcrib: {error_text(error)}", fg=typer.colors.RED, err=True)
         sys.exit(2)
 
 
@@ -75,9 +90,3 @@ def _options(
         from toolcrib.cli import chat
 
         context.invoke(chat.chat)
-
-
-def _listed(fields: Mapping[str, str]) -> str:
-    from toolcrib.cli.terminal_text import one_line
-
-    return "".join(f"\n  {one_line(field, 60)}: {one_line(flaw)}" for field, flaw in fields.items())

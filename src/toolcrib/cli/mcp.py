@@ -1,62 +1,68 @@
 """``toolcrib mcp``: serves a workspace to MCP clients, and manages MCP servers whose tools agents can use."""
 
 import asyncio
+import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolcrib.cli.command_options import open_workspace
-from toolcrib.core.errors import Misconfigured
+from toolcrib.cli.command_options import (
+    JsonOption,
+    WorkspaceLocation,
+    WorkspaceSelection,
+    aside,
+    in_workspace_of_group,
+    with_options,
+)
+from toolcrib.cli.terminal_text import one_line, plain, print_list
+from toolcrib.client import McpServerOut
+from toolcrib.core.errors import BadArguments, Misconfigured, NotFound
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
-import json
-import sys
-from typing import Annotated
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+app = typer.Typer(invoke_without_command=True)
 
-from toolcrib.cli.command_options import (
-    HERE,
-    DirectoryOption,
-    JsonOption,
-    ServerOption,
-    WorkspaceLocation,
-    WorkspaceOption,
-)
-from toolcrib.cli.terminal_text import one_line, plain
-from toolcrib.client import McpServerData
-from toolcrib.core.errors import BadArguments, NotFound
+NameArgument = Annotated[str, typer.Argument(help="The server's name: its tools are `mcp:NAME/…`.")]
 
 
-def serve(directory: Path, *, server: str | None, workspace: str | None) -> None:
-    """Serves an MCP client on standard input and output, until it closes our input. Only forwards messages."""
-    with _address(directory, server, workspace) as (url, token):
-        asyncio.run(_pass_on(url, token))
+@app.callback()
+@with_options(WorkspaceSelection)
+def served(selection: WorkspaceSelection, context: typer.Context) -> None:
+    """Serve a workspace's tools to an MCP client on standard input and output.
+
+    Serves the directory. With --server, TOOLCRIB_TOKEN is your API key or an agent's; an agent's key implies its
+    workspace. The subcommands manage MCP servers whose tools agents can use.
+
+    Example, in a client's configuration: {"command": "toolcrib", "args": ["mcp", "-C", "/path/to/project"]}
+    """
+    context.obj = selection
+    if context.invoked_subcommand is None:
+        with _address(selection) as (url, token):
+            asyncio.run(_pass_on(url, token))
 
 
 @contextmanager
-def _address(directory: Path, server: str | None, workspace: str | None) -> Iterator[tuple[str, Callable[[], str]]]:
-    if server is None:
+def _address(selection: WorkspaceSelection) -> Iterator[tuple[str, Callable[[], str]]]:
+    if selection.server is None:
         from toolcrib.local import open_local
 
-        with open_local(directory, notify=lambda text: typer.echo(text, err=True)) as local:
+        with open_local(selection.directory, notify=aside) as local:
             yield f"{local.address}/mcp/{local.workspace_id}", local.token
         return
     token = os.environ.get("TOOLCRIB_TOKEN")
     if not token:
         raise Misconfigured("TOOLCRIB_TOKEN is not set. Set it to your API key or an agent's.")
-    if workspace is None:
-        yield f"{server.rstrip('/')}/mcp", lambda: token
+    url = f"{selection.server.rstrip('/')}/mcp"
+    if selection.workspace is None:
+        yield url, lambda: token
         return
-    with open_workspace(server=server, workspace=workspace) as location:
-        yield f"{server.rstrip('/')}/mcp/{location.id}", lambda: token
+    with selection.open() as location:
+        yield f"{url}/{location.id}", lambda: token
 
 
 async def _pass_on(url: str, token: Callable[[], str]) -> None:
@@ -106,59 +112,29 @@ class _ProtocolVersion:
             self._agreed = result["protocolVersion"]
 
     def with_headers(self, message: "SessionMessage") -> "SessionMessage":
+        from mcp.shared import inbound
         from mcp.shared.message import ClientMessageMetadata, SessionMessage
-
-        headers = self._headers(getattr(message.message, "method", None), getattr(message.message, "params", None))
-        return SessionMessage(message.message, ClientMessageMetadata(headers=headers)) if headers else message
-
-    def _headers(self, method: str | None, params: Any) -> dict[str, str]:
-        from mcp.shared.inbound import (
-            MCP_METHOD_HEADER,
-            MCP_NAME_HEADER,
-            MCP_PROTOCOL_VERSION_HEADER,
-            encode_header_value,
-        )
         from mcp_types import PROTOCOL_VERSION_META_KEY
 
+        method, params = getattr(message.message, "method", None), getattr(message.message, "params", None)
         given = params if isinstance(params, dict) else {}
         version = (given.get("_meta") or {}).get(PROTOCOL_VERSION_META_KEY)
+        headers = {}
         if method is None or method == "initialize":
-            return {}
-        if not isinstance(version, str):
-            return {MCP_PROTOCOL_VERSION_HEADER: self._agreed} if self._agreed else {}
-        headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: method}
-        if isinstance(name := given.get("name"), str):
-            headers[MCP_NAME_HEADER] = encode_header_value(name)
-        return headers
-
-
-app = typer.Typer(invoke_without_command=True)
-
-NameArgument = Annotated[str, typer.Argument(help="The server's name: its tools are `mcp:NAME/…`.")]
-
-
-@app.callback()
-def served(
-    context: typer.Context,
-    directory: DirectoryOption = HERE,
-    server: ServerOption = None,
-    workspace: WorkspaceOption = None,
-) -> None:
-    """Serve a workspace's tools to an MCP client on standard input and output.
-
-    Serves the directory. With --server, TOOLCRIB_TOKEN is your API key or an agent's; an agent's key implies its
-    workspace. The subcommands manage MCP servers whose tools agents can use.
-
-    Example, in a client's configuration: {"command": "toolcrib", "args": ["mcp", "-C", "/path/to/project"]}
-    """
-    context.obj = {"directory": directory, "server": server, "workspace": workspace}
-    if context.invoked_subcommand is None:
-        serve(**context.obj)
+            return message
+        if isinstance(version, str):
+            headers = {inbound.MCP_PROTOCOL_VERSION_HEADER: version, inbound.MCP_METHOD_HEADER: method}
+            if isinstance(name := given.get("name"), str):
+                headers[inbound.MCP_NAME_HEADER] = inbound.encode_header_value(name)
+        elif self._agreed:
+            headers = {inbound.MCP_PROTOCOL_VERSION_HEADER: self._agreed}
+        return SessionMessage(message.message, ClientMessageMetadata(headers=headers)) if headers else message
 
 
 @app.command()
+@in_workspace_of_group
 def add(
-    context: typer.Context,
+    location: WorkspaceLocation,
     name: NameArgument,
     command: Annotated[list[str] | None, typer.Argument(help="A program to run in the sandbox.")] = None,
     url: Annotated[str | None, typer.Option(help="A URL instead of a program.")] = None,
@@ -173,38 +149,34 @@ def add(
     Example: toolcrib mcp add files -- node /opt/mcp/server.js /data
     """
     secrets = dict(_from_environment(one) for one in secret or ())
-    with open_workspace(**context.obj) as location:
-        made = location.client.create_mcp_server(
-            location.id, name=name, command=command or None, url=url, secrets=secrets, safe_tools=safe or []
-        )
+    made = location.client.create_mcp_server(
+        location.id, name=name, command=command or None, url=url, secrets=secrets, safe_tools=safe or []
+    )
     _show(made)
     if made.offered_tools:
         typer.echo(f"Agents cannot use these tools yet. Review them, then run: toolcrib mcp approve {made.name}")
 
 
 @app.command("list")
-def listed(context: typer.Context, as_json: JsonOption = False) -> None:
+@in_workspace_of_group
+def listed(location: WorkspaceLocation, as_json: JsonOption = False) -> None:
     """List MCP servers.
 
     Example: toolcrib mcp list
     """
-    with open_workspace(**context.obj) as location:
-        found = location.client.mcp_servers(location.id)
-    if as_json:
-        typer.echo(json.dumps([one.model_dump(mode="json") for one in found]))
-        return
-    if not found:
-        typer.echo("No MCP servers yet. `toolcrib mcp add` adds one.")
-        return
-    table = Table("name", "where", "tools", "state", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for one in found:
-        table.add_row(one.name, Text(one_line(_where(one), 60)), str(len(one.approved_tools)), Text(_state(one)))
-    Console().print(table)
+    print_list(
+        location.client.mcp_servers(location.id),
+        ("name", "where", "tools", "state"),
+        lambda one: (one.name, one_line(_where(one), 60), str(len(one.approved_tools)), _state(one)),
+        as_json=as_json,
+        empty="No MCP servers yet. `toolcrib mcp add` adds one.",
+    )
 
 
 @app.command()
+@in_workspace_of_group
 def show(
-    context: typer.Context,
+    location: WorkspaceLocation,
     name: NameArgument,
     refresh: Annotated[bool, typer.Option("--refresh", help="Ask the server again; owners only.")] = False,
     as_json: JsonOption = False,
@@ -213,19 +185,19 @@ def show(
 
     Example: toolcrib mcp show files --refresh
     """
-    with open_workspace(**context.obj) as location:
-        found = _found(location, name)
-        if refresh:
-            found = location.client.refresh_mcp_server(location.id, found.id)
+    found = _found(location, name)
+    if refresh:
+        found = location.client.refresh_mcp_server(location.id, found.id)
     if as_json:
         typer.echo(found.model_dump_json())
-        return
-    _show(found)
+    else:
+        _show(found)
 
 
 @app.command()
+@in_workspace_of_group
 def approve(
-    context: typer.Context,
+    location: WorkspaceLocation,
     name: NameArgument,
     sha256: Annotated[
         str | None, typer.Option(help="Approve the list with this SHA-256 without a confirmation.")
@@ -235,38 +207,35 @@ def approve(
 
     Example: toolcrib mcp approve files
     """
-    with open_workspace(**context.obj) as location:
-        found = _found(location, name)
-        if found.offered_sha256 is None:
-            raise BadArguments(
-                {"name": found.last_error or "the server has not offered any tools yet"},
-                f"{name} has no tools to approve.",
+    found = _found(location, name)
+    if found.offered_sha256 is None:
+        reason = found.last_error or "the server has not offered any tools yet"
+        raise BadArguments({"name": reason}, f"{name} has no tools to approve.")
+    if sha256 is None:
+        _show(found)
+        if not sys.stdin.isatty():
+            raise Misconfigured(
+                f"There is no terminal to confirm at. To approve this list, add --sha256 {found.offered_sha256}"
             )
-        if sha256 is None:
-            _show(found)
-            if not sys.stdin.isatty():
-                raise Misconfigured(
-                    f"There is no terminal to confirm at. To approve this list, add --sha256 {found.offered_sha256}"
-                )
-            typer.confirm("Approve these tools?", abort=True)
-        done = location.client.approve_mcp_server(location.id, found.id, sha256=sha256 or found.offered_sha256)
+        typer.confirm("Approve these tools?", abort=True)
+    done = location.client.approve_mcp_server(location.id, found.id, sha256=sha256 or found.offered_sha256)
     typer.echo(
         f"Approved {len(done.approved_tools)} tools of {done.name}. Agents can use those that their definition permits."
     )
 
 
 @app.command()
-def remove(context: typer.Context, name: NameArgument) -> None:
+@in_workspace_of_group
+def remove(location: WorkspaceLocation, name: NameArgument) -> None:
     """Remove a server and its tools; owners only. Their history stays.
 
     Example: toolcrib mcp remove files
     """
-    with open_workspace(**context.obj) as location:
-        location.client.delete_mcp_server(location.id, _found(location, name).id)
+    location.client.delete_mcp_server(location.id, _found(location, name).id)
     typer.echo(f"Removed: {one_line(name, 60)}.")
 
 
-def _found(location: WorkspaceLocation, name: str) -> McpServerData:
+def _found(location: WorkspaceLocation, name: str) -> McpServerOut:
     own = location.client.mcp_servers(location.id)
     found = next((one for one in own if one.name == name), None)
     if found is None:
@@ -284,7 +253,7 @@ def _from_environment(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _show(server: McpServerData) -> None:
+def _show(server: McpServerOut) -> None:
     """Prints a server and its tools. Escapes the server's text, so that it cannot control the terminal."""
     typer.echo(f"{server.name}: {one_line(_where(server))} ({_state(server)})")
     if server.last_error:
@@ -301,11 +270,11 @@ def _show(server: McpServerData) -> None:
         typer.echo(f"\n  sha256 {server.offered_sha256}")
 
 
-def _where(server: McpServerData) -> str:
+def _where(server: McpServerOut) -> str:
     return server.url or " ".join(server.command)
 
 
-def _state(server: McpServerData) -> str:
+def _state(server: McpServerOut) -> str:
     if not server.enabled:
         return "disabled"
     if server.needs_approval:

@@ -1,80 +1,71 @@
 """``toolcrib models``: lists models, stores API keys of providers and sets the model of an agent."""
 
-import json
 import sys
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from toolcrib.cli.command_options import (
-    HERE,
-    DirectoryOption,
+    AgentOption,
     JsonOption,
-    ServerOption,
-    WorkspaceOption,
-    open_workspace,
+    WorkspaceLocation,
+    group_in_workspace,
+    in_workspace_of_group,
 )
-from toolcrib.cli.terminal_text import one_line
-from toolcrib.core.errors import Misconfigured, ToolcribError
-from toolcrib.sdk.default_agent import resolve_agent, set_model
-from toolcrib.sdk.default_model import NO_MODEL, named_by_environment, parse_choice, store_environment_keys, usable
+from toolcrib.cli.terminal_text import Row, one_line, print_json, print_table
+from toolcrib.core.errors import Misconfigured, NotFound, ToolcribError
+from toolcrib.sdk.default_agent import (
+    ModelChoice,
+    is_keyless,
+    named_by_environment,
+    no_model,
+    parse_choice,
+    resolve_agent,
+    set_model,
+    usable,
+)
 
 app = typer.Typer(invoke_without_command=True)
 
-ProviderArgument = Annotated[str, typer.Argument(help="anthropic, openai, openai-compatible, copilot or ollama.")]
+ProviderArgument = Annotated[str, typer.Argument(help="Provider, such as anthropic or ollama.")]
 
 
 @app.callback()
-def listed(
-    context: typer.Context,
-    as_json: JsonOption = False,
-    directory: DirectoryOption = HERE,
-    server: ServerOption = None,
-    workspace: WorkspaceOption = None,
-) -> None:
-    """List available models. Reads ANTHROPIC_API_KEY, OPENAI_API_KEY and OLLAMA_HOST.
+@group_in_workspace
+def listed(location: WorkspaceLocation, as_json: JsonOption = False) -> None:
+    """List available models. Reads the keys in the environment, such as ANTHROPIC_API_KEY.
 
     Example: toolcrib models use ollama/qwen3
     """
-    context.obj = {"directory": directory, "server": server, "workspace": workspace}
-    if context.invoked_subcommand is not None:
-        return
     rows, failures = [], []
-    with open_workspace(**context.obj) as location:
-        if location.notes is not None:
-            store_environment_keys(location.client)
-        for provider in (
-            usable(location.client)
-            if location.notes
-            else [one.provider for one in location.client.provider_credentials()]
-        ):
-            try:
-                rows += [{"provider": provider, **one.model_dump()} for one in location.client.models(provider)]
-            except ToolcribError as error:
-                failures.append(f"{provider}: {one_line(error.message)}")
+    for provider in (
+        usable(location.client) if location.notes else [one.provider for one in location.client.provider_credentials()]
+    ):
+        try:
+            rows += [{"provider": provider, **one.model_dump()} for one in location.client.models(provider)]
+        except ToolcribError as error:
+            failures.append(f"{provider}: {one_line(error.message)}")
     if as_json:
-        typer.echo(json.dumps({"models": rows, "failures": failures}))
+        print_json({"models": rows, "failures": failures})
         return
     if not rows and not failures:
-        typer.echo(NO_MODEL)
-    table = Table("model", "context", "tools", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for row in rows:
-        window = f"{row['context_window']:,}" if row["context_window"] else "?"
-        table.add_row(
-            Text(f"{row['provider']}/{one_line(row['id'], 60)}"), window, "yes" if row["supports_tools"] else "no"
-        )
+        typer.echo(no_model())
     if rows:
-        Console().print(table)
+        print_table(("model", "context", "tools"), map(_row, rows))
     for failure in failures:
         typer.secho(failure, fg="red", err=True)
 
 
+def _row(model: Mapping[str, Any]) -> Row:
+    window = f"{model['context_window']:,}" if model["context_window"] else "?"
+    return f"{model['provider']}/{one_line(model['id'], 60)}", window, "yes" if model["supports_tools"] else "no"
+
+
 @app.command()
+@in_workspace_of_group
 def login(
-    context: typer.Context,
+    location: WorkspaceLocation,
     provider: ProviderArgument,
     base_url: Annotated[str | None, typer.Option("--base-url", help="URL of a server with a compatible API.")] = None,
     no_check: Annotated[bool, typer.Option("--no-check", help="Do not check the key with the provider.")] = False,
@@ -84,43 +75,53 @@ def login(
     Example: toolcrib models login anthropic
     """
     secret = _secret(provider)
-    with open_workspace(**context.obj) as location:
-        location.client.store_access(provider, secret=secret, base_url=base_url, check=not no_check)
+    location.client.store_access(provider, secret=secret, base_url=base_url, check=not no_check)
     typer.echo(f"Stored. `toolcrib models` lists what {one_line(provider, 40)} offers.")
 
 
 @app.command()
-def logout(context: typer.Context, provider: ProviderArgument) -> None:
+@in_workspace_of_group
+def logout(location: WorkspaceLocation, provider: ProviderArgument) -> None:
     """Delete your API key for a provider.
 
     Example: toolcrib models logout anthropic
     """
-    with open_workspace(**context.obj) as location:
-        location.client.remove_access(provider)
-    named = [one.provider for one in named_by_environment()]
-    typer.echo("Forgotten." + (" The environment still sets one." if provider in named else ""))
+    location.client.remove_access(provider)
+    typer.echo("Deleted." + (" The environment still sets one." if provider in named_by_environment() else ""))
 
 
 @app.command()
+@in_workspace_of_group
 def use(
-    context: typer.Context,
+    location: WorkspaceLocation,
     model: Annotated[str, typer.Argument(help="PROVIDER/MODEL")],
-    agent: Annotated[str | None, typer.Option("--agent", "-a", help="The agent; by default the default agent.")] = None,
+    agent: AgentOption = None,
 ) -> None:
     """Set the model of an agent, from its next message on.
 
     Example: toolcrib models use anthropic/claude-sonnet-4-5
     """
-    choice = parse_choice(model)
-    with open_workspace(**context.obj) as location:
-        changed = set_model(location, resolve_agent(location, agent), choice)
+    choice = parse_model(model)
+    changed = set_model(location, resolve_agent(location, agent), choice)
     typer.echo(f"{one_line(changed.name, 60)} now uses {one_line(str(choice), 120)}.")
+
+
+def parse_model(text: str) -> ModelChoice:
+    """Parses ``provider/model``. Raises NotFound with the names of the providers if there is none of this name."""
+    from toolcrib.providers.provider_registry import provider_classes
+
+    choice = parse_choice(text)
+    if choice.provider not in provider_classes():
+        raise NotFound(
+            f"There is no provider {one_line(choice.provider, 40)!r}. Providers: {', '.join(provider_classes())}."
+        )
+    return choice
 
 
 def _secret(provider: str) -> str:
     if not sys.stdin.isatty():
         return sys.stdin.readline().strip()
-    if provider == "ollama":
+    if is_keyless(provider):
         return ""
     secret = str(typer.prompt(f"Key for {one_line(provider, 40)}", hide_input=True)).strip()
     if not secret:

@@ -1,7 +1,6 @@
 """``toolcrib package``: installs and removes packages of agents, workflows and documents."""
 
 import io
-import json
 import os
 import zipfile
 from pathlib import Path
@@ -9,16 +8,9 @@ from typing import Annotated
 
 import typer
 
-from toolcrib.cli.command_options import (
-    HERE,
-    DirectoryOption,
-    JsonOption,
-    ServerOption,
-    WorkspaceOption,
-    open_workspace,
-)
-from toolcrib.cli.terminal_text import one_line
-from toolcrib.client import PackageData
+from toolcrib.cli.command_options import JsonOption, WorkspaceLocation, group_in_workspace, in_workspace_of_group
+from toolcrib.cli.terminal_text import one_line, print_json
+from toolcrib.client import PackageOut
 from toolcrib.core.errors import BadArguments, NotFound
 
 app = typer.Typer(invoke_without_command=True)
@@ -28,24 +20,15 @@ _MAX_FILES = 2_000
 
 
 @app.callback()
-def listed(
-    context: typer.Context,
-    as_json: JsonOption = False,
-    directory: DirectoryOption = HERE,
-    server: ServerOption = None,
-    workspace: WorkspaceOption = None,
-) -> None:
+@group_in_workspace
+def listed(location: WorkspaceLocation, as_json: JsonOption = False) -> None:
     """Show the installed package. Agents read it at @pkg.
 
     Example: toolcrib package install demo.zip
     """
-    context.obj = {"directory": directory, "server": server, "workspace": workspace}
-    if context.invoked_subcommand is not None:
-        return
-    with open_workspace(**context.obj) as location:
-        found = location.client.packages(location.id)
+    found = location.client.packages(location.id)
     if as_json:
-        typer.echo(json.dumps([one.model_dump(mode="json") for one in found]))
+        print_json(found)
         return
     for one in found:
         _show(one)
@@ -54,8 +37,9 @@ def listed(
 
 
 @app.command()
+@in_workspace_of_group
 def install(
-    context: typer.Context,
+    location: WorkspaceLocation,
     path: Annotated[Path, typer.Argument(help="A zip, tar or tar.gz file, or a directory with a package.json.")],
 ) -> None:
     """Install or update a package; owners only. Its agents ask before dangerous calls.
@@ -66,22 +50,23 @@ def install(
         archive = packed(path) if path.is_dir() else path.read_bytes()
     except OSError as error:
         raise NotFound(f"Cannot read {path}: {error.strerror}.") from None
-    with open_workspace(**context.obj) as location:
-        made = location.client.install_package(location.id, archive)
+    made = location.client.install_package(location.id, archive)
     typer.echo("Installed:")
     _show(made)
+    for warning in made.warnings:
+        typer.secho(f"Warning: {one_line(warning, 300)}", fg="yellow", err=True)
 
 
 @app.command()
-def remove(context: typer.Context, name: Annotated[str, typer.Argument(help="The package's name.")]) -> None:
+@in_workspace_of_group
+def remove(location: WorkspaceLocation, name: Annotated[str, typer.Argument(help="The package's name.")]) -> None:
     """Remove a package and its agents; owners only. Their history stays.
 
     Example: toolcrib package remove demo
     """
-    with open_workspace(**context.obj) as location:
-        if name not in [one.name for one in location.client.packages(location.id)]:
-            raise NotFound(f"Package {name!r} is not installed.")
-        location.client.remove_package(location.id, name)
+    if name not in [one.name for one in location.client.packages(location.id)]:
+        raise NotFound(f"Package {name!r} is not installed.")
+    location.client.remove_package(location.id, name)
     typer.echo(f"Removed: {one_line(name, 60)}.")
 
 
@@ -110,7 +95,7 @@ def packed(folder: Path) -> bytes:
     return archive.getvalue()
 
 
-def _show(package: PackageData) -> None:
+def _show(package: PackageOut) -> None:
     run = ", with a workflow" if package.has_workflow else ""
     typer.echo(f"{package.name} {one_line(package.version, 64)}: {package.files} files, {package.bytes:,} bytes{run}")
     for agent in package.agents:

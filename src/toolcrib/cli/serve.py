@@ -1,15 +1,16 @@
 """``toolcrib serve``: the HTTP server."""
 
 import asyncio
+import signal
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import structlog
 import typer
 
-from toolcrib.cli.command_options import load_settings
 from toolcrib.runtime.process_setup import require_linux
-from toolcrib.settings import Settings
+from toolcrib.settings import Settings, load_settings
 
 
 def configure_logs() -> None:
@@ -38,7 +39,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
 ) -> None:
-    """Serve the HTTP API.
+    """Serve the HTTP API. SIGTERM ends it in order, with exit code 0.
 
     Requires TOOLCRIB_DATABASE_URL, TOOLCRIB_JWT_SECRET and TOOLCRIB_AUDIT_SEAL_KEY. Prepare the database with
     `toolcrib db upgrade` first.
@@ -49,6 +50,7 @@ def serve(
     configure_logs()
     settings = load_settings()
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         import uvloop
 
@@ -73,7 +75,7 @@ async def run(settings: Settings) -> None:
     """Serves until a signal stops it. Crash recovery ends before the first request."""
     # Imported here, as in the other commands, so that all commands start quickly.
     from toolcrib.api.app import listener
-    from toolcrib.api.connection_deadlines import raise_descriptor_limit
+    from toolcrib.api.connection_limits import raise_descriptor_limit
     from toolcrib.wiring import services
 
     raise_descriptor_limit()
@@ -81,4 +83,6 @@ async def run(settings: Settings) -> None:
         if not settings.open_registration and not await opened.accounts.anyone():
             _show_setup_link(settings, opened.setup_links.issue())
         log.info("server.started", address=f"http://{settings.host}:{settings.port}", node=settings.node_name)
-        await listener(opened).serve()
+        # After its last request, uvicorn raises the signal that stopped it again. The services close then.
+        with suppress(SystemExit):
+            await listener(opened).serve()

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 import typer
 
 from toolcrib.cli import terminal_text
+from toolcrib.cli.review import REVIEW_TOOL, decided_event
 from toolcrib.cli.terminal_text import one_line, plain
 from toolcrib.client import StreamMessage
 from toolcrib.sdk.run_events import TextAssembler
@@ -29,7 +30,10 @@ class SessionPrinter:
         self._mark, self._done, self._failed = _marks(self._out)
         self._words = TextAssembler()
         self._open_line = False
+        self._started: set[str] = set()
         self.last_plan: str | None = None
+        # A run has left changes for a review.
+        self.has_review = False
 
     def show(self, message: StreamMessage) -> None:
         payload = message.payload
@@ -41,6 +45,13 @@ class SessionPrinter:
             case "chat:stream-end":
                 self._say(self._words.rest(payload))
                 self._end_line()
+            case "chat:review" if payload.get("state") == "open":
+                self.has_review = True
+            case "chat:review":
+                self.aside(decided_event(payload))
+            case "chat:tool-start" | "chat:tool-result" if payload.get("toolName") == REVIEW_TOOL:
+                # The event of the review says what it did.
+                pass
             case "chat:tool-start":
                 self._call(payload)
             case "chat:tool-result":
@@ -63,21 +74,21 @@ class SessionPrinter:
             self._open_line = not words.endswith("\n")
 
     def _call(self, payload: Mapping[str, Any]) -> None:
+        self._started.add(payload["toolId"])
         self.last_plan = terminal_text.plan_written(payload) or self.last_plan
         text = f"{self._mark} {one_line(payload['toolName'], 60)} {terminal_text.about(payload.get('input'))}"
         self.aside(text.rstrip(), colour="cyan")
 
     def _result(self, payload: Mapping[str, Any]) -> None:
         text = str(payload.get("result") or "")
+        if payload["toolId"] not in self._started:
+            # Denied or rejected before it started.
+            self._call(payload)
         if payload.get("status") == "error":
             self.aside(f"  {self._failed} {one_line(text, 400)}", colour="red")
             return
         self.aside(f"  {self._done}", colour="green")
-        if payload["toolName"] == "bash":
-            self._output(text)
-
-    def _output(self, text: str) -> None:
-        lines = text.strip("\n").split("\n") if text.strip() else []
+        lines = text.strip("\n").split("\n") if payload["toolName"] == "bash" and text.strip() else []
         if (more := len(lines) - _MAX_OUTPUT_LINES) > 0:
             self.aside(f"    … {more:,} earlier lines")
         for line in lines[-_MAX_OUTPUT_LINES:]:

@@ -5,18 +5,19 @@ A command returns lines to show and, if it changes the chat, the new session or 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.text import Text
 
-from toolcrib.cli.log import diff_lines, diffs_of, newest_records, record_lines
+from toolcrib.cli.log import agent_names, diff_lines, diffs_of, newest_records, record_lines
+from toolcrib.cli.models import parse_model
+from toolcrib.cli.review import NOTHING, review_lines
 from toolcrib.cli.sessions import find_session
-from toolcrib.cli.terminal_text import age, change_lines, one_line
-from toolcrib.client import AgentData, SessionData
+from toolcrib.cli.terminal_text import Line, age, change_lines, one_line, short_id
+from toolcrib.client import AgentOut, SessionOut
 from toolcrib.core.agents import TrustLevel
 from toolcrib.core.errors import NotFound
 from toolcrib.sdk.default_agent import resolve_agent, set_model
-from toolcrib.sdk.default_model import parse_choice
-from toolcrib.sdk.undo_targets import UndoTarget, last_undo, last_undo_target, run_undo
 from toolcrib.sdk.workspace_location import WorkspaceLocation
 
 _MAX_SESSIONS = 20
@@ -33,13 +34,14 @@ class SlashCommand:
 COMMANDS = (
     SlashCommand("/undo", "", "undo the last run"),
     SlashCommand("/redo", "", "redo the last undo"),
+    SlashCommand("/review", "", "look at the agent's changes, keep or revert them"),
     SlashCommand("/diff", "", "show the diff of the last call"),
     SlashCommand("/log", "", "show the history"),
     SlashCommand("/sessions", "", "list sessions"),
-    SlashCommand("/resume", "[ID]", "continue a session; by default the last"),
+    SlashCommand("/resume", "[ID]", "continue an earlier session"),
     SlashCommand("/agent", "[NAME]", "list agents, or switch to another one"),
     SlashCommand("/model", "[MODEL]", "show the model, or switch: provider/model"),
-    SlashCommand("/trust", "[LEVEL]", "trust level: supervised, guided or autonomous"),
+    SlashCommand("/trust", "[LEVEL]", "trust level: supervised, guided, review or autonomous"),
     SlashCommand("/plan", "", "start a session in plan mode"),
     SlashCommand("/new", "", "start a session"),
     SlashCommand("/help", "", "list commands"),
@@ -51,10 +53,10 @@ COMMANDS = (
 class SlashReply:
     """The output of a command, and what it changes in the chat."""
 
-    lines: tuple[Text, ...] = ()
+    lines: tuple[Line, ...] = ()
     # The session to continue with, and its agent.
-    session: SessionData | None = None
-    agent: AgentData | None = None
+    session: SessionOut | None = None
+    agent: AgentOut | None = None
     leave: bool = False
     # Executes what the lines preview.
     apply: "Callable[[], SlashReply] | None" = None
@@ -65,8 +67,8 @@ class SlashCommands:
     """Runs the commands for one session."""
 
     location: WorkspaceLocation
-    session: SessionData
-    agent: AgentData
+    session: SessionOut
+    agent: AgentOut
 
     def run(self, text: str) -> SlashReply:
         """Runs a command line. Raises NotFound for an unknown command."""
@@ -74,9 +76,12 @@ class SlashCommands:
         rest = rest.strip()
         match command:
             case "/undo":
-                return self._foretold(last_undo_target(self.location), undone=True)
+                return self._preview_undo("run")
             case "/redo":
-                return self._foretold(last_undo(self.location), undone=False)
+                return self._preview_undo("undo")
+            case "/review":
+                shown = self.location.client.review(self.location.id, self.session.id)
+                return SlashReply(tuple(review_lines(shown)) if shown.total else (Text(NOTHING),))
             case "/diff":
                 return self._diff()
             case "/log":
@@ -103,22 +108,30 @@ class SlashCommands:
             case _:
                 raise NotFound(f"There is no command {one_line(command, 40)}. /help lists them.")
 
-    def _foretold(self, target: UndoTarget, *, undone: bool) -> SlashReply:
-        found = run_undo(self.location, target, dry_run=True)
+    def _preview_undo(self, last: str) -> SlashReply:
+        """Show what an undo would change. Applying it undoes exactly that, whatever has happened since."""
+        found = self._undo({"last": last, "dry_run": True})
+        undone = last != "undo"
 
         def apply() -> SlashReply:
-            return SlashReply(tuple(change_lines(run_undo(self.location, target), undone=undone)))
+            return SlashReply(tuple(change_lines(self._undo(found["undone"]), undone=undone)))
 
         return SlashReply(tuple(change_lines(found, undone=undone)), apply=apply)
+
+    def _undo(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = self.location.client.call(self.location.id, "undo", arguments, on_output=lambda _: None)
+        return found
 
     def _diff(self) -> SlashReply:
         changed = [record for record in newest_records(self.location, _MAX_RECORDS) if record.files]
         if not changed:
             raise NotFound("No call has changed a file yet.")
-        return SlashReply((*record_lines(changed[0], self._names()), *diff_lines(diffs_of(self.location, changed[0]))))
+        return SlashReply(
+            (*record_lines(changed[0], agent_names(self.location)), *diff_lines(diffs_of(self.location, changed[0])))
+        )
 
     def _log(self) -> SlashReply:
-        records, names = newest_records(self.location, _MAX_RECORDS), self._names()
+        records, names = newest_records(self.location, _MAX_RECORDS), agent_names(self.location)
         lines = [line for record in reversed(records) for line in record_lines(record, names)]
         return SlashReply(tuple(lines) or (Text("No tool calls yet."),))
 
@@ -143,14 +156,14 @@ class SlashCommands:
             )
         )
 
-    def _open_session(self, agent: AgentData, *, mode: str = "build", trust: str | None) -> SlashReply:
+    def _open_session(self, agent: AgentOut, *, mode: str = "build", trust: str | None) -> SlashReply:
         session = self.location.client.create_session(self.location.id, agent_id=agent.id, mode=mode, trust=trust)
         return SlashReply(session=session, agent=agent)
 
     def _model(self, text: str) -> SlashReply:
         if not text:
             return SlashReply((Text(model_of(self.agent)), Text("`toolcrib models` lists all models.", style="dim")))
-        changed = set_model(self.location, self.agent, parse_choice(text))
+        changed = set_model(self.location, self.agent, parse_model(text))
         return SlashReply((Text(f"{one_line(changed.name, 40)} now uses {model_of(changed)}."),), agent=changed)
 
     def _trust(self, level: str) -> SlashReply:
@@ -161,9 +174,6 @@ class SlashCommands:
             raise NotFound(f"There is no trust level {one_line(level, 40)!r}. Trust levels: {', '.join(TrustLevel)}.")
         changed = self.location.client.change_session(self.location.id, self.session.id, trust=level)
         return SlashReply((Text(f"Trust is {level} from the next message on."),), session=changed)
-
-    def _names(self) -> dict[str, str]:
-        return {str(one.id): one.name for one in self.location.client.agents(self.location.id)}
 
 
 def help_lines(commands: Sequence[SlashCommand] = COMMANDS) -> tuple[Text, ...]:
@@ -177,14 +187,14 @@ def completions(typed: str) -> list[SlashCommand]:
     return [one for one in COMMANDS if one.name.startswith(typed)]
 
 
-def session_line(session: SessionData, *, here: bool) -> str:
+def session_line(session: SessionOut, *, here: bool) -> str:
     mark, title = "*" if here else " ", one_line(session.title or "", 60)
-    return f"{mark} {str(session.id)[-8:]}  {age(session.created_at):>6}  {session.mode:<5}  {title}".rstrip()
+    return f"{mark} {short_id(session.id)}  {age(session.created_at):>6}  {session.mode:<5}  {title}".rstrip()
 
 
-def model_of(agent: AgentData) -> str:
-    return f"{one_line(agent.rules.get('provider') or 'no model', 40)}/{one_line(agent.rules.get('model') or '', 60)}"
+def model_of(agent: AgentOut) -> str:
+    return f"{one_line(agent.rules.provider or 'no model', 40)}/{one_line(agent.rules.model or '', 60)}"
 
 
-def trust_of(session: SessionData, agent: AgentData) -> str:
-    return str(session.trust or agent.rules["trust"])
+def trust_of(session: SessionOut, agent: AgentOut) -> str:
+    return session.trust or agent.rules.trust

@@ -1,19 +1,42 @@
-"""Formats approvals, questions and events for a terminal. Escapes text from agents: no markup, no control codes."""
+"""Formats lists, errors, paused calls and events for a terminal. Escapes agents' text: no markup, no control codes."""
 
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
+from uuid import UUID
 
-from rich.console import Console
+import typer
+from pydantic import BaseModel
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
 from rich.text import Text
 
-from toolcrib.client import ApprovalData, GrantRuleData, QuestionData
-from toolcrib.core.display_text import escape
+from toolcrib.client import ApprovalOut, GrantRuleOut, PausedCallOut, QuestionPauseOut
+from toolcrib.core.approval_text import LineStyle, ShownLine, change_head
+from toolcrib.core.display_text import SIGNS, diff_lines, escape, shown_line
+from toolcrib.core.errors import NotFound, ToolcribError
+from toolcrib.schemas.paused_calls import PreviewChangeOut
 
-_MAX_LINES = 200
-_MAX_ARGUMENT_LINES = 40
+T = TypeVar("T")
+Row = Sequence[str | Text]
+
 _BRIEF_PATH = 26
+_STYLES: dict[LineStyle, str] = {
+    "title": "bold",
+    "note": "dim",
+    "warning": "yellow",
+    "change": "bold",
+    "hunk": "cyan",
+    "gone": "red",
+    "new": "green",
+}
+# What stands for characters that would not be seen.
+_MARK = "black on yellow"
 
 
 def plain(text: object) -> str:
@@ -26,13 +49,143 @@ def one_line(given_text: object, most: int = 400) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def print_json(value: object) -> None:
+    """Prints a value as one line of JSON. It may contain models."""
+    typer.echo(
+        json.dumps(value, default=lambda one: one.model_dump(mode="json") if isinstance(one, BaseModel) else str(one))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HangingLine:
+    """A line that wraps at the width. What continues it starts below its text, so that it cannot look like a line."""
+
+    gutter: str
+    text: Text
+    # Sentences break between words; code breaks where the row is full.
+    by_words: bool = False
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        room = max(1, options.max_width - cell_len(self.gutter))
+        style, gutter = self.text.style, self.gutter
+        for row in self.text.divide(_row_ends(self.text.plain, room, by_words=self.by_words)):
+            line = Text(gutter, style=style, no_wrap=True, end="")
+            # The style of the whole line, once.
+            row.style = ""
+            line.append_text(row)
+            yield line
+            yield Text("\n", end="")
+            gutter = " " * cell_len(gutter)
+
+
+def _row_ends(text: str, room: int, *, by_words: bool) -> list[int]:
+    """Returns where a text must break to fit into rows of this many cells. No character is lost."""
+    if text.isascii() and not by_words:
+        return list(range(room, len(text), room))
+    ends: list[int] = []
+    width = 0
+    for at, sign in enumerate(text):
+        width += cell_len(sign)
+        if width > room:
+            start = ends[-1] if ends else 0
+            space = text.rfind(" ", start, at) + 1 if by_words else 0
+            ends.append(space or at)
+            width = cell_len(text[ends[-1] : at + 1])
+    return ends
+
+
+Line = Text | HangingLine
+
+
+def print_lines(lines: Iterable[Line], *, wrap: bool = False) -> None:
+    """Prints lines. Wraps long ones between words if asked; otherwise code and paths stay in one piece.
+
+    In a terminal, hanging lines wrap at its width.
+    """
+    console = Console()
+    for line in lines:
+        if isinstance(line, Text):
+            console.print(line, soft_wrap=not wrap)
+        elif console.is_terminal:
+            console.print(line, end="")
+        else:
+            console.print(Text.assemble(line.gutter, line.text), soft_wrap=True)
+
+
+@contextmanager
+def progress_line() -> Iterator[Callable[[str], None]]:
+    """Yields a function that shows the last line of a call's output in place; without a terminal, nothing."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+
+    def show(text: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{one_line(text.strip().rpartition(chr(10))[2], 100)}")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Row]) -> None:
+    """Prints aligned columns."""
+    table = Table(*headings, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    Console().print(table)
+
+
+def print_list(
+    found: Sequence[T], headings: Sequence[str], row: Callable[[T], Row], *, as_json: bool, empty: str
+) -> None:
+    """Prints what a command found: as JSON, as a table, or that there is nothing."""
+    if as_json:
+        print_json(found)
+    elif found:
+        print_table(headings, map(row, found))
+    else:
+        typer.echo(empty)
+
+
+def short_id(id_: UUID) -> str:
+    """Returns the end of an id, which differs more than its beginning."""
+    return str(id_)[-8:]
+
+
+def find_by_id(found: Iterable[T], text: str, id_of: Callable[[T], UUID], *, missing: str) -> T:
+    """Returns the one whose id starts or ends with ``text``. Raises NotFound with ``missing`` if there is none."""
+    wanted = text.lower()
+    ids = [(str(id_of(one)), one) for one in found]
+    fitting = [one for id_, one in ids if len(wanted) >= 4 and (id_.startswith(wanted) or id_.endswith(wanted))]
+    if not fitting:
+        raise NotFound(missing)
+    if len(fitting) > 1:
+        raise NotFound(f"{len(fitting)} ids match {one_line(text, 60)!r}. Give more characters of the id.")
+    return fitting[0]
+
+
+def error_text(error: ToolcribError) -> str:
+    """Returns the message of an error, and what is wrong with each field unless the message says it."""
+    if any(flaw in error.message for flaw in error.fields.values()):
+        return error.message
+    return "\n  ".join([error.message, *_flaws(error.fields)])
+
+
+def _flaws(fields: Mapping[str, object]) -> list[str]:
+    return [f"{one_line(field, 60)}: {one_line(flaw)}" for field, flaw in fields.items()]
+
+
+def invalid_answer(fields: Mapping[str, str]) -> str:
+    """Returns what is wrong with the answers to a question, in one line."""
+    return "Invalid answer: " + "; ".join(_flaws(fields))
+
+
 def age(then: datetime) -> str:
     """Formats the time since ``then`` in its largest unit."""
     return _span((datetime.now(UTC) - then).total_seconds())
-
-
-def left(then: datetime) -> str:
-    return _span((then - datetime.now(UTC)).total_seconds())
 
 
 def _span(seconds: float) -> str:
@@ -43,127 +196,113 @@ def _span(seconds: float) -> str:
     return f"{seconds} s"
 
 
-def what_would_change(approval: ApprovalData) -> Text:
+def what_would_change(approval: ApprovalOut) -> Text:
     """Summarizes the effect of a call in a few lines."""
     effects = approval.effects
-    lines = [_changed(change, brief=True) for change in approval.changes[:2]]
+    lines = [_changed(change) for change in approval.changes[:2]]
     if (more := _count(approval.changes) - len(lines)) > 0 and lines:
         lines.append(Text(f"and {more:,} more", style="dim"))
-    if effects.get("runs"):
-        lines.append(Text.assemble(("run ", "bold"), one_line(effects["runs"], 120)))
-    for host in (effects.get("contacts") or [])[:2]:
+    if effects.runs:
+        lines.append(Text.assemble(("run ", "bold"), one_line(effects.runs, 120)))
+    for host in effects.contacts[:2]:
         lines.append(Text.assemble(("contact ", "bold"), one_line(host, 80)))
     if not lines:
-        paths = effects.get("writes") or effects.get("reads") or []
-        verb = "write " if effects.get("writes") else "read "
+        verb = "write " if effects.writes else "read "
+        paths = effects.writes or effects.reads
         lines = [Text.assemble((verb, "bold"), one_line(location, 120)) for location in paths[:2]]
     return Text("\n").join(lines or [Text("unknown until it runs", style="dim")])
 
 
-def _count(changes: Sequence[Mapping[str, Any]]) -> int:
-    return sum(int(change.get("count", 1)) for change in changes)
+def what_is_asked(pause: QuestionPauseOut) -> Text:
+    """Summarizes the questions of a call, one per line."""
+    return Text("\n").join(Text.assemble(("answer ", "bold"), one_line(one.question, 120)) for one in pause.questions)
 
 
-def _changed(change: Mapping[str, Any], *, brief: bool = False) -> Text:
-    if change.get("path") is None:
-        return Text(f"{change.get('count', 0):,} more files", style="dim")
-    path = one_line(change["path"], 1_000)
+def _count(changes: Sequence[PreviewChangeOut]) -> int:
+    return sum(1 if change.count is None else change.count for change in changes)
+
+
+def _changed(change: PreviewChangeOut) -> Text:
+    """Summarizes a change for a list."""
+    if change.path is None:
+        return Text(change_head(change.model_dump(by_alias=True)), style="dim")
+    path = one_line(change.path, 1_000)
     # The end of a path identifies it best.
-    path = f"…{path[1 - _BRIEF_PATH :]}" if brief and len(path) > _BRIEF_PATH else path
-    text = Text.assemble((f"{change['change']} ", "bold"), path)
-    if change.get("from") and not brief:
-        text.append(f" (from {one_line(change['from'], 120)})")
-    if "added" in change:
-        text.append(f" +{change['added']}", style="green")
-        text.append(f" -{change['removed']}", style="red")
-    elif not brief and (sha256 := (change.get("after") or {}).get("sha256")):
-        text.append(f" sha256 {one_line(sha256, 64)}", style="dim")
+    path = f"…{path[1 - _BRIEF_PATH :]}" if len(path) > _BRIEF_PATH else path
+    text = Text.assemble((f"{change.change} ", "bold"), path)
+    if change.added is not None:
+        text.append(f" +{change.added}", style="green")
+        text.append(f" -{change.removed}", style="red")
     return text
 
 
-def show_approval(console: Console, approval: ApprovalData, workspace: str) -> None:
-    """Prints the call, why it needs approval, and its effect."""
-    who, *why = about_approval(approval)
-    when = Text(
-        f"in {one_line(workspace, 80)}, asked {age(approval.created_at)} ago, expires in {left(approval.expires_at)}",
-        style="dim",
-    )
-    what = [*given_arguments(approval.shown), *proposed_changes(approval)]
-    for line in [who, when, *why, Text(), *what]:
-        console.print(line, soft_wrap=True)
+def shown_approval(approval: ApprovalOut, workspace: str) -> list[Line]:
+    """Formats the call, why it needs approval, and its effect."""
+    who, *what = approval_text(approval)
+    return [who, Text(f"in {_asked_when(approval, workspace)}", style="dim"), *what, Text()]
 
 
-def about_approval(approval: ApprovalData) -> list[Text]:
-    """Formats the agent, the tool, and why the call needs approval."""
-    who = one_line(approval.agent_name or "someone", 80)
-    lines = [
-        Text.assemble((who, "bold"), " wants to use ", (one_line(approval.tool, 80), "bold")),
-        Text(one_line(approval.reason), style="dim"),
-    ]
-    if approval.replaces:
-        lines.append(Text("The effect changed since the first request.", style="yellow"))
-    if approval.isolation:
-        lines.append(Text(f"Isolation: {one_line(approval.isolation)}"))
-    return lines
+def approval_text(approval: ApprovalOut) -> list[HangingLine]:
+    """Formats a call and its effect: the lines that every client shows."""
+    return [styled(line) for line in approval.lines]
 
 
-def given_arguments(shown: Any) -> list[Text]:
-    """Formats the arguments of a call."""
-    lines = json.dumps(shown, indent=2, ensure_ascii=False).splitlines()
-    text = [Text("  " + one_line(line, 2_000)) for line in lines[:_MAX_ARGUMENT_LINES]]
-    if (more := len(lines) - _MAX_ARGUMENT_LINES) > 0:
-        text.append(Text(f"  … {more:,} more lines of arguments", style="dim"))
-    return [*text, Text()]
+def styled(line: ShownLine) -> HangingLine:
+    """Formats a line. Marks for what would not be seen have a style of their own."""
+    text = Text(style=_STYLES.get(line.style, ""), no_wrap=True)
+    for part, is_mark in line.parts:
+        text.append(part, style=_MARK if is_mark else None)
+    return HangingLine(line.gutter, text, by_words=line.style == "note")
 
 
-def proposed_changes(approval: ApprovalData) -> list[Text]:
-    """Formats the proposed changes, with diffs."""
-    if not approval.changes:
-        return [what_would_change(approval), Text()]
-    lines: list[Text] = []
-    for change in approval.changes:
-        if len(lines) >= _MAX_LINES:
-            lines.append(Text("… truncated. The web UI shows all changes.", style="dim"))
-            break
-        lines.append(_changed(change))
-        diff = [line for line in str(change.get("diff") or "").split("\n") if line]
-        lines += [diff_line(line) for line in diff[: _MAX_LINES - len(lines)]]
-    return [*lines, Text()]
+def _asked_when(pause: PausedCallOut, workspace: str) -> str:
+    expires = _span((pause.expires_at - datetime.now(UTC)).total_seconds())
+    return f"{one_line(workspace, 80)}, asked {age(pause.created_at)} ago, expires in {expires}"
 
 
-def diff_line(line: str) -> Text:
-    """Formats a line of a unified diff. The line must not be empty."""
-    style = {"+": "green", "-": "red", "@": "cyan"}.get(line[0], "")
-    return Text("  " + plain(line).replace("\t", "    "), style=style)
+def shown_diff(diff: str, most: int | None = None) -> list[HangingLine]:
+    """Formats a unified diff, at most so many lines of it; then it ends with how many are missing."""
+    lines = [styled(ShownLine(line.kind, f"  {SIGNS[line.kind]}", line.parts)) for line in diff_lines(diff)]
+    if most is None or len(lines) <= most:
+        return lines
+    more = HangingLine("  ", Text(f"… {len(lines) - most:,} more lines of this diff", style="dim"))
+    return [*lines[:most], more]
 
 
-def rule_text(rule: GrantRuleData) -> str:
+def rule_text(rule: GrantRuleOut) -> str:
     """Describes a grant."""
-    text = f"any call of {one_line(rule.tool, 80)}"
+    text = f"any call of {_listed(rule.tools)}"
     if rule.commands is not None:
-        text += " that runs exactly: " + "; ".join(one_line(one, 200) for one in rule.commands)
+        text += " that runs:" + "".join(map(_command, rule.commands))
     if rule.paths is not None:
-        text += " on " + ", ".join(one_line(one, 200) for one in rule.paths[:20])
-        text += f" and {len(rule.paths) - 20:,} more" if len(rule.paths) > 20 else ""
+        text += f" on {_listed(rule.paths)}"
+    if rule.arguments is not None:
+        text += f" with {_listed([f'{name}={glob}' for name, glob in rule.arguments.items()])}"
+    if rule.hosts is not None:
+        text += f"; it may contact {_listed(rule.hosts)}"
     return text
 
 
-def show_question(console: Console, question: QuestionData, workspace: str) -> None:
-    console.print(
-        Text(
-            f"In {one_line(workspace, 80)}, asked {age(question.created_at)} ago, "
-            f"expires in {left(question.expires_at)}",
-            style="dim",
-        )
-    )
+def _command(command: str) -> str:
+    """A command on one line; below, in its lines, if it has several."""
+    lines = [shown_line(line) for line in command.split("\n")]
+    return f" {lines[0]}" if len(lines) == 1 else "".join(f"\n  │ {line}" for line in lines)
+
+
+def _listed(names: Sequence[str], separator: str = ", ") -> str:
+    more = f" and {len(names) - 20:,} more" if len(names) > 20 else ""
+    return separator.join(one_line(name, 200) for name in names[:20]) + more
+
+
+def shown_question(question: QuestionPauseOut, workspace: str) -> list[Text]:
+    """Formats the questions of a call, each with its choices or the expected answer."""
+    lines = [Text(f"In {_asked_when(question, workspace)}", style="dim")]
     for item in question.questions:
-        console.print()
-        console.print(Text.assemble((one_line(item["name"], 100), "bold"), ": ", plain(item["question"])))
-        for number, button in enumerate(item.get("buttons") or (), start=1):
-            console.print(Text(f"  {number}. {one_line(button['label'], 200)}"))
-        if not item.get("buttons"):
-            console.print(Text(f"  {expected(item['schema'])}", style="dim"))
-    console.print()
+        lines += [Text(), Text.assemble((one_line(item.name, 100), "bold"), ": ", plain(item.question))]
+        lines += [Text(f"  {number}. {one_line(one.label, 200)}") for number, one in enumerate(item.buttons, start=1)]
+        if not item.buttons:
+            lines.append(Text(f"  {expected(item.schema_)}", style="dim"))
+    return [*lines, Text()]
 
 
 def expected(schema: Mapping[str, Any]) -> str:
@@ -176,32 +315,28 @@ def expected(schema: Mapping[str, Any]) -> str:
     return one_line(json.dumps(schema, ensure_ascii=False), 300)
 
 
-_VERBS = {"created": "restored", "deleted": "removed", "modified": "changed back", "moved": "moved back"}
-
-
-def print_changes(found: Mapping[str, Any], *, undone: bool) -> None:
-    """Prints what an undo changed or would change, and the files that it skipped."""
-    console = Console()
-    for line in change_lines(found, undone=undone):
-        console.print(line, soft_wrap=True)
+_UNDONE = {"created": "restored", "deleted": "removed", "modified": "changed back", "moved": "moved back"}
+_REDONE = {**_UNDONE, "modified": "changed again", "moved": "moved again"}
 
 
 def change_lines(found: Mapping[str, Any], *, undone: bool) -> list[Text]:
-    would = "would be " if found.get("dry_run") else ""
+    """Formats what an undo or a redo changed or would change, and the files that it skipped."""
+    would, verbs = "would be " if found.get("dry_run") else "", _UNDONE if undone else _REDONE
     lines = []
     for change in found["changes"]:
         source = f" (from {one_line(change['from_path'], 100)})" if change.get("from_path") else ""
-        verb = _VERBS.get(change["change"], change["change"])
+        verb = verbs.get(change["change"], change["change"])
         lines.append(Text(f"  {would}{verb}: {one_line(change['path'], 100)}{source}"))
     for clash in found["conflicts"]:
         text = f"  skipped: {one_line(clash['path'], 100)} ({one_line(clash['reason'], 200)})"
         lines.append(Text(text, style="yellow"))
-    count = len(found["changes"])
+    count = found["total_changes"]
+    listed = len(found["changes"]) + len(found["conflicts"])
+    if (more := count + found["total_conflicts"] - listed) > 0:
+        lines.append(Text(f"  … and {more:,} more"))
     files = "1 file" if count == 1 else f"{count:,} files"
-    all_in_all = (
-        ("Would undo" if undone else "Would redo") if found.get("dry_run") else ("Undone" if undone else "Redone")
-    )
-    return [*lines, Text(f"{all_in_all}: {files}.")]
+    done, do = ("Undone", "undo") if undone else ("Redone", "redo")
+    return [*lines, Text(f"{f'Would {do}' if would else done}: {files}.")]
 
 
 _LENGTH = 140
@@ -233,9 +368,8 @@ def failure(payload: Mapping[str, Any]) -> str | None:
     error = payload.get("error")
     if not isinstance(error, Mapping):
         return None
-    fields = "; ".join(str(value) for value in (error.get("fields") or {}).values())
-    message = fields if fields and error.get("code") == "VALIDATION_ERROR" else error.get("message")
-    return one_line(message, 1_000)
+    flaws = _flaws(error.get("fields") or {}) if error.get("code") == "VALIDATION_ERROR" else []
+    return one_line("; ".join(flaws) or error.get("message"), 1_000)
 
 
 def stop(payload: Mapping[str, Any]) -> str | None:

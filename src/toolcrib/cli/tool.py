@@ -7,66 +7,93 @@ from typing import Annotated, Any
 
 import typer
 
-from toolcrib.cli.command_options import (
-    HERE,
-    DirectoryOption,
-    JsonOption,
-    ServerOption,
-    WorkspaceLocation,
-    WorkspaceOption,
-    open_workspace,
-)
-from toolcrib.cli.terminal_text import one_line
+from toolcrib.cli.command_options import JsonOption, WorkspaceLocation, in_workspace
+from toolcrib.cli.sessions import SESSION_HELP, find_session
+from toolcrib.cli.terminal_text import error_text, one_line, plain, print_json
 from toolcrib.core.errors import BadArguments, NotFound, ToolcribError
+from toolcrib.sdk.default_agent import resolve_agent
 
+# The exit codes of --explain; 5 is also that of a run that needs a person.
+_EXPLAINED = {"allow": 0, "deny": 1, "ask": 5}
 TAKES_ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
+@in_workspace
 def tool(
+    location: WorkspaceLocation,
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="The tool. Without it, lists all tools.")] = None,
     json_args: Annotated[
         str | None, typer.Option(help="All arguments as a JSON object; `-` reads standard input.")
     ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Show the schema of the arguments.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show which rule decides the call, and why. Runs nothing.")
+    ] = False,
+    agent: Annotated[str | None, typer.Option(help="With --explain: as this agent.")] = None,
+    session: Annotated[
+        str | None, typer.Option(help=f"With --explain: as the agent of this session, {SESSION_HELP}")
+    ] = None,
     as_json: JsonOption = False,
-    directory: DirectoryOption = HERE,
-    server: ServerOption = None,
-    workspace: WorkspaceOption = None,
 ) -> None:
     """Call a tool. Pass arguments as --name value; lists and objects as JSON.
 
-    Exits with 1 if the call failed or was denied. `toolcrib tool NAME --schema` shows the arguments.
+    Exits with 1 if the call failed or was denied. `toolcrib tool NAME --schema` shows the arguments. With --explain it
+    exits with 0 if the call is allowed, 1 if it is denied, and 5 if a person is asked.
 
-    Example: toolcrib tool grep --pattern TODO --path /src
+    Example: toolcrib tool grep --pattern TODO --path-pattern '/src/*'
     """
-    with open_workspace(directory, server=server, workspace=workspace) as location:
-        tools = {one["name"]: one for one in location.client.tools(location.id)}
-        if name is None:
-            _list(tools, as_json=as_json)
-            return
-        if name not in tools:
-            raise NotFound(f"There is no tool {one_line(name, 60)!r}. `toolcrib tool` lists them.")
-        takes = tools[name]["inputSchema"]
-        if schema:
-            typer.echo(json.dumps(takes, indent=2))
-            return
-        given = _from_json(json_args) if json_args is not None else {}
-        given |= _from_options(context.args, takes.get("properties") or {})
-        raise typer.Exit(_call(location, name, given, as_json=as_json))
+    tools = {one["name"]: one for one in location.client.tools(location.id)}
+    if name is None:
+        _list(tools, as_json=as_json)
+        return
+    if name not in tools:
+        raise NotFound(f"There is no tool {one_line(name, 60)!r}. `toolcrib tool` lists them.")
+    takes = tools[name]["inputSchema"]
+    if schema:
+        typer.echo(json.dumps(takes, indent=2))
+        return
+    given = _from_json(json_args) if json_args is not None else {}
+    given |= _from_options(context.args, takes.get("properties") or {})
+    if explain:
+        raise typer.Exit(_explain(location, name, given, agent=agent, session=session, as_json=as_json))
+    if agent is not None or session is not None:
+        raise BadArguments({"--agent" if agent is not None else "--session": "Only with --explain"})
+    raise typer.Exit(_call(location, name, given, as_json=as_json))
+
+
+def _explain(
+    location: WorkspaceLocation,
+    name: str,
+    given: Mapping[str, Any],
+    *,
+    agent: str | None,
+    session: str | None,
+    as_json: bool,
+) -> int:
+    found = location.client.explain(
+        location.id,
+        name,
+        given,
+        agent_id=resolve_agent(location, agent).id if agent is not None else None,
+        session_id=find_session(location, session).id if session is not None else None,
+    )
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(f"{found['action']}: {plain(found['reason'])}\nRule: {plain(found['rule'])}")
+    return _EXPLAINED[found["action"]]
 
 
 def _call(location: WorkspaceLocation, name: str, given: Mapping[str, Any], *, as_json: bool) -> int:
     try:
-        result = location.client.call(location.id, name, given)
+        # With its output, which is not shown here, the call may take any time.
+        result = location.client.call(location.id, name, given, on_output=lambda _: None)
     except ToolcribError as error:
-        body = {"success": False, "error": error.message, "code": error.code, "fields": error.fields}
         if as_json:
-            typer.echo(json.dumps(body))
-            return 1
-        typer.secho(f"{name}: {one_line(error.message, 2_000)}", fg="red", err=True)
-        for field, flaw in error.fields.items():
-            typer.echo(f"  {one_line(field, 60)}: {one_line(flaw, 500)}", err=True)
+            print_json({"success": False, "error": error.message, "code": error.code, "fields": error.fields})
+        else:
+            typer.secho(f"{name}: {error_text(error)}", fg="red", err=True)
         return 1
     typer.echo(json.dumps(result) if as_json else json.dumps(result, indent=2, ensure_ascii=False))
     return int(isinstance(result, Mapping) and (result.get("is_error") is True or result.get("ok") is False))
@@ -74,7 +101,7 @@ def _call(location: WorkspaceLocation, name: str, given: Mapping[str, Any], *, a
 
 def _list(tools: Mapping[str, Mapping[str, Any]], *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(list(tools.values())))
+        print_json(list(tools.values()))
         return
     width = max(map(len, tools), default=0)
     for name, one in sorted(tools.items()):
@@ -102,18 +129,14 @@ def _from_options(words: Sequence[str], properties: Mapping[str, Any]) -> dict[s
         name, equals, value = word[2:].partition("=")
         name = name.replace("-", "_")
         if not equals:
-            alone = not left or (left[0].startswith("--") and _is_flag(properties.get(name)))
+            alone = not left or (left[0].startswith("--") and "boolean" in _types(properties.get(name)))
             value = "true" if alone else left.pop(0)
-        given[name] = _value(value, properties.get(name))
+        given[name] = parse_value(value, properties.get(name))
     return given
 
 
-def _is_flag(schema: object) -> bool:
-    return "boolean" in _types(schema)
-
-
-def _value(text: str, schema: object) -> Any:
-    """Returns the text if the tool takes text; otherwise parses it as JSON."""
+def parse_value(text: str, schema: object) -> Any:
+    """Returns the text if the schema accepts text; otherwise parses it as JSON, if it is JSON."""
     if "string" in _types(schema):
         return text
     try:

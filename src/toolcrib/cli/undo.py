@@ -1,22 +1,15 @@
 """``toolcrib undo`` and ``toolcrib redo``."""
 
-import json
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 import typer
 
-from toolcrib.cli.command_options import (
-    HERE,
-    DirectoryOption,
-    JsonOption,
-    ServerOption,
-    WorkspaceOption,
-    open_workspace,
-)
-from toolcrib.cli.terminal_text import print_changes
-from toolcrib.sdk.undo_targets import UndoTarget, last_undo, last_undo_target, run_undo
+from toolcrib.cli.command_options import JsonOption, WorkspaceLocation, in_workspace
+from toolcrib.cli.sessions import SESSION_HELP, find_session
+from toolcrib.cli.terminal_text import change_lines, print_json, print_lines, progress_line
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", "-n", help="Only show what would change.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Also undo files that others changed.")]
@@ -28,17 +21,16 @@ class UndoRange(StrEnum):
     SESSION = "session"
 
 
+@in_workspace
 def undo(
+    location: WorkspaceLocation,
     last: Annotated[UndoRange, typer.Argument(help="What to undo.")] = UndoRange.RUN,
     call: Annotated[list[UUID] | None, typer.Option(help="Undo this call; can be repeated.")] = None,
     run: Annotated[UUID | None, typer.Option(help="Undo this run.")] = None,
-    session: Annotated[UUID | None, typer.Option(help="Undo this session.")] = None,
+    session: Annotated[str | None, typer.Option(help=f"Undo this session: {SESSION_HELP}")] = None,
     dry_run: DryRunOption = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
-    directory: DirectoryOption = HERE,
-    server: ServerOption = None,
-    workspace: WorkspaceOption = None,
 ) -> None:
     """Undo the last run, call or session.
 
@@ -46,38 +38,36 @@ def undo(
 
     Example: toolcrib undo --dry-run
     """
-    with open_workspace(directory, server=server, workspace=workspace) as location:
-        named = {"calls": [str(one) for one in call or ()], "run_id": _text(run), "session_id": _text(session)}
-        given = {name: value for name, value in named.items() if value}
-        arguments = given or last_undo_target(location, whole=last).arguments
-        found = run_undo(location, UndoTarget(arguments), dry_run=dry_run, force=force)
-    _print(found, undone=True, as_json=as_json)
+    given: dict[str, Any] = {}
+    if call:
+        given["calls"] = [str(one) for one in call]
+    if run is not None:
+        given["run_id"] = str(run)
+    if session is not None:
+        given["session_id"] = str(find_session(location, session).id)
+    _undo(location, given or {"last": last}, dry_run=dry_run, force=force, as_json=as_json)
 
 
+@in_workspace
 def redo(
+    location: WorkspaceLocation,
     dry_run: DryRunOption = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
-    directory: DirectoryOption = HERE,
-    server: ServerOption = None,
-    workspace: WorkspaceOption = None,
 ) -> None:
     """Redo the last undo.
 
     Example: toolcrib redo
     """
-    with open_workspace(directory, server=server, workspace=workspace) as location:
-        found = run_undo(location, last_undo(location), dry_run=dry_run, force=force)
-    _print(found, undone=False, as_json=as_json)
+    _undo(location, {"last": "undo"}, dry_run=dry_run, force=force, as_json=as_json)
 
 
-def _print(found: dict[str, object], *, undone: bool, as_json: bool) -> None:
+def _undo(location: WorkspaceLocation, target: Mapping[str, Any], *, dry_run: bool, force: bool, as_json: bool) -> None:
+    arguments = {**target, "dry_run": dry_run, "force": force}
+    with progress_line() as show:
+        found = location.client.call(location.id, "undo", arguments, on_output=show)
     if as_json:
-        typer.echo(json.dumps(found))
+        print_json(found)
     else:
-        print_changes(found, undone=undone)
+        print_lines(change_lines(found, undone=target.get("last") != "undo"))
     raise typer.Exit(1 if found["conflicts"] else 0)
-
-
-def _text(value: UUID | None) -> str | None:
-    return None if value is None else str(value)

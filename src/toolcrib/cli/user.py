@@ -1,52 +1,36 @@
 """``toolcrib user``: shows your account, and manages the accounts of your own server."""
 
 import asyncio
-import json
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from toolcrib.cli.command_options import (
-    HERE,
-    DirectoryOption,
-    JsonOption,
-    ServerOption,
-    WorkspaceOption,
-    open_workspace,
-)
-from toolcrib.cli.terminal_text import one_line
+from toolcrib.cli.command_options import JsonOption, WorkspaceLocation, group_in_workspace, in_database
+from toolcrib.cli.terminal_text import one_line, print_json
 from toolcrib.core.errors import BadArguments
 
 if TYPE_CHECKING:
     from toolcrib.storage.database import Database
+    from toolcrib.storage.users import UserAdmin
 
 app = typer.Typer(invoke_without_command=True)
 
 _MIN_PASSWORD_CHARACTERS = 12
 
 T = TypeVar("T")
-
 EmailArgument = Annotated[str, typer.Argument(help="Email address of the account.")]
 
 
 @app.callback()
-def shown(
-    context: typer.Context,
-    as_json: JsonOption = False,
-    directory: DirectoryOption = HERE,
-    server: ServerOption = None,
-    workspace: WorkspaceOption = None,
-) -> None:
+@group_in_workspace
+def shown(location: WorkspaceLocation, as_json: JsonOption = False) -> None:
     """Show your account. The subcommands manage accounts in the database at TOOLCRIB_DATABASE_URL.
 
     Example: toolcrib user create grace@example.com
     """
-    if context.invoked_subcommand is not None:
-        return
-    with open_workspace(directory, server=server, workspace=workspace) as location:
-        me = location.client.me()
+    me = location.client.me()
     typer.echo(me.model_dump_json() if as_json else f"{one_line(me.full_name or '', 100)} <{one_line(me.email, 200)}>")
 
 
@@ -61,7 +45,7 @@ def create(
     """
     from pydantic import TypeAdapter, ValidationError
 
-    from toolcrib.api.schema_base import Email
+    from toolcrib.schemas.schema_base import Email
     from toolcrib.storage.users import UserStore
 
     try:
@@ -74,7 +58,7 @@ def create(
         made = await UserStore(database).create_user(email=address, full_name=name, password_hash=hashed)
         return str(made.user_id)
 
-    typer.echo(json.dumps({"id": _in_database(make), "email": address}))
+    print_json({"id": in_database(make), "email": address})
 
 
 @app.command("list")
@@ -83,12 +67,10 @@ def listed(as_json: JsonOption = False) -> None:
 
     Example: toolcrib user list --json
     """
-    from toolcrib.storage.user_admin import UserAdmin
-
-    for one in _in_database(lambda database: UserAdmin(database).list()):
+    for one in _as_admin(lambda users: users.list()):
         if as_json:
             names = {"id": str(one.user_id), "email": one.email, "name": one.full_name}
-            typer.echo(json.dumps(names | {"disabled": one.disabled_at is not None}))
+            print_json(names | {"disabled": one.disabled_at is not None})
             continue
         disabled = f"  disabled since {one.disabled_at:%Y-%m-%d}" if one.disabled_at else ""
         name = one_line(one.full_name or "", 100)
@@ -101,9 +83,7 @@ def disable(email: EmailArgument) -> None:
 
     Example: toolcrib user disable grace@example.com
     """
-    from toolcrib.storage.user_admin import UserAdmin
-
-    _in_database(lambda database: UserAdmin(database).disable(email.strip()))
+    _as_admin(lambda users: users.disable(email.strip()))
     typer.echo(f"{one_line(email, 200)} is disabled. All logins and API keys are revoked.")
 
 
@@ -113,9 +93,7 @@ def enable(email: EmailArgument) -> None:
 
     Example: toolcrib user enable grace@example.com
     """
-    from toolcrib.storage.user_admin import UserAdmin
-
-    _in_database(lambda database: UserAdmin(database).enable(email.strip()))
+    _as_admin(lambda users: users.enable(email.strip()))
     typer.echo(f"{one_line(email, 200)} is enabled.")
 
 
@@ -125,11 +103,15 @@ def set_password(email: EmailArgument) -> None:
 
     Example: toolcrib user set-password grace@example.com
     """
-    from toolcrib.storage.user_admin import UserAdmin
-
     hashed = _password_hash()
-    _in_database(lambda database: UserAdmin(database).set_password(email.strip(), hashed))
+    _as_admin(lambda users: users.set_password(email.strip(), hashed))
     typer.echo(f"{one_line(email, 200)} has a new password. All logins and API keys are revoked.")
+
+
+def _as_admin(work: Callable[["UserAdmin"], Awaitable[T]]) -> T:
+    from toolcrib.storage.users import UserAdmin
+
+    return in_database(lambda database: work(UserAdmin(database)))
 
 
 def _password_hash() -> str:
@@ -142,15 +124,3 @@ def _password_hash() -> str:
     if len(password) < _MIN_PASSWORD_CHARACTERS:
         raise BadArguments({"password": f"Use at least {_MIN_PASSWORD_CHARACTERS} characters"})
     return asyncio.run(Passwords().hash(password))
-
-
-def _in_database(work: Callable[["Database"], Awaitable[T]]) -> T:
-    from toolcrib.cli.command_options import load_settings
-    from toolcrib.storage.database import Database
-
-    async def run() -> T:
-        settings = load_settings()
-        async with Database.open(settings.database_url, settings.system_url, pool_size=2) as database:
-            return await work(database)
-
-    return asyncio.run(run())

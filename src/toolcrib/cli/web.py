@@ -4,13 +4,26 @@ import select
 import sys
 import time
 import webbrowser
+from html import escape
+from pathlib import Path
+from secrets import token_hex
 from typing import Annotated
 
 import typer
 
-from toolcrib.cli.command_options import HERE, DirectoryOption, WorkspaceLocation, aside, open_workspace
+from toolcrib.cli.command_options import HERE, DirectoryOption, WorkspaceLocation, WorkspaceSelection, aside
 from toolcrib.core.errors import Misconfigured
 from toolcrib.sdk.default_agent import resolve_agent
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0;url={link}">
+<title>Toolcrib</title>
+<p><a href="{link}">Continue to Toolcrib</a></p>
+</html>
+"""
 
 
 def web(
@@ -23,10 +36,7 @@ def web(
 
     Example: toolcrib web --no-open
     """
-    # Imported here, as in the other commands, so that all commands start quickly.
-    from toolcrib.local.login_page import remove_login_pages
-
-    with open_workspace(directory) as location:
+    with WorkspaceSelection(directory).open() as location:
         _ensure_agent(location)
         while True:
             _show_link(location, opens=opens and sys.stdin.isatty())
@@ -40,7 +50,7 @@ def web(
                 return
             finally:
                 assert location.notes is not None
-                remove_login_pages(location.notes)
+                _remove_login_pages(location.notes)
             opens = False
 
 
@@ -66,12 +76,28 @@ def _ensure_agent(location: WorkspaceLocation) -> None:
 
 
 def _show_link(location: WorkspaceLocation, *, opens: bool) -> None:
-    from toolcrib.local.login_page import write_login_page
-
     assert location.login_link is not None
     assert location.notes is not None
     link = location.login_link()
     typer.echo(f"Open this link within two minutes. It logs you in once:\n\n  {link}\n")
     if opens:
-        # Never the link itself: all users of the machine can see the arguments of a program.
-        webbrowser.open(write_login_page(location.notes, link).as_uri())
+        webbrowser.open(_write_login_page(location.notes, link).as_uri())
+
+
+def _write_login_page(folder: Path, link: str) -> Path:
+    """Writes a private page that redirects to the link. Removes older ones, whose links are used or expired.
+
+    The link must not be an argument of the browser: all users of the machine can see the arguments of a program.
+    """
+    # Imported here, as in the other commands, so that all commands start quickly.
+    from toolcrib.local.state_directory import write_private
+
+    _remove_login_pages(folder)
+    page = folder / f"login-{token_hex(8)}.html"
+    write_private(page, _PAGE.format(link=escape(link)))
+    return page
+
+
+def _remove_login_pages(folder: Path) -> None:
+    for page in folder.glob("login-*.html"):
+        page.unlink(missing_ok=True)

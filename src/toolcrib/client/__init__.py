@@ -2,49 +2,45 @@
 
 from toolcrib.client.api_client import Client
 from toolcrib.client.http_client import ServerUnavailable, ServerUnreachable
-from toolcrib.client.models import (
-    AgentData,
-    ApiKeyData,
-    ApprovalData,
-    AuditRecordData,
-    AuditVerificationData,
-    GrantRuleData,
-    McpServerData,
-    McpToolData,
-    MessageData,
-    ModelData,
-    PackageData,
-    ProviderCredentialsData,
-    QuestionData,
-    RunData,
-    SessionData,
-    StoredCallData,
-    StreamMessage,
-    UserData,
-    WorkspaceData,
-)
+from toolcrib.schemas.accounts import ApiKeyOut, UserOut
+from toolcrib.schemas.agents import AgentOut, PackageOut
+from toolcrib.schemas.audit import AuditRecordOut, AuditVerificationOut
+from toolcrib.schemas.mcp_servers import McpServerOut, McpToolOut
+from toolcrib.schemas.models import ModelOut, ProviderCredentialsOut
+from toolcrib.schemas.paused_calls import ApprovalOut, GrantRuleOut, PausedCallOut, QuestionOut, QuestionPauseOut
+from toolcrib.schemas.reviews import FileDecisionIn, ReviewDecisionOut, ReviewFileOut, ReviewHunkOut, ReviewOut
+from toolcrib.schemas.sessions import MessageOut, RunOut, SessionOut, StreamMessage
+from toolcrib.schemas.tool_calls import StoredCallOut
+from toolcrib.schemas.workspaces import WorkspaceOut
 
 __all__ = [
-    "AgentData",
-    "ApiKeyData",
-    "ApprovalData",
-    "AuditRecordData",
-    "AuditVerificationData",
+    "AgentOut",
+    "ApiKeyOut",
+    "ApprovalOut",
+    "AuditRecordOut",
+    "AuditVerificationOut",
     "Client",
-    "GrantRuleData",
-    "McpServerData",
-    "McpToolData",
-    "MessageData",
-    "ModelData",
-    "PackageData",
-    "ProviderCredentialsData",
-    "QuestionData",
-    "RunData",
+    "FileDecisionIn",
+    "GrantRuleOut",
+    "McpServerOut",
+    "McpToolOut",
+    "MessageOut",
+    "ModelOut",
+    "PackageOut",
+    "PausedCallOut",
+    "ProviderCredentialsOut",
+    "QuestionOut",
+    "QuestionPauseOut",
+    "ReviewDecisionOut",
+    "ReviewFileOut",
+    "ReviewHunkOut",
+    "ReviewOut",
+    "RunOut",
     "ServerUnavailable",
     "ServerUnreachable",
-    "SessionData",
-    "StoredCallData",
+    "SessionOut",
+    "StoredCallOut",
     "StreamMessage",
-    "UserData",
-    "WorkspaceData",
+    "UserOut",
+    "WorkspaceOut",
 ]

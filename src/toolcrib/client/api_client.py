@@ -1,31 +1,29 @@
 """The client of the HTTP API. An error response is raised as the error that the server reported."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
+from urllib.parse import urlencode
 from uuid import UUID
 
-from toolcrib.client.http_client import HttpClient, JsonStream, Token
-from toolcrib.client.models import (
-    AgentData,
-    ApiKeyData,
-    ApprovalData,
-    AuditRecordData,
-    AuditVerificationData,
-    GrantRuleData,
-    McpServerData,
-    MessageData,
-    ModelData,
-    PackageData,
-    ProviderCredentialsData,
-    QuestionData,
-    RunData,
-    SessionData,
-    StoredCallData,
-    StreamMessage,
-    UserData,
-    WorkspaceData,
+from toolcrib.client.http_client import HttpClient, MessageStream, Token
+from toolcrib.schemas.accounts import ApiKeyCreatedOut, ApiKeyOut, UserOut
+from toolcrib.schemas.agents import AgentOut, PackageOut
+from toolcrib.schemas.audit import AuditRecordOut, AuditVerificationOut
+from toolcrib.schemas.mcp_servers import McpServerOut
+from toolcrib.schemas.models import ModelOut, ProviderCredentialsOut
+from toolcrib.schemas.paused_calls import (
+    ApprovalOut,
+    GrantRuleOut,
+    PausedCallOut,
+    QuestionPauseOut,
+    decision_on,
+    parse_paused_call,
 )
+from toolcrib.schemas.reviews import FileDecisionIn, ReviewDecisionIn, ReviewDecisionOut, ReviewOut
+from toolcrib.schemas.sessions import EventOut, MessageOut, RunOut, SessionOut, StreamMessage
+from toolcrib.schemas.tool_calls import StoredCallOut
+from toolcrib.schemas.workspaces import WorkspaceOut
 
 
 class Client:
@@ -47,19 +45,17 @@ class Client:
     ) -> None:
         self._http.close()
 
-    def workspaces(self) -> list[WorkspaceData]:
+    def workspaces(self) -> list[WorkspaceOut]:
         """Return the workspaces that you are a member of."""
-        return [WorkspaceData.model_validate(item) for item in self._http.all("/workspaces", page_by="before")]
+        return [WorkspaceOut.model_validate(item) for item in self._http.all("/workspaces", page_by="before")]
 
-    def rename_workspace(self, workspace_id: UUID, name: str) -> WorkspaceData:
+    def rename_workspace(self, workspace_id: UUID, name: str) -> WorkspaceOut:
         """Change a workspace's name."""
-        return WorkspaceData.model_validate(self._http.send("PATCH", f"/workspaces/{workspace_id}", {"name": name}))
+        return self._http.fetch(WorkspaceOut, "PATCH", f"/workspaces/{workspace_id}", {"name": name})
 
-    def limit_trust(self, workspace_id: UUID, max_trust: str | None) -> WorkspaceData:
+    def limit_trust(self, workspace_id: UUID, max_trust: str | None) -> WorkspaceOut:
         """Set the highest trust of any session there; None removes the limit."""
-        return WorkspaceData.model_validate(
-            self._http.send("PATCH", f"/workspaces/{workspace_id}", {"max_trust": max_trust})
-        )
+        return self._http.fetch(WorkspaceOut, "PATCH", f"/workspaces/{workspace_id}", {"max_trust": max_trust})
 
     def delete_workspace(self, workspace_id: UUID) -> None:
         """Delete a workspace with its history and agents. Files in a user's own directory stay."""
@@ -70,14 +66,28 @@ class Client:
         found: list[dict[str, Any]] = self._http.send("GET", f"/workspaces/{workspace_id}/tools")
         return found
 
-    def call(self, workspace_id: UUID, tool: str, args: Mapping[str, Any], *, session_id: UUID | None = None) -> Any:
+    def call(
+        self,
+        workspace_id: UUID,
+        tool: str,
+        args: Mapping[str, Any],
+        *,
+        session_id: UUID | None = None,
+        on_output: Callable[[str], None] | None = None,
+    ) -> Any:
         """Call a tool.
+
+        Args:
+            on_output: Receives what the tool shows while it runs. With it, the call may take any time.
 
         Returns:
             The tool's result; for a call that waits, what it waits for.
         """
+        path = f"/workspaces/{workspace_id}/tools"
         body = {"tool": tool, "args": dict(args)} | ({"session_id": str(session_id)} if session_id else {})
-        return self._http.send("POST", f"/workspaces/{workspace_id}/tools", body)["result"]
+        if on_output is not None:
+            return self._http.send_streamed(path, body, on_output)["result"]
+        return self._http.send("POST", path, body)["result"]
 
     def explain(
         self,
@@ -94,141 +104,146 @@ class Client:
         found: dict[str, Any] = self._http.send("POST", f"/workspaces/{workspace_id}/explain", body)
         return found
 
-    def call_result(self, workspace_id: UUID, call_id: UUID) -> StoredCallData:
+    def call_result(self, workspace_id: UUID, call_id: UUID) -> StoredCallOut:
         """Return a stored call with its full result."""
-        return StoredCallData.model_validate(self._http.send("GET", f"/workspaces/{workspace_id}/calls/{call_id}"))
+        return self._http.fetch(StoredCallOut, "GET", f"/workspaces/{workspace_id}/calls/{call_id}")
 
-    def approvals(self, workspace_id: UUID) -> list[ApprovalData]:
-        """Return the pending approvals, oldest first."""
-        found = self._http.all(f"/workspaces/{workspace_id}/approvals", page_by="after")
-        return [ApprovalData.model_validate(item) for item in found]
+    def paused_calls(
+        self, workspace_id: UUID, *, kind: Literal["approval", "question"] | None = None
+    ) -> list[PausedCallOut]:
+        """Return the calls that wait for a person, oldest first."""
+        found = self._http.all(f"/workspaces/{workspace_id}/paused-calls", page_by="after", kind=kind)
+        return [parse_paused_call(item) for item in found]
 
-    def approval(self, workspace_id: UUID, approval_id: UUID) -> ApprovalData:
-        """Return one approval."""
-        return ApprovalData.model_validate(
-            self._http.send("GET", f"/workspaces/{workspace_id}/approvals/{approval_id}")
-        )
+    def paused_call(self, workspace_id: UUID, pause_id: UUID) -> PausedCallOut:
+        """Return one paused call in any state."""
+        return parse_paused_call(self._http.send("GET", f"/workspaces/{workspace_id}/paused-calls/{pause_id}"))
 
     def decide(
         self,
         workspace_id: UUID,
-        approval: ApprovalData,
+        approval: ApprovalOut,
         *,
         approved: bool,
         scope: str = "once",
         reason: str | None = None,
-        rule: GrantRuleData | None = None,
-    ) -> ApprovalData:
-        """Decide an approval. Its hash is sent along, so that the decision is valid only for what it shows.
+        rule: GrantRuleOut | None = None,
+    ) -> ApprovalOut:
+        """Approve or reject a call. Its hash is sent along, so that the decision is valid only for what it shows.
 
         Args:
             scope: ``once``, ``session`` or ``always``.
             reason: Why the call was rejected; the agent receives it.
-            rule: The grant to store, for a scope beyond ``once``.
+            rule: The grant to store for a scope beyond ``once``; by default the suggested one.
         """
-        body: dict[str, Any] = {
-            "approved": approved,
-            "scope": scope,
-            "reason": reason,
-            "arguments_sha256": approval.arguments_sha256,
-            "rule": rule.model_dump() if rule else None,
-        }
-        return ApprovalData.model_validate(
-            self._http.send("POST", f"/workspaces/{workspace_id}/approvals/{approval.id}/decision", body)
-        )
+        body = decision_on(approval, approved=approved, scope=scope, reason=reason, rule=rule).model_dump(mode="json")
+        path = f"/workspaces/{workspace_id}/paused-calls/{approval.id}/decision"
+        return self._http.fetch(ApprovalOut, "POST", path, body)
 
-    def questions(self, workspace_id: UUID) -> list[QuestionData]:
-        """Return the pending questions."""
-        found = self._http.all(f"/workspaces/{workspace_id}/questions", page_by="after")
-        return [QuestionData.model_validate(item) for item in found]
+    def review(self, workspace_id: UUID, session_id: UUID, *, path: str | None = None) -> ReviewOut:
+        """Return what the session's agent changed since the last review; with ``path``, only that file."""
+        query = f"?{urlencode({'path': path})}" if path is not None else ""
+        return self._http.fetch(ReviewOut, "GET", f"/workspaces/{workspace_id}/sessions/{session_id}/review{query}")
 
-    def question(self, workspace_id: UUID, question_id: UUID) -> QuestionData:
-        """Return one question."""
-        return QuestionData.model_validate(
-            self._http.send("GET", f"/workspaces/{workspace_id}/questions/{question_id}")
+    def decide_review(
+        self,
+        workspace_id: UUID,
+        review: ReviewOut,
+        decisions: Sequence[FileDecisionIn] = (),
+        *,
+        everything: Literal["keep", "revert"] | None = None,
+    ) -> ReviewDecisionOut:
+        """Keep or revert files of a review, or everything in it. Valid only for what the review shows."""
+        given = (
+            ReviewDecisionIn(decisions=list(decisions))
+            if everything is None
+            else ReviewDecisionIn(all=everything, version=review.version)
         )
+        path = f"/workspaces/{workspace_id}/sessions/{review.session_id}/review"
+        return self._http.fetch(ReviewDecisionOut, "POST", path, given.model_dump(mode="json"))
 
     def answer(
-        self, workspace_id: UUID, question_id: UUID, answers: Mapping[str, Any], *, by_button: Sequence[str] = ()
-    ) -> QuestionData:
-        """Answer a question.
+        self,
+        workspace_id: UUID,
+        pause_id: UUID,
+        answers: Mapping[str, Any],
+        *,
+        buttons: Sequence[str] = (),
+    ) -> QuestionPauseOut:
+        """Answer a call's questions.
 
         Args:
             answers: One answer per question, by name.
-            by_button: The names of the questions that were answered by a button.
+            buttons: The names of the questions that were answered with a button.
         """
-        body = {"answers": dict(answers), "by_button": list(by_button)}
-        found = self._http.send("POST", f"/workspaces/{workspace_id}/questions/{question_id}/answer", body)
-        return QuestionData.model_validate(found)
+        body = {"answers": dict(answers), "answered_with_button": list(buttons)}
+        path = f"/workspaces/{workspace_id}/paused-calls/{pause_id}/answers"
+        return self._http.fetch(QuestionPauseOut, "POST", path, body)
+
+    def cancel_call(self, workspace_id: UUID, call_id: UUID) -> PausedCallOut:
+        """Cancel a call that waits for a person."""
+        return parse_paused_call(self._http.send("POST", f"/workspaces/{workspace_id}/calls/{call_id}/cancel"))
 
     # Agents, sessions and runs
 
-    def agents(self, workspace_id: UUID) -> list[AgentData]:
+    def agents(self, workspace_id: UUID) -> list[AgentOut]:
         """Return the agents of a workspace."""
-        found = self._http.send("GET", f"/workspaces/{workspace_id}/agents")["items"]
-        return [AgentData.model_validate(item) for item in found]
+        return self._http.page(AgentOut, f"/workspaces/{workspace_id}/agents")
 
-    def create_agent(self, workspace_id: UUID, *, name: str, definition: str) -> AgentData:
+    def create_agent(self, workspace_id: UUID, *, name: str, definition: str) -> AgentOut:
         """Create an agent from its YAML definition."""
         body = {"name": name, "definition": definition}
-        return AgentData.model_validate(self._http.send("POST", f"/workspaces/{workspace_id}/agents", body))
+        return self._http.fetch(AgentOut, "POST", f"/workspaces/{workspace_id}/agents", body)
 
-    def change_agent(self, workspace_id: UUID, agent_id: UUID, *, definition: str) -> AgentData:
+    def change_agent(self, workspace_id: UUID, agent_id: UUID, *, definition: str) -> AgentOut:
         """Change an agent's definition."""
-        body = {"definition": definition}
-        return AgentData.model_validate(self._http.send("PATCH", f"/workspaces/{workspace_id}/agents/{agent_id}", body))
+        path = f"/workspaces/{workspace_id}/agents/{agent_id}"
+        return self._http.fetch(AgentOut, "PATCH", path, {"definition": definition})
 
     def delete_agent(self, workspace_id: UUID, agent_id: UUID) -> None:
         """Delete an agent."""
         self._http.send("DELETE", f"/workspaces/{workspace_id}/agents/{agent_id}")
 
-    def mcp_servers(self, workspace_id: UUID) -> list[McpServerData]:
+    def mcp_servers(self, workspace_id: UUID) -> list[McpServerOut]:
         """Return the MCP servers of a workspace."""
-        found = self._http.send("GET", f"/workspaces/{workspace_id}/mcp-servers")["items"]
-        return [McpServerData.model_validate(item) for item in found]
+        return self._http.page(McpServerOut, f"/workspaces/{workspace_id}/mcp-servers")
 
-    def create_mcp_server(self, workspace_id: UUID, *, name: str, **how: Any) -> McpServerData:
+    def create_mcp_server(self, workspace_id: UUID, *, name: str, **how: Any) -> McpServerOut:
         """Add an MCP server: ``command`` or ``url``, and optionally ``secrets`` and ``safe_tools``. Owners only."""
-        made = self._http.send("POST", f"/workspaces/{workspace_id}/mcp-servers", {"name": name, **how})
-        return McpServerData.model_validate(made)
+        return self._http.fetch(McpServerOut, "POST", f"/workspaces/{workspace_id}/mcp-servers", {"name": name, **how})
 
-    def refresh_mcp_server(self, workspace_id: UUID, server_id: UUID) -> McpServerData:
+    def refresh_mcp_server(self, workspace_id: UUID, server_id: UUID) -> McpServerOut:
         """Connect to an MCP server and list its tools again. Owners only."""
-        path = f"/workspaces/{workspace_id}/mcp-servers/{server_id}/refresh"
-        return McpServerData.model_validate(self._http.send("POST", path))
+        return self._http.fetch(McpServerOut, "POST", f"/workspaces/{workspace_id}/mcp-servers/{server_id}/refresh")
 
-    def approve_mcp_server(self, workspace_id: UUID, server_id: UUID, *, sha256: str) -> McpServerData:
+    def approve_mcp_server(self, workspace_id: UUID, server_id: UUID, *, sha256: str) -> McpServerOut:
         """Approve the latest tool list if it has this hash. Owners only."""
         path = f"/workspaces/{workspace_id}/mcp-servers/{server_id}/approve"
-        return McpServerData.model_validate(self._http.send("POST", path, {"sha256": sha256}))
+        return self._http.fetch(McpServerOut, "POST", path, {"sha256": sha256})
 
     def delete_mcp_server(self, workspace_id: UUID, server_id: UUID) -> None:
         """Delete an MCP server."""
         self._http.send("DELETE", f"/workspaces/{workspace_id}/mcp-servers/{server_id}")
 
-    def packages(self, workspace_id: UUID) -> list[PackageData]:
+    def packages(self, workspace_id: UUID) -> list[PackageOut]:
         """Return the packages of a workspace."""
-        found = self._http.send("GET", f"/workspaces/{workspace_id}/packages")["items"]
-        return [PackageData.model_validate(item) for item in found]
+        return self._http.page(PackageOut, f"/workspaces/{workspace_id}/packages")
 
-    def install_package(self, workspace_id: UUID, archive: bytes) -> PackageData:
+    def install_package(self, workspace_id: UUID, archive: bytes) -> PackageOut:
         """Install a package from a zip, tar or tar.gz. Owners only."""
-        return PackageData.model_validate(
-            self._http.send("POST", f"/workspaces/{workspace_id}/packages", content=archive)
-        )
+        return self._http.fetch(PackageOut, "POST", f"/workspaces/{workspace_id}/packages", content=archive)
 
     def remove_package(self, workspace_id: UUID, name: str) -> None:
         """Remove a package."""
         self._http.send("DELETE", f"/workspaces/{workspace_id}/packages/{name}")
 
-    def sessions(self, workspace_id: UUID, *, limit: int = 50) -> list[SessionData]:
+    def sessions(self, workspace_id: UUID, *, limit: int = 50) -> list[SessionOut]:
         """Return the sessions, newest first."""
-        found = self._http.send("GET", f"/workspaces/{workspace_id}/sessions", query={"limit": limit})["items"]
-        return [SessionData.model_validate(item) for item in found]
+        return self._http.page(SessionOut, f"/workspaces/{workspace_id}/sessions", limit=limit)
 
-    def session(self, workspace_id: UUID, session_id: UUID) -> SessionData:
+    def session(self, workspace_id: UUID, session_id: UUID) -> SessionOut:
         """Return one session."""
-        return SessionData.model_validate(self._http.send("GET", f"/workspaces/{workspace_id}/sessions/{session_id}"))
+        return self._http.fetch(SessionOut, "GET", f"/workspaces/{workspace_id}/sessions/{session_id}")
 
     def create_session(
         self,
@@ -239,59 +254,58 @@ class Client:
         mode: str = "build",
         trust: str | None,
         package: str | None = None,
-    ) -> SessionData:
+    ) -> SessionOut:
         """Create a session. With ``package`` it runs that package's workflow."""
         body = {"agent_id": str(agent_id), "title": title, "mode": mode, "trust": trust, "package": package}
-        return SessionData.model_validate(self._http.send("POST", f"/workspaces/{workspace_id}/sessions", body))
+        return self._http.fetch(SessionOut, "POST", f"/workspaces/{workspace_id}/sessions", body)
 
-    def change_session(self, workspace_id: UUID, session_id: UUID, **changes: Any) -> SessionData:
+    def change_session(self, workspace_id: UUID, session_id: UUID, **changes: Any) -> SessionOut:
         """Change a session: ``title``, ``trust``, ``phase``."""
-        path = f"/workspaces/{workspace_id}/sessions/{session_id}"
-        return SessionData.model_validate(self._http.send("PATCH", path, changes))
+        return self._http.fetch(SessionOut, "PATCH", f"/workspaces/{workspace_id}/sessions/{session_id}", changes)
 
-    def send(self, workspace_id: UUID, session_id: UUID, text: str) -> RunData:
+    def send(self, workspace_id: UUID, session_id: UUID, text: str) -> RunOut:
         """Send a message to the session's agent and return the run that answers it."""
         path = f"/workspaces/{workspace_id}/sessions/{session_id}/messages"
-        return RunData.model_validate(self._http.send("POST", path, {"text": text}))
+        return self._http.fetch(RunOut, "POST", path, {"text": text})
 
-    def messages(self, workspace_id: UUID, session_id: UUID) -> list[MessageData]:
+    def messages(self, workspace_id: UUID, session_id: UUID) -> list[MessageOut]:
         """Return all messages of a session."""
         found = self._http.all(f"/workspaces/{workspace_id}/sessions/{session_id}/messages", page_by="after")
-        return [MessageData.model_validate(item) for item in found]
+        return [MessageOut.model_validate(item) for item in found]
 
-    def runs(self, workspace_id: UUID, session_id: UUID) -> list[RunData]:
+    def runs(self, workspace_id: UUID, session_id: UUID) -> list[RunOut]:
         """Return the runs of a session, newest first."""
-        found = self._http.send("GET", f"/workspaces/{workspace_id}/sessions/{session_id}/runs")["items"]
-        return [RunData.model_validate(item) for item in found]
+        return self._http.page(RunOut, f"/workspaces/{workspace_id}/sessions/{session_id}/runs")
 
-    def cancel(self, workspace_id: UUID, run_id: UUID) -> RunData:
-        """Cancel a run."""
-        return RunData.model_validate(self._http.send("POST", f"/workspaces/{workspace_id}/runs/{run_id}/cancel"))
+    def cancel(self, workspace_id: UUID, run_id: UUID) -> RunOut:
+        """Cancel a run. Messages queued behind a run that had started are held."""
+        return self._http.fetch(RunOut, "POST", f"/workspaces/{workspace_id}/runs/{run_id}/cancel")
+
+    def release(self, workspace_id: UUID, run_id: UUID) -> RunOut:
+        """Release a queued message that a stop held."""
+        return self._http.fetch(RunOut, "POST", f"/workspaces/{workspace_id}/runs/{run_id}/release")
 
     def events(
         self, workspace_id: UUID, session_id: UUID, *, after: int = 0, limit: int = 1_000
     ) -> list[StreamMessage]:
         """Return up to ``limit`` events after an event number."""
         path = f"/workspaces/{workspace_id}/sessions/{session_id}/events"
-        found = self._http.send("GET", path, query={"after": after, "limit": limit})["items"]
-        return [StreamMessage(type=f"chat:{one['type']}", payload=one["payload"], seq=one["seq"]) for one in found]
+        found = self._http.page(EventOut, path, after=after, limit=limit)
+        return [StreamMessage(type=f"chat:{one.type}", payload=one.payload, seq=one.seq) for one in found]
 
-    def stream_events(self, workspace_id: UUID, session_id: UUID, *, after: int) -> "SessionEventStream":
+    def stream_events(self, workspace_id: UUID, session_id: UUID, *, after: int) -> MessageStream[StreamMessage]:
         """Stream the events after an event number, then new ones, until the server ends the stream.
 
         Resume after the last.
         """
         path = f"/workspaces/{workspace_id}/sessions/{session_id}/events/stream"
-        return SessionEventStream(self._http.stream(path, query={"after": after}))
+        return self._http.stream(StreamMessage, path, after=after)
 
     # Models, keys, users, the audit log
 
-    def provider_credentials(self, kind: str = "models") -> list[ProviderCredentialsData]:
+    def provider_credentials(self, kind: str = "models") -> list[ProviderCredentialsOut]:
         """Return the providers for which you stored credentials; with ``search``, the search engines."""
-        found = [
-            ProviderCredentialsData.model_validate(item) for item in self._http.send("GET", "/credentials")["items"]
-        ]
-        return [one for one in found if one.kind == kind]
+        return [one for one in self._http.page(ProviderCredentialsOut, "/credentials") if one.kind == kind]
 
     def store_access(self, provider: str, *, secret: str, base_url: str | None = None, check: bool = True) -> None:
         """Store your credentials for a provider. With ``check`` the provider must accept them."""
@@ -302,58 +316,39 @@ class Client:
         """Delete your credentials for a provider."""
         self._http.send("DELETE", f"/credentials/{provider}")
 
-    def models(self, provider: str) -> list[ModelData]:
+    def models(self, provider: str) -> list[ModelOut]:
         """Return the models of a provider that you may use."""
-        return [
-            ModelData.model_validate(item) for item in self._http.send("GET", f"/providers/{provider}/models")["items"]
-        ]
+        return self._http.page(ModelOut, f"/providers/{provider}/models")
 
-    def keys(self) -> list[ApiKeyData]:
+    def keys(self) -> list[ApiKeyOut]:
         """Return your API keys."""
-        return [ApiKeyData.model_validate(item) for item in self._http.send("GET", "/api-keys")["items"]]
+        return self._http.page(ApiKeyOut, "/api-keys")
 
-    def create_key(self, *, name: str, days: int | None = None) -> tuple[ApiKeyData, str]:
+    def create_key(self, *, name: str, days: int | None = None) -> tuple[ApiKeyOut, str]:
         """Create an API key. Returns the key and its secret, which is shown only once."""
-        made = self._http.send("POST", "/api-keys", {"name": name, "expires_in_days": days})
-        return ApiKeyData.model_validate(made["key"]), str(made["secret"])
+        made = self._http.fetch(ApiKeyCreatedOut, "POST", "/api-keys", {"name": name, "expires_in_days": days})
+        return made.key, made.secret
 
     def revoke_key(self, key_id: UUID) -> None:
         """Revoke an API key."""
         self._http.send("DELETE", f"/api-keys/{key_id}")
 
-    def me(self) -> UserData:
+    def me(self) -> UserOut:
         """Return your own account."""
-        return UserData.model_validate(self._http.send("GET", "/auth/me"))
+        return self._http.fetch(UserOut, "GET", "/auth/me")
 
-    def audit(self, workspace_id: UUID, *, limit: int = 100, before: int | None = None) -> list[AuditRecordData]:
+    def audit(self, workspace_id: UUID, *, limit: int = 100, before: int | None = None) -> list[AuditRecordOut]:
         """Return the audit records, newest first. Owners only."""
-        query = {"limit": limit} | ({} if before is None else {"before": before})
-        found = self._http.send("GET", f"/workspaces/{workspace_id}/audit", query=query)["items"]
-        return [AuditRecordData.model_validate(item) for item in found]
+        return self._http.page(AuditRecordOut, f"/workspaces/{workspace_id}/audit", limit=limit, before=before)
 
-    def verify_audit(self, workspace_id: UUID, *, after: int | None = 0) -> AuditVerificationData:
+    def verify_audit(self, workspace_id: UUID, *, after: int | None = 0) -> AuditVerificationOut:
         """Verify a part of the seals, starting after ``after``, or after the last verification if it is None.
 
         Owners only.
         """
-        query = {} if after is None else {"after": after}
-        found = self._http.send("GET", f"/workspaces/{workspace_id}/audit/verification", query=query)
-        return AuditVerificationData.model_validate(found)
+        path = f"/workspaces/{workspace_id}/audit/verification"
+        return self._http.fetch(AuditVerificationOut, "GET", path, query={"after": after})
 
     def audit_checkpoint(self, workspace_id: UUID) -> dict[str, Any]:
         """Return a signed checkpoint of the audit chain's end. Owners only."""
         return dict(self._http.send("GET", f"/workspaces/{workspace_id}/audit/checkpoint"))
-
-
-class SessionEventStream(Iterator[StreamMessage]):
-    """The messages of a session. ``close`` ends the stream, from any thread."""
-
-    def __init__(self, stream: JsonStream) -> None:
-        self._stream = stream
-
-    def __next__(self) -> StreamMessage:
-        return StreamMessage.model_validate(next(self._stream))
-
-    def close(self) -> None:
-        """End the stream."""
-        self._stream.close()

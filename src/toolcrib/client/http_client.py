@@ -5,10 +5,11 @@ import socket
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
 import httpx2
+from pydantic import BaseModel
 
 from toolcrib.core.errors import (
     BadArguments,
@@ -26,6 +27,7 @@ _PAGE = 100
 _STREAM = httpx2.Timeout(45.0, connect=5)
 
 Token = str | Callable[[], str] | None
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class ServerUnreachable(ToolcribError):
@@ -53,7 +55,7 @@ class HttpClient:
             # Loading the certificates takes a while, and a URL without TLS needs none.
             verify=not self._server.startswith("http://"),
         )
-        self._streams: WeakSet[JsonStream] = WeakSet()
+        self._streams: WeakSet[MessageStream[Any]] = WeakSet()
 
     def close(self) -> None:
         """Close the client. Open streams end, in whichever thread they are read."""
@@ -73,18 +75,20 @@ class HttpClient:
         """Send a request and return the response's JSON.
 
         Args:
+            query: Parameters of the URL. None leaves one out.
             content: Raw bytes to send instead of a JSON body.
 
         Raises:
             ServerUnreachable: There is no answer, or it does not come from a Toolcrib server.
             ToolcribError: The server reported an error.
         """
+        params = {name: value for name, value in (query or {}).items() if value is not None}
         try:
             if content is None:
-                response = self._client.request(method, path, json=body, params=query)
+                response = self._client.request(method, path, json=body, params=params)
             else:
                 headers = {"Content-Type": "application/octet-stream"}
-                response = self._client.request(method, path, content=content, params=query, headers=headers)
+                response = self._client.request(method, path, content=content, params=params, headers=headers)
             data = response.json() if response.content else None
         except httpx2.TransportError as error:
             raise self._nobody(error) from None
@@ -94,9 +98,42 @@ class HttpClient:
             return data
         raise _error(response.status_code, data)
 
-    def all(self, path: str, *, page_by: str) -> Iterator[dict[str, Any]]:
+    def send_streamed(self, path: str, body: Any, on_output: Callable[[str], None]) -> Any:
+        """Post a request that may take long. Passes on what the server shows meanwhile, and returns the response.
+
+        The server sends a sign of life every few seconds, so that no work is too long.
+        """
+        headers, ended = {"Accept": "text/event-stream"}, None
+        try:
+            with self._client.stream("POST", path, json=body, headers=headers, timeout=_STREAM) as response:
+                if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                    response.read()
+                    ended = {"status": response.status_code, "body": response.json()}
+                for line in response.iter_lines() if ended is None else ():
+                    message = json.loads(line.removeprefix("data: ")) if line.startswith("data: ") else {}
+                    if message.get("type") == "output":
+                        on_output(message["payload"]["text"])
+                    elif message.get("type") == "end":
+                        ended = message["payload"]
+        except httpx2.TransportError as error:
+            raise self._nobody(error) from None
+        if ended is None:
+            raise ServerUnreachable(f"{self._server} closed the connection before it answered.")
+        if ended["status"] >= 400:
+            raise _error(ended["status"], ended["body"])
+        return ended["body"]
+
+    def fetch(self, kind: type[ModelT], method: str, path: str, body: Any = None, **options: Any) -> ModelT:
+        """Send a request like ``send`` and return the response as a wire type."""
+        return _parse(kind, self.send(method, path, body, **options))
+
+    def page(self, kind: type[ModelT], path: str, **query: Any) -> list[ModelT]:
+        """Return the first items of a list."""
+        return [_parse(kind, item) for item in self.send("GET", path, query=query)["items"]]
+
+    def all(self, path: str, *, page_by: str, **query: Any) -> Iterator[dict[str, Any]]:
         """Yield every item of a list, page by page."""
-        query: dict[str, Any] = {"limit": _PAGE}
+        query = {"limit": _PAGE, **query}
         while True:
             page = self.send("GET", path, query=query)
             yield from page["items"]
@@ -104,10 +141,10 @@ class HttpClient:
                 return
             query[page_by] = page["next"]
 
-    def stream(self, path: str, *, query: Mapping[str, Any]) -> "JsonStream":
+    def stream(self, kind: type[ModelT], path: str, **query: Any) -> "MessageStream[ModelT]":
         """Return the messages of a stream of server-sent events."""
         wire = _StreamHandle()
-        stream = JsonStream(wire, self._messages(path, query, wire))
+        stream = MessageStream(wire, (_parse(kind, message) for message in self._messages(path, query, wire)))
         self._streams.add(stream)
         return stream
 
@@ -143,14 +180,14 @@ class _StreamHandle:
     is_cut: bool = False
 
 
-class JsonStream(Iterator[dict[str, Any]]):
+class MessageStream(Iterator[ModelT], Generic[ModelT]):
     """The messages of a stream. ``close`` ends it for a thread that waits for the next message."""
 
-    def __init__(self, wire: _StreamHandle, messages: Iterator[dict[str, Any]]) -> None:
+    def __init__(self, wire: _StreamHandle, messages: Iterator[ModelT]) -> None:
         self._wire = wire
         self._messages = messages
 
-    def __next__(self) -> dict[str, Any]:
+    def __next__(self) -> ModelT:
         return next(self._messages)
 
     def close(self) -> None:
@@ -169,6 +206,11 @@ class _Bearer(httpx2.Auth):
         token = self._token if isinstance(self._token, str) else self._token()
         request.headers["Authorization"] = f"Bearer {token}"
         yield request
+
+
+def _parse(kind: type[ModelT], data: Any) -> ModelT:
+    # A newer server may add fields, also to types that must have no others in requests.
+    return kind.model_validate(data, extra="ignore")
 
 
 _ERRORS: Mapping[int, type[ToolcribError]] = {

@@ -7,6 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 
 DEFAULT_MAX_READ_BYTES = 50_000
 DEFAULT_MAX_WRITE_BYTES = 100_000
+MAX_DEFINITION_CHARACTERS = 32_768
 
 
 class TrustLevel(StrEnum):
@@ -14,6 +15,7 @@ class TrustLevel(StrEnum):
 
     SUPERVISED = "supervised"
     GUIDED = "guided"
+    REVIEW = "review"
     AUTONOMOUS = "autonomous"
 
     def exceeds(self, ceiling: "TrustLevel | None") -> bool:
@@ -59,7 +61,8 @@ class ToolPermission(BaseModel):
     )
     approve: ApprovalPoint = Field(
         default=ApprovalPoint.COMMAND,
-        description="For `bash`: approve the `command` before it runs, or its `effect` on files afterwards.",
+        description="For `bash`: approve the `command` before it runs, or its `effect` on files afterwards. At trust "
+        "`review` it always runs first.",
     )
     hosts: tuple[str, ...] = Field(
         default=(),
@@ -91,7 +94,8 @@ class AgentRules(BaseModel):
 
     trust: TrustLevel = Field(
         default=TrustLevel.GUIDED,
-        description="Which calls need approval: all (`supervised`), dangerous ones (`guided`) or none (`autonomous`).",
+        description="Which calls need approval: all (`supervised`), dangerous ones (`guided`), what cannot be undone "
+        "(`review`) or none (`autonomous`).",
     )
     max_trust: TrustLevel | None = Field(
         default=None,

@@ -10,7 +10,12 @@ from uuid import UUID
 
 from toolcrib.core.callers import Caller
 from toolcrib.core.change_sets import ChangeSet
-from toolcrib.core.ids import ApprovalId, ChangeSetId, new_id
+from toolcrib.core.ids import ChangeSetId, PauseId, new_id
+
+# How much of the arguments an audit record keeps.
+AUDITED_BYTES = 16_000
+_NAME = 200
+_RULE = 500
 
 # Arguments that carry content. The audit log keeps their size and hash, never the text.
 CONTENT_ARGUMENTS = frozenset({"content", "old_string", "new_string", "insert_content"})
@@ -39,13 +44,40 @@ class AuditRecord:
     isolation: str | None = None
     id: UUID = field(default_factory=new_id)
 
+    @property
+    def row(self) -> dict[str, Any]:
+        """The record as the database function takes it."""
+        caller = self.caller
+        return {
+            "id": self.id,
+            "workspace_id": caller.workspace_id,
+            "created_at": self.created_at,
+            "user_id": caller.user_id,
+            "agent_id": caller.agent_id,
+            "session_id": caller.session_id,
+            "run_id": caller.run_id,
+            "call_id": caller.call_id,
+            "via": caller.via,
+            "tool": self.tool[:_NAME],
+            "decision": self.decision,
+            "rule": self.rule[:_RULE],
+            "decided_by": self.decided_by,
+            "arguments": self.arguments,
+            "outcome": self.outcome,
+            "error_code": self.error_code,
+            "files": self.files,
+            "hosts": self.hosts,
+            "isolation": self.isolation,
+            "duration_us": self.duration_us,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
     """A call as a row: its tool and arguments, its state or result, and its change set.
 
     Attributes:
-        approval_id: The approval by which the call runs.
+        pause_id: The approved pause with which the call runs.
         events: Events for its session, published in the same transaction.
     """
 
@@ -58,9 +90,33 @@ class CallRecord:
     change_set_id: ChangeSetId | None = None
     process_id: str | None = None
     idempotent: bool = True
-    approval_id: ApprovalId | None = None
+    pause_id: PauseId | None = None
     is_violation: bool = False
     events: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The row as the database function takes it."""
+        caller = self.caller
+        return {
+            "id": caller.call_id,
+            "session_id": caller.session_id,
+            "run_id": caller.run_id,
+            "run_epoch": caller.run_epoch,
+            "user_id": caller.user_id,
+            "agent_id": caller.agent_id,
+            "tool": self.tool,
+            "arguments": self.arguments,
+            "state": self.state,
+            "result": self.result,
+            "error": self.error,
+            "change_set_id": self.change_set_id,
+            "process_id": self.process_id,
+            "idempotent": self.idempotent,
+            "pause_id": self.pause_id,
+            "is_violation": self.is_violation,
+            "events": self.events or None,
+        }
 
 
 def redact_content(value: Any, level: int = 0) -> Any:

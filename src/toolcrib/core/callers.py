@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from toolcrib.core.agents import AgentRules, TrustLevel
-from toolcrib.core.approvals import Grant
 from toolcrib.core.ids import AgentId, CallId, RunId, SessionId, UserId, WorkspaceId, new_id
+from toolcrib.core.paused_calls import Grant
 
 
 class SessionMode(StrEnum):
@@ -22,12 +22,11 @@ class WorkspaceRole(StrEnum):
     MEMBER = "member"
     OWNER = "owner"
 
-    @property
-    def rank(self) -> int:
-        return list(WorkspaceRole).index(self)
-
     def covers(self, needed: "WorkspaceRole") -> bool:
-        return self.rank >= needed.rank
+        return _BY_RANK.index(self) >= _BY_RANK.index(needed)
+
+
+_BY_RANK = tuple(WorkspaceRole)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Change sets: what a call does to the tree, as data that can be shown, committed and reverted."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -53,20 +53,52 @@ class FileChange:
             return ChangeKind.CREATED
         if self.after is None:
             return ChangeKind.DELETED
-        if self.before.path != self.after.path:
+        if self.moves:
             return ChangeKind.MOVED
         return ChangeKind.TOUCHED if self.before.holds_same_as(self.after) else ChangeKind.MODIFIED
 
     @property
+    def states(self) -> tuple[EntryState, ...]:
+        return tuple(state for state in (self.before, self.after) if state is not None)
+
+    @property
+    def moves(self) -> bool:
+        return self.before is not None and self.after is not None and self.before.path != self.after.path
+
+    @property
     def vacates_path(self) -> bool:
         """Whether the file leaves its path."""
-        return self.before is not None and (self.after is None or self.after.path != self.before.path)
+        return self.moves or (self.before is not None and self.after is None)
+
+    @property
+    def trashed(self) -> EntryState | None:
+        """The untracked content that the change moves into the trash, if any."""
+        kept = self.after.trash_id if self.after else None
+        return self.before if self.before and self.before.trash_id not in (None, kept) else None
+
+    @property
+    def restored(self) -> EntryState | None:
+        """The untracked content that the change moves out of the trash, if any."""
+        had = self.before.trash_id if self.before else None
+        return self.after if self.after and self.after.trash_id not in (None, had) else None
 
     @property
     def paths(self) -> tuple[WorkspacePath, ...]:
         """The affected paths: one, or two for a move."""
-        found = {state.path for state in (self.before, self.after) if state is not None}
-        return tuple(sorted(found))
+        return tuple(sorted({state.path for state in self.states}))
+
+
+@dataclass(frozen=True, slots=True)
+class TrashedFile:
+    """Untracked content in the trash: the file that it belongs to, and the state that the file had or will have."""
+
+    file_id: FileId
+    state: EntryState
+
+    @property
+    def trash_id(self) -> UUID:
+        assert self.state.trash_id is not None
+        return self.state.trash_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +137,16 @@ class ChangeSet:
         return tuple(sorted({path for change in self.changes for path in change.paths}))
 
     @property
+    def trashed(self) -> list[TrashedFile]:
+        """What the set moves into the trash."""
+        return [TrashedFile(change.file_id, state) for change in self.changes if (state := change.trashed)]
+
+    @property
+    def restored(self) -> list[TrashedFile]:
+        """What the set moves out of the trash."""
+        return [TrashedFile(change.file_id, state) for change in self.changes if (state := change.restored)]
+
+    @property
     def folders_on_the_way(self) -> frozenset[WorkspacePath]:
         """Created folders with content. The call does not name them; it needs them for the content."""
         above = {folder for path in self.paths for folder in path.ancestors}
@@ -112,12 +154,40 @@ class ChangeSet:
         return frozenset(above.intersection(path for change in made for path in change.paths))
 
 
+class LastUndoable(StrEnum):
+    """What the newest change that is still in effect belongs to, or the newest undo, whose undo is a redo."""
+
+    CALL = "call"
+    RUN = "run"
+    SESSION = "session"
+    UNDO = "undo"
+
+
 @dataclass(frozen=True, slots=True)
 class UndoCall:
-    """An undo that changed files: its id, and the arguments that say what it reverts."""
+    """An undo that changed files: its id, and the ids of what it reverted: ``calls``, ``run_id`` or ``session_id``."""
 
     id: CallId
-    arguments: Mapping[str, Any]
+    reverted: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class UndoScope:
+    """Selects calls: by their ids, or all of a run or a session."""
+
+    calls: tuple[UUID, ...] = ()
+    run_id: UUID | None = None
+    session_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangingCall:
+    """A call that changed files. ``undo`` is set if it was an undo."""
+
+    id: CallId
+    run_id: RunId | None
+    session_id: SessionId | None
+    undo: UndoCall | None = None
 
 
 @dataclass(slots=True)
@@ -150,11 +220,34 @@ class UndoneCalls:
         return None
 
     def _add(self, undo: UndoCall) -> None:
-        for call_id in undo.arguments.get("calls") or ():
+        for call_id in undo.reverted.get("calls") or ():
             self._calls.setdefault(str(call_id), undo.id)
         for name, known in (("run_id", self._runs), ("session_id", self._sessions)):
-            if meant := undo.arguments.get(name):
+            if meant := undo.reverted.get(name):
                 known.setdefault(str(meant), undo.id)
+
+
+def last_undoable(calls: Sequence[ChangingCall], last: LastUndoable) -> UndoScope | None:
+    """Return what an undo of the last call, run or session, or of the last undo, reverts. None if there is nothing.
+
+    ``calls`` are given newest first. A call outside runs or sessions is undone by itself. An undo can be undone as long
+    as nothing has changed since.
+    """
+    undos = {str(call.id) for call in calls if call.undo}
+    undone = UndoneCalls.by(call.undo for call in calls if call.undo)
+    for call in calls:
+        if undone.taken_back_by(call.id, run_id=call.run_id, session_id=call.session_id) is not None:
+            continue
+        if call.undo is None and last is LastUndoable.UNDO:
+            return None
+        if call.undo is None and last is LastUndoable.SESSION and call.session_id is not None:
+            return UndoScope(session_id=call.session_id)
+        if call.undo is None and last is LastUndoable.RUN and call.run_id is not None:
+            return UndoScope(run_id=call.run_id)
+        is_redo = call.undo is not None and not undos.isdisjoint(map(str, call.undo.reverted.get("calls") or ()))
+        if call.undo is None or (last is LastUndoable.UNDO and not is_redo):
+            return UndoScope(calls=(call.id,))
+    return None
 
 
 def within(undos: Iterable[UndoCall], calls: Collection[UUID], scopes: Collection[UUID]) -> set[CallId]:
@@ -163,8 +256,8 @@ def within(undos: Iterable[UndoCall], calls: Collection[UUID], scopes: Collectio
     whole = {str(scope) for scope in scopes}
     found: set[CallId] = set()
     for undo in undos:
-        named = undo.arguments.get("calls") or ()
-        scope = undo.arguments.get("run_id") or undo.arguments.get("session_id")
+        named = undo.reverted.get("calls") or ()
+        scope = undo.reverted.get("run_id") or undo.reverted.get("session_id")
         if scope in whole or (named and theirs.issuperset(map(str, named))):
             found.add(undo.id)
             theirs.add(str(undo.id))

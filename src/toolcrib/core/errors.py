@@ -66,6 +66,8 @@ class ToolFailed(ToolcribError):
 
 
 class BadArguments(ToolFailed):
+    """Arguments are wrong. ``fields`` says for each what was expected."""
+
     code = "VALIDATION_ERROR"
 
     def __init__(self, fields: Mapping[str, str], message: str = "Validation failed") -> None:

@@ -17,10 +17,10 @@ class EventType(StrEnum):
     TOOL_START = "tool-start"
     TOOL_RESULT = "tool-result"
     TOOL_CONFIRM = "tool-confirm"
-    TOOL_DECIDED = "tool-decided"
     QUESTION = "question"
-    ANSWER = "answer"
+    PAUSE_ENDED = "pause-ended"
     RUN_STATE = "run-state"
+    REVIEW = "review"
     ERROR = "error"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from hashlib import sha256
 from typing import Any
 
 from toolcrib.core.ids import McpServerId, UserId, WorkspaceId
@@ -18,12 +19,18 @@ class McpTransport(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class McpTool:
-    """A tool as its server describes it. ``sha256`` covers everything that a model would see."""
+    """A tool as its server describes it.
+
+    Attributes:
+        sha256: Covers everything that a model would see, and ``read_only``.
+        read_only: The server says that the tool changes nothing (``readOnlyHint``).
+    """
 
     name: str
     description: str
     input_schema: Mapping[str, Any]
     sha256: str
+    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,13 @@ class McpServer:
     @property
     def toolset(self) -> str:
         return f"mcp:{self.name}"
+
+    @property
+    def offered_sha256(self) -> str | None:
+        """One hash for the whole list of offered tools, which an owner approves."""
+        if self.offered_tools is None:
+            return None
+        return sha256("\n".join(sorted(tool.sha256 for tool in self.offered_tools)).encode()).hexdigest()
 
     @property
     def changed_tools(self) -> frozenset[str]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 from typing import Annotated
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
@@ -79,6 +80,16 @@ class WorkspacePath:
         """Return this path after its ancestor (or itself) ``source`` has moved to ``destination``."""
         return WorkspacePath(destination.mount, destination.path + self.path[len(source.path) :], destination.scope)
 
+    @property
+    def display(self) -> str:
+        """The path for people and models: ``/x`` in the project, ``@mount/x`` elsewhere."""
+        return self.path if self.mount is Mount.PROJECT else str(self)
+
+    @property
+    def relative(self) -> str:
+        """The path for text: relative to the project, or with its mount."""
+        return (self.path[1:] or ".") if self.mount is Mount.PROJECT else str(self)
+
     def __str__(self) -> str:
         return f"@{self.mount}{'' if self.is_root else self.path}"
 
@@ -142,9 +153,15 @@ def parse_mounted(text: str) -> WorkspacePath:
     return WorkspacePath(Mount(mounted[1]), _resolved(mounted[2]))
 
 
-def shown(path: WorkspacePath) -> str:
-    """Format a path for people and models: ``/x`` in the project, ``@mount/x`` elsewhere."""
-    return path.path if path.mount is Mount.PROJECT else str(path)
+# How programs may write a path.
+PathLike = str | WorkspacePath
+
+
+def parse_path(path: PathLike) -> WorkspacePath:
+    """Parse ``/src/a.py`` or ``@central/plan.md``, as ``display`` writes them."""
+    if isinstance(path, WorkspacePath):
+        return path
+    return parse_mounted(path) if path.startswith("@") else parse_absolute(path)
 
 
 def is_valid_name(name: str) -> bool:
@@ -245,7 +262,7 @@ def _schema(description: str) -> WithJsonSchema:
 AbsolutePath = Annotated[
     WorkspacePath,
     _argument(parse_absolute),
-    PlainSerializer(shown, return_type=str),
+    PlainSerializer(attrgetter("display"), return_type=str),
     _schema("A path from the root of the workspace, such as /src/main.py."),
 ]
 MountPath = Annotated[

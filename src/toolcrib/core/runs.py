@@ -30,7 +30,8 @@ class Violations:
 class RunState(StrEnum):
     """The state of a run.
 
-    ``queued``: the session has another run. ``ready``: any process may take it. ``waiting``: for a person.
+    ``queued``: the session has another run, or was stopped. ``ready``: any process may take it. ``waiting``: for a
+    person.
     """
 
     QUEUED = "queued"
@@ -89,6 +90,8 @@ class Run:
     # Attempts at the calls of the current turn, and takeovers from dead processes since the last progress.
     attempts: int = 0
     takeovers: int = 0
+    # The session was stopped while this run was queued: it starts only when somebody releases it.
+    held: bool = False
 
 
 class RequestedCallState(StrEnum):
@@ -130,5 +133,10 @@ class SessionMessage:
     created_at: datetime | None = None
 
     @property
+    def requested(self) -> list[tuple[CallId, Mapping[str, Any]]]:
+        """The calls that it requests: Toolcrib's id, and the call as the model sent it."""
+        return [(CallId(UUID(call["call_id"])), call) for call in (self.metadata or {}).get("tool_calls", ())]
+
+    @property
     def call_ids(self) -> list[CallId]:
-        return [CallId(UUID(call["call_id"])) for call in (self.metadata or {}).get("tool_calls", ())]
+        return [call_id for call_id, _ in self.requested]

@@ -9,7 +9,7 @@ from typing import Any
 
 from toolcrib.core.errors import BadArguments, ToolcribError
 from toolcrib.core.ids import CallId, ChangeSetId
-from toolcrib.core.paths import WorkspacePath
+from toolcrib.core.paths import PathLike, WorkspacePath, parse_path
 
 
 class ToolCategory(StrEnum):
@@ -24,26 +24,47 @@ class ToolCategory(StrEnum):
 
 
 class Danger(StrEnum):
-    """Whether a guided agent needs an approval for a call."""
+    """Whether a guided agent needs an approval for a call. ``review`` asks only if it cannot be undone as well."""
 
     SAFE = "safe"
     DANGEROUS = "dangerous"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Effects:
     """What a call reads, writes, runs and contacts, declared before it runs.
 
     - ``reads_batch``: Checked one by one: a protected file in a batch does not deny the others.
     - ``requires``: Must exist beforehand. Denies nothing; a call that creates it runs first.
+    - ``arguments``: Those of a call that acts outside the workspace. A grant may limit them.
     """
 
-    reads: tuple[WorkspacePath, ...] = ()
-    reads_batch: tuple[WorkspacePath, ...] = ()
-    writes: tuple[WorkspacePath, ...] = ()
-    requires: tuple[WorkspacePath, ...] = ()
-    command: str | None = None
-    hosts: tuple[str, ...] = ()
+    reads: tuple[WorkspacePath, ...]
+    reads_batch: tuple[WorkspacePath, ...]
+    writes: tuple[WorkspacePath, ...]
+    requires: tuple[WorkspacePath, ...]
+    command: str | None
+    hosts: tuple[str, ...]
+    arguments: Mapping[str, Any] | None
+
+    def __init__(
+        self,
+        reads: tuple[PathLike, ...] = (),
+        reads_batch: tuple[PathLike, ...] = (),
+        writes: tuple[PathLike, ...] = (),
+        requires: tuple[PathLike, ...] = (),
+        command: str | None = None,
+        hosts: tuple[str, ...] = (),
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
+        assign = object.__setattr__
+        assign(self, "reads", tuple(map(parse_path, reads)))
+        assign(self, "reads_batch", tuple(map(parse_path, reads_batch)))
+        assign(self, "writes", tuple(map(parse_path, writes)))
+        assign(self, "requires", tuple(map(parse_path, requires)))
+        assign(self, "command", command)
+        assign(self, "hosts", hosts)
+        assign(self, "arguments", arguments)
 
     @property
     def paths(self) -> tuple[WorkspacePath, ...]:

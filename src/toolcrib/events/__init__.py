@@ -1,6 +1,5 @@
 """Live events: delivers what happens in a session to its subscribers on every node."""
 
-from toolcrib.events.event_hub import EventHub
-from toolcrib.events.subscriptions import Subscription
+from toolcrib.events.event_hub import EventHub, Subscription
 
 __all__ = ["EventHub", "Subscription"]

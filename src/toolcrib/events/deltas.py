@@ -1,15 +1,15 @@
-"""Coalesces stream deltas that arrive close together, and keeps the text so far for late subscribers.
+"""Deltas of streams: coalesced, kept as the text so far for late subscribers, and delivered once.
 
 A model emits many tokens; a screen shows about thirty updates a second.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from toolcrib.core.events import Delta, DeltaType
+from toolcrib.core.events import Delta, DeltaType, Event, EventType
 from toolcrib.events.event_bus import Key, key_of
 
 # Deltas that arrive closer together than this are joined. A loaded server joins more, and so sends less.
@@ -25,7 +25,7 @@ class DeltaCoalescer:
     def __init__(self, send: Callable[[Delta], None], *, seconds: float = SECONDS) -> None:
         self._send = send
         self._least = self._seconds = seconds
-        self._held: dict[Key, list[_DeltaRun]] = {}
+        self._held: dict[Key, list[_GrowingText]] = {}
         # Sessions to which something was sent since the last round, or the one before.
         self._recent: dict[Key, float] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -33,6 +33,9 @@ class DeltaCoalescer:
     def add(self, delta: Delta) -> None:
         """Add a delta: sends it now or joins it with the next ones."""
         key = key_of(delta)
+        text = _encodable(delta.text)
+        if text is not delta.text:
+            delta = replace(delta, text=text)
         if key not in self._recent and key not in self._held and len(delta.text) <= MAX_COALESCED_CHARACTERS:
             # The common case: the delta follows a pause.
             self._send(delta)
@@ -65,12 +68,13 @@ class DeltaCoalescer:
 
     def _hold(self, key: Key, piece: Delta) -> None:
         held = self._held.setdefault(key, [])
+        source = (piece.source, piece.type, piece.attempt)
         for run in held:
-            if run.takes(piece):
-                run.add(piece)
+            if (run.first.source, run.first.type, run.first.attempt) == source and run.end == piece.offset:
+                run.add(piece.text)
                 break
         else:
-            held.append(run := _DeltaRun(piece))
+            held.append(run := _GrowingText(piece))
         if run.length >= MAX_COALESCED_CHARACTERS:
             self.flush(key)
 
@@ -91,41 +95,51 @@ class DeltaCoalescer:
         self._set_timer()
 
 
-class _DeltaRun:
-    """Consecutive deltas of one source."""
+class _GrowingText:
+    """Consecutive deltas of one source, joined when they are needed. ``at``: when it last grew."""
 
-    def __init__(self, first: Delta) -> None:
-        self._first = first
-        self._texts = [first.text]
+    def __init__(self, first: Delta, at: float = 0.0) -> None:
+        self.first = first
+        self.start = first.offset
         self.length = len(first.text)
+        self.at = at
+        self._texts = [first.text]
 
-    def takes(self, piece: Delta) -> bool:
-        """Return whether the delta continues this one."""
-        first = self._first
-        return (
-            piece.source == first.source
-            and piece.type is first.type
-            and piece.attempt == first.attempt
-            and piece.offset == first.offset + self.length
-        )
+    @property
+    def end(self) -> int:
+        return self.start + self.length
 
-    def add(self, piece: Delta) -> None:
-        """Append a delta."""
-        self._texts.append(piece.text)
-        self.length += len(piece.text)
+    def add(self, text: str) -> None:
+        self._texts.append(text)
+        self.length += len(text)
 
     def joined(self) -> Delta:
-        """Return the joined delta."""
-        return self._first if len(self._texts) == 1 else replace(self._first, text="".join(self._texts))
+        if len(self._texts) > 1:
+            self._texts = ["".join(self._texts)]
+        return replace(self.first, text=self._texts[0], offset=self.start)
+
+    def drop_beginning(self, kept: int) -> None:
+        """Keep only the last characters."""
+        text = "".join(self._texts)[-kept:]
+        self.start, self.length, self._texts = self.end - len(text), len(text), [text]
 
 
 def _cut(delta: Delta) -> list[Delta]:
-    if len(delta.text) <= MAX_COALESCED_CHARACTERS:
-        return [delta]
     return [
         replace(delta, text=delta.text[start : start + MAX_COALESCED_CHARACTERS], offset=delta.offset + start)
         for start in range(0, len(delta.text), MAX_COALESCED_CHARACTERS)
     ]
+
+
+def _encodable(text: str) -> str:
+    """Replace unpaired surrogates, which cannot be encoded. Keeps the length, because offsets count characters."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "".join("\ufffd" if "\ud800" <= character <= "\udfff" else character for character in text)
+    return text
 
 
 # Of a longer text the beginning is dropped; the delta's offset shows it.
@@ -134,56 +148,33 @@ MAX_PARTIAL_CHARACTERS: Final = 200_000
 SILENT_SECONDS: Final = 60.0
 
 
-@dataclass(slots=True)
-class _PartialText:
-    last: Delta
-    start: int
-    texts: list[str]
-    length: int
-    at: float
-
-    @property
-    def end(self) -> int:
-        return self.start + self.length
-
-    def as_delta(self) -> Delta:
-        if len(self.texts) > 1:
-            self.texts = ["".join(self.texts)]
-        return replace(self.last, text=self.texts[0], offset=self.start)
-
-
 class PartialTexts:
     """The texts that are still growing, by session, source and type, for subscribers that join late.
 
     In memory only: the complete text becomes an event.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._sessions: dict[Key, dict[tuple[str, DeltaType], _PartialText]] = {}
+    def __init__(self) -> None:
+        self._sessions: dict[Key, dict[tuple[str, DeltaType], _GrowingText]] = {}
 
     def add(self, delta: Delta) -> None:
         """Append a delta to the text of its source."""
         sources = self._sessions.setdefault(key_of(delta), {})
         partial = sources.get((delta.source, delta.type))
-        if partial is not None and delta.attempt < partial.last.attempt:
+        if partial is not None and delta.attempt < partial.first.attempt:
             return
-        if partial is None or delta.attempt > partial.last.attempt or not partial.start <= delta.offset <= partial.end:
+        if partial is None or delta.attempt > partial.first.attempt or not partial.start <= delta.offset <= partial.end:
             # A new source or attempt, or a gap: the known text starts here.
-            begun = _PartialText(delta, delta.offset, [delta.text], len(delta.text), self._clock())
-            sources[delta.source, delta.type] = begun
+            sources[delta.source, delta.type] = _GrowingText(delta, time.monotonic())
             return
-        partial.at = self._clock()
-        news = delta.text[partial.end - delta.offset :]
-        partial.texts.append(news)
-        partial.length += len(news)
+        partial.at = time.monotonic()
+        partial.add(delta.text[partial.end - delta.offset :])
         if partial.length > 2 * MAX_PARTIAL_CHARACTERS:
-            kept = "".join(partial.texts)[-MAX_PARTIAL_CHARACTERS:]
-            partial.start, partial.texts, partial.length = partial.end - len(kept), [kept], len(kept)
+            partial.drop_beginning(MAX_PARTIAL_CHARACTERS)
 
     def of(self, key: Key) -> list[Delta]:
         """Return the text so far of each source as one delta, in the order in which they started."""
-        return [partial.as_delta() for partial in self._sessions.get(key, {}).values()]
+        return [partial.joined() for partial in self._sessions.get(key, {}).values()]
 
     def all(self) -> list[Delta]:
         """Return the text so far of every source in every session."""
@@ -203,9 +194,70 @@ class PartialTexts:
 
     def forget_silent(self) -> None:
         """Drop the texts of sources that have been silent for too long."""
-        before = self._clock() - SILENT_SECONDS
+        before = time.monotonic() - SILENT_SECONDS
         for key, sources in list(self._sessions.items()):
             for silent in [one for one, partial in sources.items() if partial.at < before]:
                 del sources[silent]
             if not sources:
                 self.drop(key)
+
+
+# The field of an event that names the source that it ends.
+_ENDS: Final[Mapping[str, str]] = {EventType.TOOL_RESULT: "toolId", EventType.STREAM_END: "messageId"}
+# How many ended sources are remembered, to drop their late deltas.
+_REMEMBERED: Final = 256
+
+
+def source_ended_by(event: Event) -> str | None:
+    """Return the source that this event ends, or None."""
+    field = _ENDS.get(event.type)
+    return None if field is None else event.payload.get(field)
+
+
+@dataclass(slots=True)
+class _SourceOffset:
+    attempt: int
+    start: int
+    end: int
+
+
+class DeliveredOffsets:
+    """Tracks what one subscriber received of each source, so that nothing is sent twice or after its end."""
+
+    def __init__(self) -> None:
+        # A message's text and its reasoning are counted separately.
+        self._received: dict[tuple[str, DeltaType], _SourceOffset] = {}
+        self._ended: dict[str, None] = {}
+
+    def record(self, event: Event) -> None:
+        """Record an event: marks the source that it ends."""
+        source = source_ended_by(event)
+        if source is None:
+            return
+        for kind in DeltaType:
+            self._received.pop((source, kind), None)
+        self._ended[source] = None
+        if len(self._ended) > _REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+
+    def undelivered(self, delta: Delta) -> Delta | None:
+        """Return the part of the delta that was not delivered yet, or None if there is none or its source has ended."""
+        if delta.source in self._ended:
+            return None
+        key = (delta.source, delta.type)
+        received = self._received.get(key)
+        if received is not None and delta.attempt < received.attempt:
+            return None
+        end = delta.offset + len(delta.text)
+        if received is None or delta.attempt > received.attempt:
+            self._received[key] = _SourceOffset(delta.attempt, delta.offset, end)
+            return delta
+        if delta.offset < received.start:
+            # Text from before the first received offset: sent whole, its offset puts it in order.
+            received.start, received.end = delta.offset, max(received.end, end)
+            return delta
+        if end <= received.end:
+            return None
+        known = max(0, received.end - delta.offset)
+        received.end = end
+        return replace(delta, text=delta.text[known:], offset=delta.offset + known) if known else delta

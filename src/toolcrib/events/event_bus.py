@@ -34,27 +34,16 @@ class NodeBusListener(Protocol):
         """Handle a new connection: messages may have been missed."""
 
 
-class NodeBus(Protocol):
-    """The connection to the other nodes. Its synchronous methods never block and never raise."""
+class NodeBus:
+    """The connection to the other nodes. Its synchronous methods never block and never raise.
+
+    This one belongs to a single node, or one that cannot reach the others: polling finds what other nodes commit.
+    """
 
     @property
     def is_up(self) -> bool:
         """Whether messages from other nodes arrive."""
-
-    def notify(self, key: Key) -> None: ...
-
-    def publish_delta(self, delta: Delta) -> None: ...
-
-    async def join(self, key: Key) -> Sequence[Delta]:
-        """Join a session. Returns the text so far of other nodes' sources."""
-
-    def leave(self, key: Key) -> None: ...
-
-
-class LocalBus:
-    """The bus of a single node, or of one that cannot reach the others. Polling finds what other nodes commit."""
-
-    is_up = False
+        return False
 
     def notify(self, key: Key) -> None:
         pass
@@ -63,6 +52,7 @@ class LocalBus:
         pass
 
     async def join(self, key: Key) -> Sequence[Delta]:
+        """Join a session. Returns the text so far of other nodes' sources."""
         return ()
 
     def leave(self, key: Key) -> None:

@@ -1,14 +1,14 @@
-"""Payloads of the durable events about calls, approvals and questions."""
+"""Payloads of the durable events about calls and their pauses."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
-from toolcrib.core.approvals import Approval, ApprovalDecision, ApprovalState, GrantRule
-from toolcrib.core.errors import error_text
+from toolcrib.core.errors import CallDenied, error_text
 from toolcrib.core.events import EventType
 from toolcrib.core.ids import CallId
 from toolcrib.core.json_text import json_text
-from toolcrib.core.questions import QuestionRequest
+from toolcrib.core.paused_calls import GrantRule, PausedCall, PauseState, Question, Resolution
 from toolcrib.core.tool_calls import Outcome, text_result
 from toolcrib.policy.model_results import model_text
 from toolcrib.policy.truncation import truncate
@@ -38,7 +38,8 @@ def tool_result_event(tool: str, outcome: Outcome, *, duration_us: int, isolatio
     else:
         text, _ = model_text(result)
     if error is not None:
-        metadata = {"code": error.code, **metadata}
+        denied = {"denied": True} if isinstance(error, CallDenied) else {}
+        metadata = {"code": error.code, **denied, **metadata}
     bounded = truncate(text, limit_bytes=_RESULT_BYTES)
     if bounded.was_truncated:
         metadata = {**metadata, "truncated": True, "totalBytes": bounded.total_bytes}
@@ -62,102 +63,81 @@ def _result_metadata(outcome: Outcome) -> dict[str, Any]:
     return metadata
 
 
-def tool_confirm_event(approval: Mapping[str, Any]) -> EventPayload:
-    """Return the event that requests a decision. ``approval`` comes from ``approval_payload``."""
-    return _event(EventType.TOOL_CONFIRM, **approval)
+def tool_confirm_event(pause: PausedCall) -> EventPayload:
+    """Return the event that requests a decision."""
+    return _event(EventType.TOOL_CONFIRM, **approval_payload(pause))
 
 
-def tool_decided_event(approval: Approval, decision: ApprovalDecision, *, by: str | None) -> EventPayload:
-    """Return the event of a person's decision."""
+def question_event(pause: PausedCall) -> EventPayload:
+    """Return the event that asks questions."""
+    return _event(EventType.QUESTION, **question_payload(pause))
+
+
+def pause_ended_event(pause: PausedCall, *, reason: str | None = None) -> EventPayload:
+    """Return the event of a pause that was decided or answered, expired, was cancelled or is stale."""
+    resolution = pause.resolution or Resolution()
+    answers = resolution.answers
     return _event(
-        EventType.TOOL_DECIDED,
-        toolId=approval.call_id,
-        toolName=approval.tool,
-        approvalId=approval.id,
-        approved=decision.approved,
-        state=ApprovalState.ALLOWED if decision.approved else ApprovalState.DENIED,
-        scope=decision.scope if decision.approved else None,
-        reason=decision.reason,
-        decidedBy=by,
-    )
-
-
-def approval_ended_event(approval: Approval, state: ApprovalState, reason: str) -> EventPayload:
-    """Return the event of an approval that expired, was withdrawn or is stale."""
-    return _event(
-        EventType.TOOL_DECIDED,
-        toolId=approval.call_id,
-        toolName=approval.tool,
-        approvalId=approval.id,
-        approved=False,
-        state=state,
-        scope=None,
+        EventType.PAUSE_ENDED,
+        pauseId=pause.id,
+        toolId=pause.call_id,
+        toolName=pause.tool,
+        kind=pause.kind,
+        state=pause.state,
+        approved=pause.state is PauseState.APPROVED,
+        scope=resolution.grant_scope,
         reason=reason,
-        decidedBy=None,
+        answers=None if answers is None else truncate(dict(answers), limit_bytes=_INPUT_BYTES).value,
+        decidedBy=resolution.decided_by_name,
+        decidedById=resolution.decided_by,
+        decidedAt=resolution.decided_at,
     )
 
 
-def approval_payload(approval: Approval) -> dict[str, Any]:
-    """Serialize an approval for subscribers."""
+def approval_payload(pause: PausedCall) -> dict[str, Any]:
+    """Serialize a call that waits for an approval, for subscribers."""
+    approval = pause.approval
     return {
-        "toolId": approval.call_id,
-        "toolName": approval.tool,
-        "input": approval.shown,
-        "approvalId": approval.id,
-        "agent": approval.agent_name,
+        "toolId": pause.call_id,
+        "toolName": pause.tool,
+        "input": truncated_input(approval.input),
+        "pauseId": pause.id,
+        "agent": pause.agent_name,
         "argumentsSha256": approval.arguments_sha256,
         "changes": _fit_changes(approval.changes),
         "effects": truncate(dict(approval.effects), limit_bytes=_INPUT_BYTES).value,
         "rule": approval.rule,
         "reason": approval.reason,
         "isolation": approval.isolation,
-        "offeredRule": rule_payload(approval.offered),
+        "suggestedRule": rule_payload(approval.suggested_rule),
+        "otherRules": [rule_payload(rule) for rule in approval.other_rules],
         "replaces": approval.replaces,
-        "expiresAt": approval.expires_at,
+        "expiresAt": pause.expires_at,
     }
 
 
 def rule_payload(rule: GrantRule) -> dict[str, Any]:
     """Serialize a grant rule."""
-    return {"tool": rule.tool, "paths": rule.paths, "commands": rule.commands}
+    return {field.name: getattr(rule, field.name) for field in fields(rule)}
 
 
-def question_event(question: QuestionRequest) -> EventPayload:
-    """Return the event that asks a question."""
-    return _event(EventType.QUESTION, **question_payload(question))
-
-
-def question_payload(question: QuestionRequest) -> dict[str, Any]:
-    """Serialize a question for subscribers."""
+def question_payload(pause: PausedCall) -> dict[str, Any]:
+    """Serialize a call that waits for answers, for subscribers."""
     return {
-        "questionId": question.id,
-        "toolId": question.call_id,
-        "questions": question_items(question),
-        "expiresAt": question.expires_at,
+        "pauseId": pause.id,
+        "toolId": pause.call_id,
+        "questions": question_items(pause.questions),
+        "expiresAt": pause.expires_at,
     }
 
 
-def question_items(question: QuestionRequest) -> list[dict[str, Any]]:
-    """Serialize the items in the wire format; ``buttons`` only where an item has some."""
+def question_items(questions: Iterable[Question]) -> list[dict[str, Any]]:
+    """Serialize the questions in the wire format; ``buttons`` only where a question has some."""
     return [
-        {"name": item.name, "question": item.question, "schema": item.schema}
-        | ({"buttons": [{"label": b.label, "value": b.value} for b in item.buttons]} if item.buttons else {})
-        for item in question.items
+        {"name": one.name, "question": one.question, "schema": one.schema}
+        | ({"buttons": [{"label": b.label, "value": b.value} for b in one.buttons]} if one.buttons else {})
+        for one in questions
     ]
-
-
-def question_ended_event(
-    question: QuestionRequest, state: str, answers: Mapping[str, Any] | None, *, by: str | None
-) -> EventPayload:
-    """Return the event of a question that was answered, expired or withdrawn."""
-    return _event(
-        EventType.ANSWER,
-        questionId=question.id,
-        toolId=question.call_id,
-        state=state,
-        answers=None if answers is None else truncate(dict(answers), limit_bytes=_INPUT_BYTES).value,
-        answeredBy=by,
-    )
 
 
 def truncated_input(arguments: Mapping[str, Any]) -> Any:

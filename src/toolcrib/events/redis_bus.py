@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 
 from toolcrib.core.events import Delta, DeltaType
 from toolcrib.core.ids import SessionId, WorkspaceId
-from toolcrib.events.event_bus import Key, NodeBusListener, key_of
+from toolcrib.events.event_bus import Key, NodeBus, NodeBusListener, key_of
 
 _PREFIX: Final = "toolcrib:live:"
 _ASKING: Final = f"{_PREFIX}asking"
@@ -38,7 +38,7 @@ _ANSWER_SECONDS: Final = 0.25
 log = structlog.get_logger(__name__)
 
 
-class RedisBus:
+class RedisBus(NodeBus):
     """Publishes and subscribes through Redis, and reconnects whenever the connection is lost."""
 
     def __init__(self, url: str, *, node: str, ears: NodeBusListener) -> None:
@@ -226,20 +226,11 @@ def _key(channel: str) -> Key:
 
 
 def _packed(delta: Delta) -> list[Any]:
-    return [
-        str(delta.workspace_id), str(delta.session_id), delta.type, delta.source, delta.text, delta.attempt,
-        delta.offset,
-    ]  # fmt: skip
+    ids = (str(delta.workspace_id), str(delta.session_id))
+    return [*ids, delta.type, delta.source, delta.text, delta.attempt, delta.offset]
 
 
 def _unpacked(packed: list[Any]) -> Delta:
     workspace_id, session_id, kind, source, text, attempt, offset = packed
-    return Delta(
-        WorkspaceId(UUID(workspace_id)),
-        SessionId(UUID(session_id)),
-        DeltaType(kind),
-        str(source),
-        str(text),
-        int(attempt),
-        int(offset),
-    )
+    key = WorkspaceId(UUID(workspace_id)), SessionId(UUID(session_id))
+    return Delta(*key, DeltaType(kind), str(source), str(text), int(attempt), int(offset))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
+from uuid import UUID
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -106,7 +107,7 @@ class CheckpointSigner:
 
     def _sign(self, note: dict[str, Any]) -> dict[str, Any]:
         signed = {**note, "public_key": self.public_key}
-        return {**signed, "signature": self._key.sign(_canonical(signed)).hex()}
+        return {**signed, "signature": self._key.sign(canonical_json(signed)).hex()}
 
 
 def is_signed(note: Mapping[str, Any], public_key: str) -> bool:
@@ -116,7 +117,7 @@ def is_signed(note: Mapping[str, Any], public_key: str) -> bool:
         return False
     try:
         signature = bytes.fromhex(str(note.get("signature")))
-        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)).verify(signature, _canonical(unsigned))
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)).verify(signature, canonical_json(unsigned))
     except (InvalidSignature, ValueError):
         return False
     return True
@@ -177,5 +178,13 @@ def _parsed(text: str) -> dict[str, Any]:
     return note
 
 
-def _canonical(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+def canonical_json(value: Any) -> bytes:
+    """Encode a value as it is signed and hashed."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain).encode()
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    assert isinstance(value, UUID)
+    return str(value)

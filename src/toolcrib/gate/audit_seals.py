@@ -8,15 +8,13 @@ confirms that the database was restored.
 
 import asyncio
 import hmac
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import structlog
 
@@ -28,12 +26,12 @@ from toolcrib.gate.audit_checkpoints import (
     AnchorNote,
     CheckpointSigner,
     UnreadableCheckpoint,
+    canonical_json,
     read_anchor,
     write_anchor,
 )
 from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.storage.audit import ADMIN_RULE, SERVER, AuditSeal, AuditSealStore, AuditStore, StoredAuditRecord
-from toolcrib.storage.database import Connection
 
 log = structlog.get_logger(__name__)
 
@@ -90,7 +88,7 @@ class AuditSealer:
         """
         async with self._sealing.lock() as connection:
             last = await self._sealing.last(connection) or START
-            await self._require_anchor(connection, last)
+            await require_anchor(self._anchor, last, partial(self._sealing.numbered, connection))
             records = await self._sealing.unsealed(connection, after=last.last_position, gaps=last.gaps, limit=_BATCH)
             if not records:
                 return 0
@@ -104,17 +102,6 @@ class AuditSealer:
         if self._anchor is not None:
             await in_thread(write_anchor, self._anchor, seal)
         return len(records)
-
-    async def _require_anchor(self, connection: Connection, last: AuditSeal) -> None:
-        try:
-            noted = read_anchor(self._anchor)
-        except UnreadableCheckpoint as error:
-            raise SealingRefused(f"{SPOILED} Reason: {error} {REMEDY}") from None
-        if noted is None or noted.number == 0:
-            return
-        found = last if noted.number == last.number else await self._sealing.numbered(connection, noted.number)
-        if problem := _differs(noted, found, last):
-            raise SealingRefused(f"{problem} {REMEDY}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +127,7 @@ async def accept_restore(
     except UnreadableCheckpoint:
         noted, is_broken = None, True
     else:
-        is_broken = noted is not None and await contradiction(sealing, noted, newest) is not None
+        is_broken = noted is not None and await contradiction(noted, newest, sealing.seal) is not None
     if not is_broken:
         raise Conflict("The audit log contains the last seal of this node: there is no restore to accept.")
     given_up = {"number": noted.number, "mac": noted.mac} if noted else {"number": None, "mac": None}
@@ -157,15 +144,25 @@ def server_record(action: str, given: Mapping[str, Any]) -> AuditRecord:
     return AuditRecord(caller, action, "allow", ADMIN_RULE, given, "done", datetime.now(UTC), 0)
 
 
-async def contradiction(sealing: AuditSealStore, noted: AnchorNote, last: AuditSeal) -> str | None:
+async def require_anchor(anchor: Path | None, last: AuditSeal, find: "FindSeal") -> None:
+    """Raise SealingRefused unless a chain that ends at ``last`` contains the seal in this node's anchor."""
+    try:
+        noted = read_anchor(anchor)
+    except UnreadableCheckpoint as error:
+        raise SealingRefused(f"{SPOILED} Reason: {error} {REMEDY}") from None
+    if noted and noted.number and (problem := await contradiction(noted, last, find)):
+        raise SealingRefused(f"{problem} {REMEDY}")
+
+
+# Returns the seal with a number, if the chain has it.
+FindSeal = Callable[[int], Awaitable[AuditSeal | None]]
+
+
+async def contradiction(noted: AnchorNote, last: AuditSeal, find: FindSeal) -> str | None:
     """Return how a chain that ends at ``last`` contradicts the noted seal, or None if it contains it."""
-    found = last if noted.number == last.number else await sealing.seal(noted.number)
-    return _differs(noted, found, last)
-
-
-def _differs(noted: AnchorNote, found: AuditSeal | None, last: AuditSeal) -> str | None:
     if noted.number > last.number:
         return f"The audit log ends at seal {last.number}, but there was a seal {noted.number}: it was truncated."
+    found = last if noted.number == last.number else await find(noted.number)
     if found is None:
         return f"Seal {noted.number} is missing."
     if not hmac.compare_digest(noted.mac, found.mac.hex()):
@@ -185,21 +182,10 @@ def signed_seal(
     mac = hmac.new(key, digestmod=sha256)
     mac.update(last.mac)
     head = [last.number + 1, [[r.start, r.stop] for r in positions], [[r.start, r.stop] for r in gaps], last_position]
-    mac.update(_canonical(head))
+    mac.update(canonical_json(head))
     for record in records:
-        mac.update(_canonical([getattr(record, name) for name in _FIELDS]))
+        mac.update(canonical_json([getattr(record, name) for name in _FIELDS]))
     return AuditSeal(last.number + 1, positions, gaps, last_position, len(records), mac.digest())
-
-
-def _canonical(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain).encode()
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
-    assert isinstance(value, UUID)
-    return str(value)
 
 
 def runs(positions: Sequence[int]) -> tuple[range, ...]:

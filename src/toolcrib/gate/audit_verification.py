@@ -1,7 +1,7 @@
 """Verifies the audit log: recomputes its seals and compares them with the anchor and checkpoints outside the database.
 
 Verification starts where the last one ended, which a signed mark records. Earlier records are only counted, unless a
-full verification is requested.
+full verification is requested. Checkpoints are exported periodically, to a file or a URL outside the database.
 """
 
 import asyncio
@@ -11,6 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import httpx2
+import structlog
 
 from toolcrib.gate.audit_checkpoints import (
     AnchorNote,
@@ -22,12 +25,12 @@ from toolcrib.gate.audit_checkpoints import (
 )
 from toolcrib.gate.audit_seals import (
     ACCEPT_RESTORE,
-    REMEDY,
     SPOILED,
     START,
     SealingRefused,
     contradiction,
     members,
+    require_anchor,
     runs,
     signed_seal,
 )
@@ -36,6 +39,10 @@ from toolcrib.storage.audit import AuditSeal, AuditSealStore
 
 # How many seals, or records under them, one step verifies.
 _STRETCH = 5_000
+# A receiver that does not answer in time is tried again in the next round.
+_POST_SECONDS = 10.0
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +156,7 @@ class AuditVerifier:
             SealingRefused: The chain contradicts this node's anchor.
         """
         newest = await self._sealing.newest() or START
-        try:
-            noted = read_anchor(self._anchor)
-        except UnreadableCheckpoint as error:
-            raise SealingRefused(f"{SPOILED} Reason: {error} {REMEDY}") from None
-        if noted and noted.number and (problem := await contradiction(self._sealing, noted, newest)):
-            raise SealingRefused(f"{problem} {REMEDY}")
+        await require_anchor(self._anchor, newest, self._sealing.seal)
         return self._signer.signed(Checkpoint.of(newest))
 
     async def _from(
@@ -193,6 +195,43 @@ class AuditVerifier:
             self._reached = last.number
             if self._mark is not None and last.number:
                 await in_thread(replace_file, self._mark, json.dumps(self._signer.signed(Checkpoint.of(last))))
+
+
+class CheckpointExporter:
+    """Appends each new checkpoint to ``file`` as a line, and posts it to ``url``."""
+
+    def __init__(self, verifier: AuditVerifier, *, file: Path | None, url: str | None) -> None:
+        self._verifier = verifier
+        self._file = file
+        self._url = url
+        self._exported = 0
+
+    async def run(self, every_seconds: float) -> None:
+        """Export until cancelled. Failures are logged and retried."""
+        if self._file is None and self._url is None:
+            return
+        while True:
+            try:
+                await self.export()
+            except SealingRefused as denial:
+                log.critical("audit.checkpoint_refused", reason=str(denial))
+            except Exception:
+                log.exception("audit.checkpoint_failed", remedy="It will be retried.")
+            await asyncio.sleep(every_seconds)
+
+    async def export(self) -> bool:
+        """Export one checkpoint if the chain has a new seal. Returns whether it did."""
+        checkpoint = await self._verifier.checkpoint()
+        if checkpoint["number"] == self._exported:
+            return False
+        if self._file is not None:
+            await in_thread(_append, self._file, checkpoint)
+        if self._url is not None:
+            async with httpx2.AsyncClient(timeout=_POST_SECONDS, trust_env=False, follow_redirects=False) as client:
+                answer = await client.post(self._url, json=checkpoint)
+                answer.raise_for_status()
+        self._exported = checkpoint["number"]
+        return True
 
 
 # The source of the claim, and the seal that it says must exist.
@@ -241,7 +280,7 @@ async def _verified_before(sealing: AuditSealStore, signer: CheckpointSigner, ma
 
 async def _contradicts(sealing: AuditSealStore, claim: _Claim, last: AuditSeal) -> str | None:
     whose, noted = claim
-    problem = await contradiction(sealing, noted, last)
+    problem = await contradiction(noted, last, sealing.seal)
     return f"{whose}{problem}" if problem else None
 
 
@@ -290,3 +329,8 @@ def _slipped_in(outside: Iterable[int], newest: AuditSeal) -> Iterable[str]:
 
 def _listed(ranges: Iterable[range]) -> str:
     return ", ".join(str(r.start) if len(r) == 1 else f"{r.start}–{r.stop - 1}" for r in ranges)
+
+
+def _append(file: Path, checkpoint: dict[str, Any]) -> None:
+    with file.open("a") as opened:
+        opened.write(json.dumps(checkpoint) + "\n")

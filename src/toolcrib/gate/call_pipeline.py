@@ -1,54 +1,55 @@
-"""The gate: executes one tool call, from whatever client. Independent of HTTP and of model providers."""
+"""The gate: executes one tool call, from whatever client. Independent of HTTP and of model providers.
+
+A call passes these stages, each a frozen value of ``call_stages``: resolve, authorize, pause or run, commit, record.
+"""
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
-from toolcrib.core.agents import ApprovalPoint
 from toolcrib.core.callers import Agent, Caller
 from toolcrib.core.errors import (
     BaseChanged,
     CallDenied,
     Conflict,
-    Forbidden,
     NotFound,
     PermissionDenied,
-    Superseded,
     TimedOut,
     ToolcribError,
     ToolFailed,
 )
-from toolcrib.core.paths import WorkspacePath
-from toolcrib.core.tool_calls import Effects, Outcome, ToolCall
-from toolcrib.gate.approvals import Approvals, arguments_unchanged, recording_of
-from toolcrib.gate.call_recorder import CallRecorder
-from toolcrib.gate.call_stages import CallRecording, ToolRun, paths_shown_to_person
+from toolcrib.core.paused_calls import ApprovedCall
+from toolcrib.core.tool_calls import Effects, Outcome, ToolCall, parse_canonical_json
+from toolcrib.gate.call_explanation import explain_call
+from toolcrib.gate.call_recorder import CallRecorder, CommitInterrupted, UnconfirmedOutcome
+from toolcrib.gate.call_stages import AuthorizedCall, CallRequest, ToolRun
+from toolcrib.gate.effect_authorization import EffectAuthorization, was_shown
 from toolcrib.gate.execution_log import ExecutionLog
-from toolcrib.gate.questions import Questions
+from toolcrib.gate.pause_checks import arguments_unchanged
+from toolcrib.gate.paused_calls import PausedCalls
 from toolcrib.gate.workflow_guard import WorkflowGuard
-from toolcrib.policy.authorization import Authorization, AuthorizationAction, Explanation, authorize, explain
-from toolcrib.policy.path_guard import PathGuard
+from toolcrib.policy.authorization import AuthorizationAction, Explanation, PathGuard, authorize
 from toolcrib.policy.permissions import granted_hosts, permission_for
 from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.runtime.fair_queue import FairQueue, working_for
-from toolcrib.storage.approved_calls import ApprovedCall
-from toolcrib.storage.database import OperationalError, Tenant
+from toolcrib.storage.database import Tenant
 from toolcrib.tools.context import ToolContext, ToolReport
 from toolcrib.tools.tool import Tool
 from toolcrib.tools.tool_registry import ToolRegistry
+from toolcrib.workspace.changes.change_preview import with_hashes
 from toolcrib.workspace.changes.draft import Draft
-from toolcrib.workspace.changes.untracked_hashes import with_hashes
 from toolcrib.workspace.effects.effect_import import overtaken
-from toolcrib.workspace.fs.trash import list_restored, list_trashed
-from toolcrib.workspace.tree import WorkspaceServices, WorkspaceTree
+from toolcrib.workspace.tree import WorkspaceTree
+from toolcrib.workspace.workspace_services import WorkspaceServices
 
-# How often a change is planned again because a concurrent change was committed first.
-_PLANS = 100
-# How often an approved change is retried because the disk changed without changing the result.
-_TRIES = 5
+# How often a call is planned again because a concurrent change was committed first.
+_MAX_REPLANS = 100
+# How often a finished change set is committed again because the disk changed without changing the result.
+_MAX_COMMITS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,58 +64,38 @@ class GateLimits:
     waiting_of_one: int = 128
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedCall:
-    """A parsed call: the tool, its validated arguments and its effects."""
+class _RunFailed(Exception):
+    """A tool's function failed or was cancelled. Carries what the tool had reported until then."""
 
-    tool: Tool
-    arguments: Any
-    effects: Effects
-
-    @property
-    def is_repeatable(self) -> bool:
-        """Whether a retry is safe if it is unknown whether the call took effect. Not if a command may contact hosts."""
-        return self.tool.idempotent and not (self.effects.command and self.effects.hosts)
-
-    def can_be_planned(self, caller: Caller) -> bool:
-        """Return whether the whole effect is a change set that can be computed without applying it.
-
-        For a command this means running it, so it applies only if the agent's owner wants to approve the effect.
-        """
-        if self.effects.hosts:
-            return False
-        if self.effects.command is None:
-            return bool(self.effects.writes) or self.tool.drafts
-        permission = permission_for(caller.agent.rules, self.tool.name) if caller.agent else None
-        return permission is not None and permission.approve is ApprovalPoint.EFFECT and not self.tool.replannable
+    def __init__(self, error: BaseException, report: ToolReport) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.report = report
 
 
 class Gate:
-    """Executes tool calls: resolve, authorize, pause, run, truncate, record. There is no other way to a tool."""
+    """Executes tool calls: resolve, authorize, pause or run, commit, record. There is no other way to a tool."""
 
     def __init__(
         self,
         registry: ToolRegistry,
         workspace_services: WorkspaceServices,
         recorder: CallRecorder,
-        journal: ExecutionLog,
-        approvals: Approvals,
-        questions: Questions,
+        execution_log: ExecutionLog,
+        paused_calls: PausedCalls,
         workflows: WorkflowGuard,
         *,
-        process: str,
         limits: GateLimits | None = None,
     ) -> None:
         self._registry = registry
         self._workspace_services = workspace_services
         self._recorder = recorder
-        self._journal = journal
-        self._approvals = approvals
-        self._questions = questions
+        self._execution_log = execution_log
+        self._pauses = paused_calls
         self._workflows = workflows
-        self._process = process
+        self._effects = EffectAuthorization(paused_calls)
         self._limits = limits or GateLimits()
-        self._turns = FairQueue(
+        self._queue = FairQueue(
             self._limits.at_once,
             what="calls",
             beside_others=self._limits.beside_others,
@@ -133,290 +114,306 @@ class Gate:
             Forbidden: The caller is not a member of the workspace.
             Superseded: Another process has taken over the run.
         """
-        return await self._pass(await self._entry(call, caller), emit)
+        return await self._logged(CallRequest(call, caller, await self._find_tool(call, caller), emit=emit))
 
-    async def resume(self, allowed: ApprovedCall, agent: Agent | None, *, run_epoch: int | None = None) -> Outcome:
-        """Execute a call that a person approved, or ask again if what they saw is out of date."""
-        entry = recording_of(allowed, agent, process=self._process, run_epoch=run_epoch)
-        entry.tool = await self._tool(entry.call, entry.caller)
-        return await self._pass(entry, None)
+    async def resume(self, approved: ApprovedCall, agent: Agent | None, *, run_epoch: int | None = None) -> Outcome:
+        """Execute a call with the arguments that a person approved, or ask again if what they saw is out of date."""
+        pause = approved.pause
+        caller = Caller(
+            workspace_id=pause.workspace_id,
+            user_id=pause.user_id,
+            agent=agent,
+            session_id=pause.session_id,
+            run_id=pause.run_id,
+            call_id=pause.call_id,
+            run_epoch=run_epoch,
+            via=pause.via,
+        )
+        call = ToolCall(pause.tool, parse_canonical_json(approved.arguments))
+        return await self._logged(CallRequest(call, caller, await self._find_tool(call, caller), approved))
 
     async def fail(self, call: ToolCall, caller: Caller, error: ToolcribError) -> Outcome:
         """End a call that cannot even be tried, so that it has a result like any other."""
-        return await self._recorder.fail(await self._entry(call, caller), error)
+        return await self._recorder.fail(CallRequest(call, caller, await self._find_tool(call, caller)), error)
 
     async def mark_unknown(self, call: ToolCall, caller: Caller) -> Outcome:
         """End a call that may or may not have taken effect and must not be repeated."""
-        return await self._recorder.mark_unknown(await self._entry(call, caller))
+        return await self._recorder.mark_unknown(CallRequest(call, caller, await self._find_tool(call, caller)))
 
-    def explain(self, call: ToolCall, caller: Caller, *, tool: Tool | None = None) -> Explanation:
-        """Return which rule would decide this call, and why. Runs and writes nothing.
-
-        ``tool`` is the workspace's own tool, if the call means one.
-        """
-        resolved = self._resolve(call, tool)
-        return explain(caller, resolved.tool, _with_hosts(resolved, caller).effects)
+    async def explain(self, call: ToolCall, caller: Caller) -> Explanation:
+        """Return which rule would decide this call, and why. Runs and writes nothing."""
+        authorized = self._authorize(CallRequest(call, caller, await self._find_tool(call, caller)))
+        return await explain_call(authorized, self._tree(authorized, ToolReport()))
 
     def effects_of(self, call: ToolCall) -> Effects | None:
         """Return what a call would touch, or None if it cannot be parsed."""
         try:
-            return self._resolve(call).effects
+            tool = self._registry.require(call.name)
+            return tool.effects(tool.parse(call.arguments))
         except (ToolFailed, CallDenied):
             return None
 
-    async def _pass(self, entry: CallRecording, emit: Callable[[str], None] | None) -> Outcome:
-        if not self._journal.is_enabled(entry.caller, entry.tool):
-            return await self._execute(entry, emit)
-        async with self._journal.line(entry.call.name, entry.call.arguments, entry.caller) as line:
-            line.outcome = await self._execute(entry, emit)
-        return line.outcome
+    async def _logged(self, request: CallRequest) -> Outcome:
+        """Execute a call. The execution log has agents' calls, and people's calls of tools that expose that log."""
+        if request.caller.agent is None and (request.tool is None or not request.tool.in_execution_log):
+            return await self._stages(request)
+        return await self._execution_log.around(request, self._stages)
 
-    async def _execute(self, entry: CallRecording, emit: Callable[[str], None] | None) -> Outcome:
-        with working_for(entry.caller.user_id):
-            return await self._recorded(entry, emit)
-
-    async def _recorded(self, entry: CallRecording, emit: Callable[[str], None] | None) -> Outcome:
-        try:
-            return await self._in_turn(entry, emit)
-        except (ToolFailed, CallDenied) as error:
-            return await self._recorder.fail(entry, error)
-        except Forbidden as error:
-            await self._recorder.audit_only(entry.audit_record("denied", error=error, rule="membership"))
-            raise
-        except Superseded as error:
-            await self._recorder.audit_only(entry.audit_record("failed", error=error))
-            raise
-        except asyncio.CancelledError:
-            # An approved call survives the server that was about to execute it: the next server does. A run ends its
-            # own calls: only the run knows whether a person stopped it or only its process stopped.
-            if not entry.committing and entry.allowed is None and entry.caller.run_epoch is None:
-                await asyncio.shield(self._recorder.cancelled(entry))
-            raise
-        except Exception as error:
-            # Record the attempt if the audit log can still be written. A commit has written its own record.
-            lost_database = isinstance(error, OperationalError) and entry.allowed is not None
-            if not entry.committing and not lost_database:
-                with suppress(Exception):
-                    await self._recorder.fail(
-                        entry, ToolcribError("Internal server error. The server log has the details.")
-                    )
-            raise
-
-    async def _in_turn(self, entry: CallRecording, emit: Callable[[str], None] | None) -> Outcome:
-        """Run a quick call in its turn: they queue fairly by account. Other tools have their own queues, or none."""
-        if entry.tool is None or not entry.tool.is_quick:
-            return await self._decided(entry, emit)
-        async with self._turns.turn():
-            return await self._decided(entry, emit)
-
-    async def _decided(self, entry: CallRecording, emit: Callable[[str], None] | None) -> Outcome:
-        if entry.tool is None and entry.caller.run_id is not None:
-            raise NotFound(f"Unknown tool: {entry.call.name}")
-        resolved = self._resolve(entry.call, entry.tool)
-        resolved = _with_hosts(resolved, entry.caller)
-        entry.idempotent = resolved.is_repeatable
-        decision = entry.decision = authorize(entry.caller, resolved.tool, resolved.effects)
-        if decision.error is not None:
-            raise decision.error
-        if entry.allowed is not None:
-            return await self._resume(resolved, decision, entry, entry.allowed)
-        if decision.action is AuthorizationAction.ASK:
-            return await self._pause(resolved, decision, entry)
-        return await self._run(resolved, decision, entry, emit)
-
-    async def _entry(self, call: ToolCall, caller: Caller) -> CallRecording:
-        entry = CallRecording(call, caller, self._process)
-        entry.tool = await self._tool(call, caller)
-        return entry
-
-    async def _tool(self, call: ToolCall, caller: Caller) -> Tool | None:
-        """Return the tool with this name in the caller's workspace."""
-        return (await self._registry.for_workspace(caller.workspace_id, call.name)).get(call.name)
-
-    def _resolve(self, call: ToolCall, tool: Tool | None = None) -> ResolvedCall:
-        tool = tool or self._registry.require(call.name)
-        arguments = tool.parse(call.arguments)
-        return ResolvedCall(tool, arguments, tool.effects(arguments))
-
-    async def _pause(
-        self,
-        resolved: ResolvedCall,
-        decision: Authorization,
-        entry: CallRecording,
-        *,
-        replaces: ApprovedCall | None = None,
-    ) -> Outcome:
-        """Ask a person to decide, and show them the changes where these can be computed beforehand."""
-        # That a call would fail, or would change nothing, may reveal the contents of a file: a supervised agent learns
-        # it only with permission.
-        has_permission = replaces is not None and not replaces.is_stale
-        plan = None
-        if resolved.can_be_planned(entry.caller):
+    async def _stages(self, request: CallRequest) -> Outcome:
+        """Pass a call through its stages. One that fails is recorded at the stage that it reached."""
+        reached = request
+        with working_for(request.caller.user_id):
             try:
-                plan = await self._preview(resolved, decision, entry)
-            except ToolFailed:
-                if not decision.is_supervised or has_permission:
-                    raise
-            if plan is not None and plan.is_empty and (not decision.is_supervised or has_permission):
-                # Return the previewed result instead of running again: a second run might change something.
-                await self._recorder.start(entry)
-                return await self._recorder.answer(entry, plan.result)
-        effect = None if plan is None or plan.is_empty else plan
-        return await self._approvals.ask(
-            entry, resolved.effects, effect, replaces=replaces.approval if replaces else None
+                async with self._turn(request):
+                    authorized = reached = self._authorize(request)
+                    if authorized.authorization.error is not None:
+                        raise authorized.authorization.error
+                    if request.approved is not None:
+                        ended = await self._resume(authorized, request.approved)
+                    elif authorized.authorization.action is AuthorizationAction.ASK:
+                        ended = await self._pause(authorized)
+                    else:
+                        ended = await self._run(authorized)
+                if isinstance(ended, Outcome):
+                    return ended
+                # Without a turn: others may run while the audit records of many calls are written together.
+                await ended.written
+                return ended.outcome
+            except CommitInterrupted as interrupted:
+                raise interrupted.error  # noqa: B904 - the caller gets the error itself; its record belongs to the commit
+            except _RunFailed as failed:
+                return await self._recorder.fail_or_raise(reached, failed.error, failed.report)
+            except BaseException as error:  # noqa: BLE001 - raised again unless it is an outcome
+                return await self._recorder.fail_or_raise(reached, error)
+
+    def _turn(self, request: CallRequest) -> AbstractAsyncContextManager[None]:
+        """Return the wait for the call's turn: quick calls queue fairly by account; others have their own queues."""
+        return self._queue.turn() if request.tool is not None and request.tool.is_quick else nullcontext()
+
+    async def _find_tool(self, call: ToolCall, caller: Caller) -> Tool | None:
+        """Return the tool with this name in the caller's workspace."""
+        return await self._registry.find(caller.workspace_id, call.name)
+
+    def _authorize(self, request: CallRequest) -> AuthorizedCall:
+        tool, arguments, effects = self._resolve(request)
+        return AuthorizedCall(
+            request.call,
+            request.caller,
+            approved=request.approved,
+            emit=request.emit,
+            received_at=request.received_at,
+            received_ns=request.received_ns,
+            tool=tool,
+            arguments=arguments,
+            effects=effects,
+            authorization=authorize(request.caller, tool, effects),
         )
 
-    async def _preview(self, resolved: ResolvedCall, decision: Authorization, entry: CallRecording) -> ToolRun:
-        """Compute what the call would do."""
-        context = self._context(resolved, decision, entry, None)
-        result = await self._call(resolved, context)
-        return await _plan_of(context, result)
+    def _resolve(self, request: CallRequest) -> tuple[Tool, Any, Effects]:
+        """Parse the arguments and ask the tool for its effects. The hosts granted to its agent are part of them."""
+        call, caller, tool = request.call, request.caller, request.tool
+        if tool is None:
+            if caller.run_id is not None:
+                raise NotFound(f"Unknown tool: {call.name}")
+            tool = self._registry.require(call.name)
+        arguments = tool.parse(call.arguments)
+        effects = tool.effects(arguments)
+        if effects.command is not None and caller.agent is not None:
+            effects = replace(effects, hosts=(*effects.hosts, *granted_hosts(caller.agent.rules, tool.name)))
+        return tool, arguments, effects
 
-    async def _resume(
-        self, resolved: ResolvedCall, decision: Authorization, entry: CallRecording, allowed: ApprovedCall
-    ) -> Outcome:
-        tenant = Tenant.of(entry.caller)
-        if allowed.is_stale:
-            return await self._pause(resolved, decision, entry, replaces=allowed)
-        if not arguments_unchanged(allowed):
+    async def _pause(self, authorized: AuthorizedCall) -> "_Ended":
+        """Ask a person to decide, and show them the changes where these can be computed beforehand."""
+        if not authorized.can_preview:
+            return await self._pause_for_approval(authorized, None)
+        try:
+            run = await self._call_tool(authorized, self._deadline(authorized))
+        except _RunFailed as failed:
+            if isinstance(failed.error, ToolFailed) and not authorized.may_reveal:
+                return await self._pause_for_approval(authorized, None)
+            raise
+        if run.change_set is None and authorized.may_reveal:
+            # Return the previewed result instead of running again: a second run might change something.
+            await self._start(authorized)
+            return await self._recorder.answer(authorized, run)
+        run, allowed = await self._effects.if_not_worth_asking(authorized, run, self._tree(authorized, ToolReport()))
+        if allowed is not None:
+            authorized = replace(authorized, authorization=allowed)
+            await self._start(authorized)
+            return await self._commit_once(authorized, run)
+        return await self._pause_for_approval(authorized, run if run.change_set is not None else None)
+
+    async def _resume(self, authorized: AuthorizedCall, approved: ApprovedCall) -> "_Ended":
+        """Continue an approved call: commit what the person saw, or run it, or ask again if they saw something else."""
+        tenant = Tenant.of(authorized.caller)
+        if approved.is_stale:
+            return await self._pause(authorized)
+        if not arguments_unchanged(approved.approval, approved.arguments):
             raise PermissionDenied("The arguments of the call differ from the approved ones. Nothing was changed.")
-        if allowed.begun_before and not resolved.is_repeatable:
-            return await self._recorder.mark_unknown(entry)
-        proposal = await self._approvals.proposal(tenant, allowed.approval)
-        if proposal is None and resolved.can_be_planned(entry.caller):
+        if approved.started_before and not authorized.is_repeatable:
+            return await self._recorder.mark_unknown(authorized)
+        proposal = await self._pauses.proposal(tenant, approved.approval)
+        if proposal is None and authorized.can_preview and not authorized.authorization.undoable_only:
             # The approval was given without a preview. The changes can be shown now, if there are any.
-            return await self._pause(resolved, decision, entry, replaces=allowed)
+            return await self._pause(authorized)
         if proposal is None:
-            return await self._run(resolved, decision, entry, None)
-        # The agent's rules may have changed since the approval was requested.
-        granted, unseen = paths_shown_to_person(proposal, allowed.approval), list[WorkspacePath]()
-        guard = PathGuard(entry.caller, resolved.tool.name, granted=granted, ask=unseen.append)
-        on_the_way = proposal.folders_on_the_way
-        for path in proposal.paths:
-            if path in on_the_way:
-                guard.check_name(path)
-            else:
-                guard.check_write(path)
-        if unseen:
-            return await self._pause(resolved, decision, entry, replaces=allowed)
-        await self._recorder.start(entry)
-        for _ in range(_TRIES):
-            try:
-                return await self._recorder.commit(entry, allowed.result, proposal, decision)
-            except BaseChanged as moved_on:
-                entry.committing = False
-                if moved_on.drifted:
-                    await self._workspace_services.sync.reconcile(tenant, proposal.paths)
-                if moved_on.unlike_shown or await self._approvals.is_overtaken(tenant, allowed.approval):
-                    break
-        return await self._pause(resolved, decision, entry, replaces=allowed)
+            return await self._run(authorized)
+        if not was_shown(authorized, approved, proposal):
+            return await self._pause(authorized)
+        await self._start(authorized)
+        run = ToolRun(approved.planned_result, proposal, ToolReport())
 
-    async def _run(
-        self, resolved: ResolvedCall, decision: Authorization, entry: CallRecording, emit: Callable[[str], None] | None
-    ) -> Outcome:
-        await self._recorder.start(entry)
-        deadline = self._deadline(resolved, entry.caller)
-        for _ in range(_PLANS):
-            context = self._context(resolved, decision, entry, emit, deadline)
-            result = await self._call(resolved, context)
-            if context.asked:
-                return await self._questions.ask(entry, tuple(context.asked))
-            if context.draft.is_empty:
-                return await self._recorder.answer(entry, result)
-            unseen = entry.allowed is not None and resolved.effects.command is None
-            if unseen or (context.remarks.protected and entry.caller.is_agent):
-                # The approval, if there was one, was given without knowing these changes.
-                replaces = entry.allowed.approval if entry.allowed else None
-                plan = await _plan_of(context, result)
-                return await self._approvals.ask(entry, resolved.effects, plan, replaces=replaces)
-            if not resolved.tool.replannable:
-                return await self._commit(entry, result, context, decision)
-            try:
-                return await self._recorder.commit(entry, result, context.draft.change_set(entry.caller), decision)
-            except BaseChanged as moved_on:
-                # A concurrent change was committed first. The tool plans again on the new state, or reports what is
-                # wrong.
-                entry.committing = False
-                if moved_on.drifted:
-                    paths = context.draft.change_set(entry.caller).paths
-                    await self._workspace_services.sync.reconcile(Tenant.of(entry.caller), paths)
-        raise _others_keep_changing()
+        reasons: list[str] = []
+
+        async def pause_if_overtaken(changed: BaseChanged | None) -> _Ended | None:
+            if changed is not None:
+                reasons.append(changed.message)
+            is_final = changed is None or changed.unlike_shown
+            if not is_final and not await self._pauses.is_overtaken(tenant, approved.approval):
+                return None
+            if changed is None and approved.approval.replaces is not None:
+                # The history knows of no change, and asking again has not helped. It might go on forever.
+                raise Conflict(
+                    f"{reasons[-1]} So what was approved could not be applied, again. Nothing was changed. "
+                    "Check the current state, then call the tool again."
+                )
+            return await self._pause(authorized)
+
+        return await self._commit(authorized, _always(run), pause_if_overtaken, attempts=_MAX_COMMITS)
+
+    async def _start(self, authorized: AuthorizedCall) -> None:
+        if authorized.caller.session_id is not None:
+            await self._recorder.start(authorized)
+
+    async def _run(self, authorized: AuthorizedCall) -> "_Ended":
+        await self._start(authorized)
+        deadline = self._deadline(authorized)
+        if authorized.tool.replannable:
+            # If a concurrent change is committed first, the tool plans again on the new state, or says what is wrong.
+            return await self._commit(
+                authorized, lambda: self._attempt(authorized, deadline), _retry_always, attempts=_MAX_REPLANS
+            )
+        run = await self._attempt(authorized, deadline)
+        return await self._commit_once(authorized, run) if isinstance(run, ToolRun) else run
+
+    async def _commit_once(self, authorized: AuthorizedCall, run: ToolRun) -> "_Ended":
+        """Commit the effect of a command, which is not planned again if a concurrent change is committed first."""
+        change_set = run.change_set
+
+        async def raise_if_overtaken(_: BaseChanged | None) -> None:
+            """Raise a conflict that names the author of the concurrent change: a command runs only once."""
+            assert change_set is not None
+            if conflict := await overtaken(self._tree(authorized, ToolReport()), change_set):
+                raise conflict from None
+
+        return await self._commit(authorized, _always(run), raise_if_overtaken, attempts=_MAX_COMMITS)
+
+    async def _attempt(self, authorized: AuthorizedCall, deadline: float) -> "ToolRun | _Ended":
+        """Run the tool once. Returns the run if there is something to commit, else the call's outcome."""
+        run = await self._call_tool(authorized, deadline)
+        if run.questions:
+            return await self._pauses.pause_for_answers(authorized, run)
+        if run.change_set is None:
+            return await self._recorder.answer(authorized, run)
+        was_unseen = authorized.approved is not None and authorized.effects.command is None
+        if was_unseen or (run.report.protected and authorized.caller.agent is not None):
+            # The approval, if there was one, was given without knowing these changes.
+            return await self._pause_for_approval(authorized, run)
+        tree = self._tree(authorized, ToolReport())
+        if (asking := await self._effects.if_irreversible(authorized, run, tree)) is not None:
+            return await self._pause_for_approval(replace(authorized, authorization=asking), run)
+        return run
 
     async def _commit(
-        self, entry: CallRecording, result: Any, context: ToolContext, decision: Authorization
-    ) -> Outcome:
-        """Commit a change that cannot be planned again. A concurrent change is a Conflict that names its author."""
-        change_set = context.draft.change_set(entry.caller)
-        for _ in range(_TRIES):
+        self, authorized: AuthorizedCall, produce: "_Produce", on_conflict: "_OnConflict", *, attempts: int
+    ) -> "_Ended":
+        """Commit what ``produce`` returns; again if its base has changed. The only retry loop.
+
+        ``on_conflict`` raises or returns an outcome to give up. It is called without an error after the last attempt.
+        """
+        for _ in range(attempts):
+            if not isinstance(run := await produce(), ToolRun):
+                return run
             try:
-                return await self._recorder.commit(entry, result, change_set, decision)
-            except BaseChanged as moved_on:
-                entry.committing = False
-                if moved_on.drifted:
-                    await self._workspace_services.sync.reconcile(Tenant.of(entry.caller), change_set.paths)
-                if conflict := await overtaken(context.tree, change_set):
-                    raise conflict from None
-        raise _others_keep_changing()
+                return await self._recorder.commit(authorized, run)
+            except BaseChanged as changed:
+                if changed.drifted and run.change_set is not None:
+                    tenant = Tenant.of(authorized.caller)
+                    await self._workspace_services.sync.reconcile(tenant, run.change_set.paths)
+                if (outcome := await on_conflict(changed)) is not None:
+                    return outcome
+        if (outcome := await on_conflict(None)) is not None:
+            return outcome
+        raise Conflict("Other calls keep changing the same files. Try again in a moment.")
 
-    def _context(
-        self,
-        resolved: ResolvedCall,
-        decision: Authorization,
-        entry: CallRecording,
-        emit: Callable[[str], None] | None,
-        deadline: float | None = None,
-    ) -> ToolContext:
-        caller = entry.caller
-        remarks = ToolReport()
-        guard = PathGuard(caller, resolved.tool.name, ask=remarks.protected.append)
-        tree = WorkspaceTree(self._workspace_services, caller, guard, needs=decision.required_role)
-        context = ToolContext(
-            caller,
-            tree,
-            Draft(tree),
-            deadline or self._deadline(resolved, caller),
-            emit or self._recorder.publish_output(caller),
-            remarks=remarks,
-        )
-        entry.remarks = remarks
-        return context
+    async def _pause_for_approval(self, authorized: AuthorizedCall, run: ToolRun | None) -> Outcome:
+        change_set = run.change_set if run is not None else None
+        if run is not None and change_set is not None and (change_set.trashed or change_set.restored):
+            disks = await self._tree(authorized, ToolReport()).disks()
+            change_set, untracked = await in_thread(with_hashes, disks, change_set)
+            run = replace(run, change_set=change_set, untracked=untracked)
+        return await self._pauses.pause_for_approval(authorized, run)
 
-    async def _call(self, resolved: ResolvedCall, context: ToolContext) -> Any:
-        if not resolved.tool.checks_membership or not resolved.effects.paths:
-            await context.tree.check_membership()
-        seconds = context.seconds_left
+    async def _call_tool(self, authorized: AuthorizedCall, deadline: float) -> ToolRun:
+        """Call the tool's function with a fresh context, so that nothing of an earlier attempt is left.
+
+        Raises:
+            _RunFailed: The function failed, timed out or was cancelled.
+        """
+        caller, tool, report = authorized.caller, authorized.tool, ToolReport()
+        tree = self._tree(authorized, report)
+        draft = Draft(tree)
+        emit = authorized.emit or (_ignore if caller.session_id is None else self._recorder.publish_output(caller))
+        context = ToolContext(caller, tree, draft, deadline, emit, remarks=report, resources=self._registry.resources)
+        seconds = deadline - time.monotonic()
         try:
-            async with asyncio.timeout(seconds):
-                result = await resolved.tool.function(resolved.arguments, context)
-                await self._workflows.check(context)
-                return result
+            if not tool.checks_membership or not authorized.effects.paths:
+                await tree.check_membership()
+            async with asyncio.timeout(seconds if isfinite(seconds) else None):
+                result = await tool.run(authorized.arguments, context)
+                if draft.changes and caller.agent is not None and caller.session_id is not None:
+                    await self._workflows.check(context, caller.session_id)
         except TimeoutError:
-            raise TimedOut(f"`{resolved.tool.name}` timed out after {seconds:.0f} s. Nothing was changed.") from None
+            context.cancelled.set()
+            timed_out = TimedOut(f"`{tool.name}` timed out after {seconds:.0f} s. Nothing was changed.")
+            raise _RunFailed(timed_out, report) from None
+        except BaseException as error:
+            # A function that runs in a thread goes on; it can learn that nobody waits for it.
+            context.cancelled.set()
+            raise _RunFailed(error, report) from error
+        change_set = draft.change_set(caller) if draft.changes else None
+        return ToolRun(result, change_set, report, tuple(context.asked))
 
-    def _deadline(self, resolved: ResolvedCall, caller: Caller) -> float:
-        """Return when the call times out: the agent's own limit for the tool, or the server's."""
-        if resolved.tool.timeout is not None:
-            return time.monotonic() + resolved.tool.timeout(resolved.arguments, caller)
-        permission = permission_for(caller.agent.rules, resolved.tool.name) if caller.agent else None
-        allowed = permission.timeout if permission and permission.timeout else self._limits.call_seconds
-        return time.monotonic() + allowed
+    def _tree(self, authorized: AuthorizedCall, report: ToolReport) -> WorkspaceTree:
+        """Return the tree as the caller may see it. ``report`` gets the protected paths that a person must approve."""
+        guard = PathGuard(authorized.caller, authorized.tool.name, ask=report.protected.append)
+        role = authorized.authorization.required_role
+        return WorkspaceTree(self._workspace_services, authorized.caller, guard, needs=role)
 
-
-def _with_hosts(resolved: ResolvedCall, caller: Caller) -> ResolvedCall:
-    """Add the hosts that the agent is granted: a command may contact them, so they are part of the call's effects."""
-    if resolved.effects.command is None or caller.agent is None:
-        return resolved
-    hosts = granted_hosts(caller.agent.rules, resolved.tool.name)
-    return replace(resolved, effects=replace(resolved.effects, hosts=(*resolved.effects.hosts, *hosts)))
-
-
-async def _plan_of(context: ToolContext, result: Any) -> ToolRun:
-    change_set, unkept = context.draft.change_set(context.caller), None
-    if list_trashed(change_set) or list_restored(change_set):
-        change_set, unkept = await in_thread(with_hashes, await context.tree.disks(), change_set)
-    remarks = context.remarks
-    return ToolRun(change_set, result, tuple(dict.fromkeys(remarks.protected)), remarks.isolation, unkept)
+    def _deadline(self, authorized: AuthorizedCall) -> float:
+        """Return when the call times out: by the tool's limit, the agent's for the tool, or the server's."""
+        tool, caller = authorized.tool, authorized.caller
+        if tool.timeout is not None:
+            return time.monotonic() + tool.timeout(authorized.arguments, caller)
+        permission = permission_for(caller.agent.rules, tool.name) if caller.agent else None
+        return time.monotonic() + ((permission and permission.timeout) or self._limits.call_seconds)
 
 
-def _others_keep_changing() -> Conflict:
-    return Conflict("Other calls keep changing the same files. Try again in a moment.")
+def _ignore(_: str) -> None:
+    """Drop the output of a call that nobody watches."""
+
+
+_Ended = Outcome | UnconfirmedOutcome
+_Produce = Callable[[], Awaitable[ToolRun | _Ended]]
+_OnConflict = Callable[[BaseChanged | None], Awaitable[_Ended | None]]
+
+
+def _always(run: ToolRun) -> _Produce:
+    async def produce() -> ToolRun:
+        return run
+
+    return produce
+
+
+async def _retry_always(_: BaseChanged | None) -> None:
+    return None

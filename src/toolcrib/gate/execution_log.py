@@ -8,10 +8,7 @@ rotated when it is long. The audit log has everything that must not be lost.
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -23,11 +20,11 @@ from toolcrib.core.errors import Forbidden, ToolcribError, Unauthenticated, erro
 from toolcrib.core.json_text import json_text
 from toolcrib.core.paths import Mount, WorkspacePath, mount_root
 from toolcrib.core.tool_calls import Outcome
+from toolcrib.gate.call_stages import CallRequest
 from toolcrib.policy.truncation import truncate
 from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.files import FileStore
-from toolcrib.tools.tool import Tool
 from toolcrib.workspace.fs.mounts import MountTable
 
 _PATH, _OLDER = "/logs/execution.jsonl", "/logs/execution.1.jsonl"
@@ -54,39 +51,6 @@ _OPENED = frozenset(
 log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class ExecutionLogLine:
-    """The log line of a call that is running."""
-
-    tool: str
-    arguments: Mapping[str, Any]
-    caller: Caller
-    outcome: Outcome | None = None
-    at: datetime = field(default_factory=lambda: datetime.now(UTC))
-    started: float = field(default_factory=time.perf_counter)
-
-    def text(self, error: ToolcribError | None) -> bytes:
-        """Serialize the line."""
-        event = {
-            "ts": self.at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            "kind": "tool.exec",
-            "toolCallId": str(self.caller.call_id),
-            "toolName": self.tool[:_NAME],
-            "agentId": str(self.caller.agent_id) if self.caller.agent_id else None,
-            "input": truncate(redact_content(self.arguments), limit_bytes=_PART_BYTES).value,
-            "output": truncate(self._output(error), limit_bytes=_PART_BYTES).value,
-            "durationMs": round((time.perf_counter() - self.started) * 1000),
-        }
-        return f"{json_text(event)}\n".encode()
-
-    def _output(self, error: ToolcribError | None) -> Any:
-        if self.outcome is not None and self.outcome.result is not None:
-            return redact_result(self.outcome.result)
-        if error is None:
-            return None
-        return {"error": {"code": error.code, "message": error_text(error)}}
-
-
 class ExecutionLog:
     """Writes log lines. A call never fails because its line could not be written."""
 
@@ -94,51 +58,66 @@ class ExecutionLog:
         self._files = files
         self._mounts = mounts
         self._most_bytes = most_bytes
-        self._turning = threading.Lock()
+        self._rotating = threading.Lock()
 
-    def is_enabled(self, caller: Caller, tool: Tool | None) -> bool:
-        """Return whether the call is logged: agents' calls, and people's calls in the toolset that exposes this log."""
-        return caller.is_agent or (tool is not None and tool.toolset == "mounts")
-
-    @asynccontextmanager
-    async def line(self, tool: str, arguments: Mapping[str, Any], caller: Caller) -> AsyncIterator[ExecutionLogLine]:
-        """Yield a line that is written when the call ends, whatever its outcome."""
-        line = ExecutionLogLine(tool, arguments, caller)
+    async def around(self, request: CallRequest, execute: Callable[[CallRequest], Awaitable[Outcome]]) -> Outcome:
+        """Execute a call and write its line when it ends, whatever its outcome."""
         try:
-            yield line
+            outcome = await execute(request)
         except ToolcribError as error:
-            await self._write(line, error)
+            await self._write(request, None, error)
             raise
         except Exception:
-            await self._write(line, ToolcribError("Internal server error."))
+            await self._write(request, None, ToolcribError("Internal server error."))
             raise
-        if line.outcome is None or not line.outcome.is_waiting:
-            await self._write(line, line.outcome.error if line.outcome else None)
+        if not outcome.is_waiting:
+            await self._write(request, outcome.result, outcome.error)
+        return outcome
 
-    async def _write(self, line: ExecutionLogLine, error: ToolcribError | None) -> None:
+    async def _write(self, request: CallRequest, result: Any, error: ToolcribError | None) -> None:
+        caller = request.caller
         try:
             # A failed call may come from someone who is not a member; it must not leave a line here.
             if error is not None:
                 async with asyncio.timeout(_PATIENCE):
-                    await self._files.lookup(Tenant.of(line.caller), [mount_root(Mount.PROJECT)])
-            await in_thread(self._append, line.caller, line.text(error))
+                    await self._files.lookup(Tenant.of(caller), [mount_root(Mount.PROJECT)])
+            await in_thread(self._append, caller, _line(request, result, error))
         except (Forbidden, Unauthenticated):
             return
         except Exception as failure:  # noqa: BLE001 - the call itself has ended already
-            log.warning("execution_log.write_failed", call_id=str(line.caller.call_id), error=str(failure))
+            log.warning("execution_log.write_failed", call_id=str(caller.call_id), error=str(failure))
 
     def _append(self, caller: Caller, text: bytes) -> None:
         path = WorkspacePath(Mount.STATE, _PATH, caller.state_scope)
         disk = self._mounts.disk(caller.workspace_id, None, path)
         if disk.append(path, text) < self._most_bytes:
             return
-        with self._turning:
+        with self._rotating:
             # Another thread may have rotated the log while we waited.
             node = disk.stat(path)
             if node is not None and node.fingerprint.size >= self._most_bytes:
                 older = WorkspacePath(Mount.STATE, _OLDER, caller.state_scope)
                 disk.remove(older)
                 disk.rename(path, older)
+
+
+def _line(request: CallRequest, result: Any, error: ToolcribError | None) -> bytes:
+    caller = request.caller
+    if result is not None:
+        output = redact_result(result)
+    else:
+        output = {"error": {"code": error.code, "message": error_text(error)}} if error else None
+    event = {
+        "ts": request.received_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "kind": "tool.exec",
+        "toolCallId": str(caller.call_id),
+        "toolName": request.call.name[:_NAME],
+        "agentId": str(caller.agent_id) if caller.agent_id else None,
+        "input": truncate(redact_content(request.call.arguments), limit_bytes=_PART_BYTES).value,
+        "output": truncate(output, limit_bytes=_PART_BYTES).value,
+        "durationMs": round((time.perf_counter_ns() - request.received_ns) / 1_000_000),
+    }
+    return f"{json_text(event)}\n".encode()
 
 
 def redact_result(value: Any, name: str = "") -> Any:

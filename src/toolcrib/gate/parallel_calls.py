@@ -2,36 +2,22 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 
-from toolcrib.core.callers import Caller
-from toolcrib.core.ids import CallId, new_id
 from toolcrib.core.paths import WorkspacePath
-from toolcrib.core.tool_calls import Effects, Outcome, ToolCall
-from toolcrib.gate.call_pipeline import Gate
+from toolcrib.core.tool_calls import Effects, Outcome
 
 # How many calls of one message run at once. More would take database connections from other users.
 _AT_ONCE = 8
 
 
-async def execute_all(executor: Gate, calls: Sequence[ToolCall], caller: Caller) -> list[Outcome | BaseException]:
-    """Execute the calls and return their outcomes in order, as if each had waited for all calls before it.
-
-    Each call has its own id, and a failed call does not stop the others. An exception that ``execute`` raises for a
-    call takes the position of its outcome.
-    """
-    callers = [replace(caller, call_id=CallId(new_id())) for _ in calls]
-
-    async def execute(number: int) -> Outcome:
-        return await executor.execute(calls[number], callers[number])
-
-    return await run_parallel([executor.effects_of(call) for call in calls], execute)
-
-
 async def run_parallel(
     effects: Sequence[Effects | None], do: Callable[[int], Awaitable[Outcome]]
 ) -> list[Outcome | BaseException]:
-    """Run ``do`` for each call by its index: in parallel where the order makes no difference, otherwise in order."""
+    """Run ``do`` for each call by its index, and return the outcomes in order, as if each had waited for all before it.
+
+    Calls run in parallel where the order makes no difference. A failed call does not stop the others. An exception that
+    ``do`` raises takes the position of its outcome.
+    """
     waiting = dependencies(effects)
     ended = [asyncio.Event() for _ in effects]
     room = asyncio.Semaphore(_AT_ONCE)

@@ -4,13 +4,15 @@ All state is in rows. The worker may stop at any moment on any node; the next on
 """
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 
 import structlog
 
 from toolcrib.core.agents import AgentRules
-from toolcrib.core.callers import Agent, Caller, WorkspaceRole
+from toolcrib.core.callers import Agent, Caller
 from toolcrib.core.errors import (
     Forbidden,
     GivenUp,
@@ -21,18 +23,17 @@ from toolcrib.core.errors import (
     ToolcribError,
     Unauthenticated,
 )
+from toolcrib.core.paused_calls import ApprovedCall
 from toolcrib.core.tool_calls import Outcome, OutcomeState, ToolCall
-from toolcrib.gate.approvals import Approvals
 from toolcrib.gate.call_pipeline import Gate
-from toolcrib.gate.call_stages import CallRecording
-from toolcrib.gate.questions import Questions
-from toolcrib.policy.phases import in_phase
-from toolcrib.storage import approvals as storage
+from toolcrib.gate.call_recorder import audit_record, ended_record
+from toolcrib.gate.call_stages import CallRequest
+from toolcrib.gate.paused_calls import PausedCalls
 from toolcrib.storage.agents import AgentStore
-from toolcrib.storage.approved_calls import ApprovedCall
 from toolcrib.storage.database import OperationalError, Tenant
-from toolcrib.storage.tool_calls import InterruptedCall as InterruptedCall
-from toolcrib.storage.tool_calls import ToolCallStore
+from toolcrib.storage.paused_call_claims import PausedCallClaims
+from toolcrib.storage.sessions import SessionStore
+from toolcrib.storage.tool_calls import InterruptedCall, ToolCallStore
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +48,19 @@ _ROUND = 1.0
 _EXPIRY_ROUND = 5.0
 
 
+@contextmanager
+def _errors_logged(event: str, **facts: str) -> Iterator[None]:
+    """Log what one round of a loop raises. No error may end the loop, because no other task does its work."""
+    try:
+        yield
+    except ToolcribError as error:
+        log.warning(event, error=error.message, **facts)
+    except OperationalError as error:
+        log.warning("resume_worker.database_error", error=str(error), **facts)
+    except Exception:
+        log.exception(event, **facts)
+
+
 class _CallerDeleted(Exception):
     """The agent or the session of the call does not exist any more."""
 
@@ -57,10 +71,10 @@ class ResumeWorker:
     def __init__(
         self,
         executor: Gate,
-        approvals: Approvals,
-        questions: Questions,
-        rows: storage.ApprovalStore,
+        pauses: PausedCalls,
+        claims: PausedCallClaims,
         agents: AgentStore,
+        sessions: SessionStore,
         calls: ToolCallStore,
         *,
         node: str,
@@ -77,10 +91,10 @@ class ResumeWorker:
             max_attempts: A call that this many processes did not survive is given up. The last attempt runs alone.
         """
         self._executor = executor
-        self._approvals = approvals
-        self._questions = questions
-        self._rows = rows
+        self._pauses = pauses
+        self._claims = claims
         self._agents = agents
+        self._sessions = sessions
         self._calls = calls
         self._node = node
         self._process = process
@@ -91,7 +105,7 @@ class ResumeWorker:
 
     async def recover(self) -> int:
         """End the calls of dead processes. Returns how many."""
-        await self._rows.release_dead(lease=self._process_lease)
+        await self._claims.release_dead(lease=self._process_lease)
         found = 0
         while batch := await self._calls.interrupted(lease=self._process_lease, limit=_BATCH):
             for call in batch:
@@ -108,18 +122,16 @@ class ResumeWorker:
 
     async def _resume_loop(self, tasks: asyncio.TaskGroup) -> None:
         while True:
-            try:
+            with _errors_logged("resume_worker.loop_failed"):
                 await self._resume_some(tasks)
-            except OperationalError as error:
-                log.warning("resume_worker.database_error", error=str(error))
-            except Exception:
-                # No other task executes approved calls, so no error may end this loop.
-                log.exception("resume_worker.loop_failed")
-            await self._wait_for_signal(_ROUND)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_ROUND):
+                    await self._poked.wait()
+            self._poked.clear()
 
     async def _resume_some(self, tasks: asyncio.TaskGroup) -> None:
         while (room := _AT_ONCE - len(self._at_work)) and not any(map(self._is_alone, self._at_work.values())):
-            claimed = await self._rows.claim(
+            claimed = await self._claims.claim(
                 node=self._node,
                 holder=self._process,
                 lease=_LEASE,
@@ -127,112 +139,88 @@ class ResumeWorker:
                 alone_after=max(self._max_attempts - 1, 1),
                 idle=not self._at_work,
             )
-            for allowed in claimed:
-                task = tasks.create_task(self._resume_call(allowed))
-                self._at_work[task] = allowed
+            for approved in claimed:
+                task = tasks.create_task(self.resume_call(approved))
+                self._at_work[task] = approved
                 task.add_done_callback(self._done)
             if len(claimed) < room:
                 return
 
-    def _is_alone(self, allowed: ApprovedCall) -> bool:
-        return allowed.attempts > max(self._max_attempts - 1, 1)
+    def _is_alone(self, approved: ApprovedCall) -> bool:
+        return approved.attempts > max(self._max_attempts - 1, 1)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         del self._at_work[task]
         self._poked.set()
 
-    async def _resume_call(self, allowed: ApprovedCall) -> None:
-        approval_id = str(allowed.approval.id)
-        try:
-            await self._resume_or_abandon(allowed)
-        except asyncio.CancelledError:
-            await asyncio.shield(self._give_back(allowed))
-            raise
-        except ToolcribError as error:
-            log.warning("resume_worker.call_failed", approval_id=approval_id, error=error.message)
-        except OperationalError as error:
-            log.warning("resume_worker.database_error", approval_id=approval_id, error=str(error))
-        except Exception:
-            # The claim stays until its lease ends, so that a call that always fails is not retried without pause.
-            log.exception("resume_worker.call_failed", approval_id=approval_id)
+    async def resume_call(self, approved: ApprovedCall) -> None:
+        # After an error the claim stays until its lease ends: a call that always fails is not retried without pause.
+        with _errors_logged("resume_worker.call_failed", pause_id=str(approved.pause.id)):
+            try:
+                await self._resume_or_abandon(approved)
+            except asyncio.CancelledError:
+                await asyncio.shield(self._release(approved))
+                raise
 
-    async def _give_back(self, allowed: ApprovedCall) -> None:
+    async def _release(self, approved: ApprovedCall) -> None:
         """Release the claim because this process stops. It does not count as an attempt."""
         try:
-            await self._rows.give_back(self._process, allowed.approval.id)
+            await self._claims.release(self._process, approved.pause.id)
         except OperationalError as error:
-            log.warning("resume_worker.release_failed", approval_id=str(allowed.approval.id), error=str(error))
+            log.warning("resume_worker.release_failed", pause_id=str(approved.pause.id), error=str(error))
 
-    async def _resume_or_abandon(self, allowed: ApprovedCall) -> None:
-        approval = allowed.approval
-        if allowed.attempts > self._max_attempts:
-            log.error("resume_worker.call_abandoned", approval_id=str(approval.id), tool=approval.tool)
-            await self._approvals.abandon(allowed, GivenUp.after(self._max_attempts))
+    async def _resume_or_abandon(self, approved: ApprovedCall) -> None:
+        pause = approved.pause
+        if approved.attempts > self._max_attempts:
+            log.error("resume_worker.call_abandoned", pause_id=str(pause.id), tool=pause.tool)
+            await self._pauses.abandon(approved, GivenUp.after(self._max_attempts))
             return
         try:
-            agent = await self._agent(allowed)
-            await self._executor.resume(allowed, agent)
+            agent = await self._agent(approved)
+            await self._executor.resume(approved, agent)
         except _CallerDeleted as gone:
-            await self._approvals.abandon(allowed, NotDecided(str(gone)))
+            await self._pauses.abandon(approved, NotDecided(str(gone)))
         except (Forbidden, Unauthenticated):
             denial = NotDecided("The user this agent acts for is no longer a member of the workspace.")
-            await self._approvals.abandon(allowed, denial)
+            await self._pauses.abandon(approved, denial)
         except Superseded:
-            await self._rows.release(approval, self._node)
+            await self._claims.release_moved(pause, self._node)
 
-    async def _agent(self, allowed: ApprovedCall) -> Agent | None:
+    async def _agent(self, approved: ApprovedCall) -> Agent | None:
         """Return the calling agent with its current rules.
 
         Raises:
-            _CallerGone: The session or the agent was deleted.
+            _CallerDeleted: The session or the agent was deleted.
         """
-        approval = allowed.approval
-        tenant = Tenant(approval.workspace_id)
-        async with self._rows.transaction(tenant, WorkspaceRole.MEMBER) as connection:
-            phase = None
-            if approval.session_id is not None:
-                try:
-                    phase = await self._rows.session_phase(connection, approval)
-                except NotFound:
-                    raise _CallerDeleted("The session of this call was deleted. Nothing was changed.") from None
-        if approval.agent_id is None:
+        pause, tenant, session = approved.pause, Tenant(approved.pause.workspace_id), None
+        if pause.session_id is not None:
+            try:
+                session = await self._sessions.get(tenant, pause.session_id)
+            except NotFound:
+                raise _CallerDeleted("The session of this call was deleted. Nothing was changed.") from None
+        if pause.agent_id is None:
             return None
         try:
-            return in_phase((await self._agents.get(tenant, approval.agent_id)).as_caller, phase)
+            agent = (await self._agents.get(tenant, pause.agent_id)).as_caller
         except NotFound:
             raise _CallerDeleted("The agent of this call was deleted. Nothing was changed.") from None
+        return agent if session is None else session.apply_to(agent)
 
     async def _renew_loop(self) -> None:
         while True:
             await asyncio.sleep(_BEAT)
-            ids = [allowed.approval.id for allowed in self._at_work.values()]
+            ids = [approved.pause.id for approved in self._at_work.values()]
             if ids:
-                try:
-                    await self._rows.renew(self._process, ids)
-                except OperationalError as error:
-                    log.warning("resume_worker.renew_failed", error=str(error))
-                except Exception:
-                    log.exception("resume_worker.renew_failed")
+                with _errors_logged("resume_worker.renew_failed"):
+                    await self._claims.renew(self._process, ids)
 
     async def _expire_loop(self) -> None:
         while True:
-            try:
-                while await self._approvals.expire(limit=_BATCH) + await self._questions.expire(limit=_BATCH):
+            with _errors_logged("resume_worker.expire_failed"):
+                while await self._pauses.expire(limit=_BATCH):
                     pass
                 await self.recover()
-            except OperationalError as error:
-                log.warning("resume_worker.database_error", error=str(error))
-            except Exception:
-                log.exception("resume_worker.expire_failed")
             await asyncio.sleep(_EXPIRY_ROUND)
-
-    async def _wait_for_signal(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._poked.wait()
-        except TimeoutError:
-            pass
-        self._poked.clear()
 
     async def _end(self, call: InterruptedCall) -> None:
         known = " Nothing was changed." if call.idempotent else " It is unknown whether it took effect."
@@ -242,17 +230,16 @@ class ResumeWorker:
         caller = Caller(
             call.workspace_id, call.user_id, agent=agent, session_id=call.session_id, call_id=call.id, via="recovery"
         )
-        entry = CallRecording(ToolCall(call.tool, {}), caller, self._process)
-        outcome = Outcome(call.id, state, error=error)
+        request, outcome = CallRequest(ToolCall(call.tool, {}), caller), Outcome(call.id, state, error=error)
         try:
-            await self._calls.record(
-                Tenant(call.workspace_id), entry.ended(outcome), entry.audit_record("failed", error=error)
-            )
+            await self._record_end(request, outcome, error)
         except Superseded:
             return
         except NotFound:
             # The session was deleted, so no events are recorded.
-            quiet = CallRecording(entry.call, replace(caller, session_id=None), self._process)
-            await self._calls.record(
-                Tenant(call.workspace_id), quiet.ended(outcome), quiet.audit_record("failed", error=error)
-            )
+            await self._record_end(replace(request, caller=replace(caller, session_id=None)), outcome, error)
+
+    async def _record_end(self, request: CallRequest, outcome: Outcome, error: ToolcribError) -> None:
+        # As the system: the user may not be a member any more.
+        tenant, record = Tenant(request.caller.workspace_id), ended_record(request, outcome, process=self._process)
+        await self._calls.record(tenant, record, audit_record(request, "failed", error=error))

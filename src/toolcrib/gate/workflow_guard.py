@@ -8,6 +8,7 @@ from dataclasses import replace
 from toolcrib.core.change_sets import FileChange
 from toolcrib.core.errors import InvalidFrontmatter, NotFound
 from toolcrib.core.files import EntryKind
+from toolcrib.core.ids import SessionId
 from toolcrib.core.packages import WORKFLOW, Workflow
 from toolcrib.core.paths import WorkspacePath
 from toolcrib.policy.workflows import mismatch, refused, require_step
@@ -25,8 +26,8 @@ class WorkflowGuard:
         self._sessions = sessions
         self._blobs = blobs
 
-    async def check(self, context: ToolContext) -> None:
-        """Check the draft against the session's workflow.
+    async def check(self, context: ToolContext, session_id: SessionId) -> None:
+        """Check the draft of an agent's call against the session's workflow.
 
         Raises:
             SchemaMismatch: The frontmatter does not match the workflow's schema.
@@ -34,13 +35,11 @@ class WorkflowGuard:
             InvalidFrontmatter: The frontmatter cannot be parsed.
         """
         caller = context.caller
-        if context.draft.is_empty or caller.session_id is None or not caller.is_agent:
-            return
         document = replace(WORKFLOW, scope=caller.state_scope)
-        changes = [one for one in context.draft.change_set(caller).changes if document in one.paths]
+        changes = [one for one in context.draft.changes.values() if document in one.paths]
         if not changes:
             return
-        workflow = await self._sessions.workflow(Tenant.of(caller), caller.session_id)
+        workflow = await self._sessions.workflow(Tenant.of(caller), session_id)
         if workflow is None:
             return
         body = await self._body(changes, document, workflow, Tenant.of(caller))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from secrets import token_hex
@@ -10,10 +11,10 @@ import structlog
 
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.runtime.disk_threads import in_thread
-from toolcrib.runtime.private_directory import make_private
+from toolcrib.runtime.process_setup import make_private
 from toolcrib.sandbox.transaction import remove_staging
 from toolcrib.storage.database import OperationalError
-from toolcrib.storage.deleted_workspaces import DeletedWorkspace, DeletedWorkspaceStore
+from toolcrib.storage.workspaces import DeletedWorkspace, DeletedWorkspaceStore
 from toolcrib.workspace.fs.mounts import MountTable
 
 log = structlog.get_logger(__name__)
@@ -63,7 +64,10 @@ class WorkspaceDeletion:
                 log.warning("workspace_deletion.database_error", error=str(error))
             except Exception:
                 log.exception("workspace_deletion.failed", remedy="It will be retried.")
-            await self._deleted_or(_ROUND)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_ROUND):
+                    await self._deleted.wait()
+            self._deleted.clear()
 
     async def remove_some(self, *, again_after: timedelta = _AGAIN_AFTER) -> int:
         """Remove what is due on this server. Returns how many workspaces that was."""
@@ -105,11 +109,3 @@ class WorkspaceDeletion:
     @property
     def _bin(self) -> Path:
         return self._data_dir / "deleted"
-
-    async def _deleted_or(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._deleted.wait()
-        except TimeoutError:
-            pass
-        self._deleted.clear()

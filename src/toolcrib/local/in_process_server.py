@@ -1,31 +1,32 @@
 """Runs the server in a thread of the user's process, on loopback. Otherwise it is the same server."""
 
 import asyncio
+import logging
+import os
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING
 
+import structlog
+
 from toolcrib.core.errors import Conflict
 from toolcrib.core.ids import UserId, WorkspaceId
+from toolcrib.local.state_directory import privately
 from toolcrib.settings import Settings
 
 if TYPE_CHECKING:
     from toolcrib.api.api_services import ApiServices
     from toolcrib.api.app import Listener
     from toolcrib.tools.tool import Tool
-import logging
-from typing import TextIO
-
-import structlog
-
-from toolcrib.local.state_directory import privately
 
 _END_SECONDS = 15
+_MAX_LOG_BYTES = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def serving(settings: Settings, owner: ServerOwner, tools: Sequence["Tool"] = ()
     thread = _ServerThread(settings, owner, tools)
     thread.start()
     try:
-        yield thread.server_address()
+        yield thread.address.result()
     finally:
         thread.end()
 
@@ -70,18 +71,9 @@ class _ServerThread(threading.Thread):
         self._settings = settings
         self._owner = owner
         self._tools = tools
-        self._ready = threading.Event()
-        self._server_address: ServerAddress | None = None
-        self._failure: BaseException | None = None
+        # Set when the server is ready, or to the error that prevented it.
+        self.address: Future[ServerAddress] = Future()
         self._server: Listener | None = None
-
-    def server_address(self) -> ServerAddress:
-        """Waits until the server is ready. Raises the error that prevented it."""
-        self._ready.wait()
-        if self._failure is not None:
-            raise self._failure
-        assert self._server_address is not None
-        return self._server_address
 
     def end(self) -> None:
         if self._server is not None:
@@ -92,10 +84,9 @@ class _ServerThread(threading.Thread):
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             try:
                 runner.run(self._serve())
-            except BaseException as failure:  # noqa: BLE001 - server_address() raises it
-                self._failure = failure
-            finally:
-                self._ready.set()
+            except BaseException as failure:  # noqa: BLE001 - address.result() raises it
+                if not self.address.done():
+                    self.address.set_exception(failure)
 
     async def _serve(self) -> None:
         # Imported here: a command that needs no server should not load one.
@@ -104,9 +95,9 @@ class _ServerThread(threading.Thread):
 
         async with services(self._settings, tools=self._tools, binds_logins=True) as opened:
             with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
-                self._server_address = await _server_address(opened, self._owner, port=listening.getsockname()[1])
+                address = await _server_address(opened, self._owner, port=listening.getsockname()[1])
                 self._server = listener(opened)
-                self._ready.set()
+                self.address.set_result(address)
                 await self._server.serve(sockets=[listening])
 
 
@@ -114,6 +105,7 @@ async def _server_address(services: "ApiServices", owner: ServerOwner, *, port: 
     """Finds or creates the user and the workspace in the database."""
     from pwdlib.hashers.argon2 import Argon2Hasher
 
+    from toolcrib.providers.provider_registry import credentials_in
     from toolcrib.storage.users import ActingUser
 
     login = await services.accounts.find_login(owner.email)
@@ -131,6 +123,8 @@ async def _server_address(services: "ApiServices", owner: ServerOwner, *, port: 
     workspace = await services.workspaces.find_by_root_path(person, root_path=root_path, node=node)
     if workspace is None:
         workspace = await services.workspaces.create(person, name=owner.name, node=node, root_path=root_path)
+    # Not stored: a key that the person unsets must not be used any more.
+    services.access.use_environment(login.user_id, credentials_in(os.environ))
     secret = services.settings.jwt_secret.get_secret_value()
     return ServerAddress(f"http://127.0.0.1:{port}", secret, login.user_id, login.token_version, workspace.id)
 
@@ -143,9 +137,6 @@ def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
     return None
 
 
-_MAX_BYTES = 5_000_000
-
-
 @contextmanager
 def log_to(path: Path) -> Iterator[None]:
     """Logs to this file while the context lasts, so that the terminal shows only the conversation.
@@ -153,42 +144,24 @@ def log_to(path: Path) -> Iterator[None]:
     Deletes an old file that has grown too large. If the program has configured logging itself, that configuration
     stays, and our lines are part of its log.
     """
-    if path.exists() and path.stat().st_size > _MAX_BYTES:
+    if path.exists() and path.stat().st_size > _MAX_LOG_BYTES:
         path.unlink()
-    with open(path, "a", buffering=1, opener=privately) as file, _standard_library(file), _structured(file):
+    with open(path, "a", buffering=1, opener=privately) as file, ExitStack() as configured:
+        root = logging.getLogger()
+        if not root.handlers:
+            handler = logging.StreamHandler(file)
+            root.addHandler(handler)
+            configured.callback(root.removeHandler, handler)
+        if not structlog.is_configured():
+            structlog.configure(
+                processors=[
+                    structlog.processors.add_log_level,
+                    structlog.processors.TimeStamper(fmt="iso", utc=True),
+                    structlog.processors.format_exc_info,
+                    structlog.processors.JSONRenderer(default=str),
+                ],
+                logger_factory=structlog.PrintLoggerFactory(file=file),
+                cache_logger_on_first_use=False,
+            )
+            configured.callback(structlog.reset_defaults)
         yield
-
-
-@contextmanager
-def _standard_library(file: TextIO) -> Iterator[None]:
-    root = logging.getLogger()
-    if root.handlers:
-        yield
-        return
-    handler = logging.StreamHandler(file)
-    root.addHandler(handler)
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
-
-
-@contextmanager
-def _structured(file: TextIO) -> Iterator[None]:
-    if structlog.is_configured():
-        yield
-        return
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(default=str),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(file=file),
-        cache_logger_on_first_use=False,
-    )
-    try:
-        yield
-    finally:
-        structlog.reset_defaults()

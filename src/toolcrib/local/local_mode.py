@@ -4,7 +4,6 @@ One process serves a directory. Other processes connect to it. When it ends, the
 """
 
 import hmac
-import json
 import os
 import signal
 import socket
@@ -13,24 +12,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from secrets import token_urlsafe
 from types import FrameType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-from uuid import UUID
 
-from pydantic import SecretStr, ValidationError
+from pydantic import SecretStr, TypeAdapter
 
 from toolcrib.core.errors import Misconfigured, NotFound
-from toolcrib.core.ids import UserId, WorkspaceId
+from toolcrib.core.ids import WorkspaceId
+from toolcrib.local.git_identity import git_identity
 from toolcrib.local.in_process_server import ServerAddress, ServerOwner, log_to, serving
 from toolcrib.local.postgres_cluster import DATABASE, OWNER, PostgresCluster
 from toolcrib.local.state_directory import FileLock, LocalDirectories, LocalSecrets, held, project_key, write_private
 from toolcrib.runtime.process_setup import require_linux
-from toolcrib.settings import Settings
+from toolcrib.settings import Settings, load_settings
 from toolcrib.storage import migrate
 from toolcrib.storage.database import OperationalError
 from toolcrib.storage.server_processes import forget_those_of
@@ -105,6 +104,8 @@ _POLL_SECONDS = 0.05
 _NAME_CHARACTERS = 200
 # TCP_LISTEN in /proc/net/tcp.
 _LISTENS = "0A"
+# The file that tells other processes where the server is.
+_ADDRESS = TypeAdapter(ServerAddress)
 
 Notify = Callable[[str], None]
 
@@ -178,13 +179,10 @@ def open_local(
             yield local
     except OperationalError as error:
         where = "at TOOLCRIB_DATABASE_URL" if named_in_environment() else f"in {directories.cluster}"
-        raise Misconfigured(f"Cannot connect to the database {where}: {_first_line(error)}") from None
+        reason = str(error).strip().partition("\n")[0]
+        raise Misconfigured(f"Cannot connect to the database {where}: {reason}") from None
     finally:
         lock.release()
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 @contextmanager
@@ -206,7 +204,7 @@ def _served(
         forget_those_of(settings.node_name, settings.system_url)
         owner = ServerOwner(secrets.email, secrets.email.partition("@")[0], tree, _name(tree))
         with log_to(project / "server.log"), serving(settings, owner, tools) as server_address:
-            _write_note(note, server_address)
+            write_private(note, _ADDRESS.dump_json(server_address).decode())
             try:
                 yield LocalServer(tree, server_address, settings.node_name, serves=True, log=project / "server.log")
             finally:
@@ -255,7 +253,7 @@ def _settings(urls: DatabaseUrls, secrets: LocalSecrets, tree: Path, project: Pa
         "open_registration": False,
         "host": "127.0.0.1",
     }
-    usual = {
+    usual: dict[str, object] = {
         "audit_seal_key": SecretStr(secrets.audit_key),
         "credentials_encryption_key": SecretStr(secrets.credentials_key),
         # The user may use a model or an MCP server on this machine or in their network.
@@ -265,12 +263,10 @@ def _settings(urls: DatabaseUrls, secrets: LocalSecrets, tree: Path, project: Pa
         # The traffic stays on this machine. Without HTTPS, some browsers do not keep secure cookies.
         "secure_cookies": False,
     }
+    if (author := git_identity(tree)) is not None:
+        usual |= {"git_author_name": author[0], "git_author_email": author[1]}
     data = {name: value for name, value in usual.items() if f"TOOLCRIB_{name.upper()}" not in os.environ}
-    try:
-        settings = Settings(**ours, **data)  # type: ignore[arg-type]
-    except ValidationError as error:
-        wrong = "; ".join(f"TOOLCRIB_{str(one['loc'][0]).upper()}: {one['msg']}" for one in error.errors())
-        raise Misconfigured(f"Invalid settings: {wrong}") from None
+    settings = load_settings(**ours, **data)
     # Added to the hosts of the environment: the links of `toolcrib web` use this one.
     return settings.model_copy(update={"allowed_hosts": (*settings.allowed_hosts, _page_host(secret))})
 
@@ -296,25 +292,14 @@ def _name(tree: Path) -> str:
     return str(tree).encode(errors="replace").decode().replace("\x00", "")[-_NAME_CHARACTERS:]
 
 
-def _write_note(note: Path, server_address: ServerAddress) -> None:
-    write_private(note, json.dumps(asdict(server_address), default=str))
-
-
 def _other_servers(project: Path) -> ServerAddress | None:
     """Returns the address of the process that serves the directory, if it is ready."""
     try:
-        data = json.loads((project / "server.json").read_text())
-        server_address = ServerAddress(
-            data["address"],
-            data["secret"],
-            UserId(UUID(data["user_id"])),
-            data["token_version"],
-            WorkspaceId(UUID(data["workspace_id"])),
-        )
-        port = urlsplit(server_address.address).port
-        with socket.create_connection(("127.0.0.1", port or 0), timeout=2):
-            return server_address if _is_listened_on_by_us(port or 0) else None
-    except (OSError, ValueError, KeyError):
+        server_address = _ADDRESS.validate_json((project / "server.json").read_bytes())
+        port = urlsplit(server_address.address).port or 0
+        with socket.create_connection(("127.0.0.1", port), timeout=2):
+            return server_address if _is_listened_on_by_us(port) else None
+    except (OSError, ValueError):
         return None
 
 

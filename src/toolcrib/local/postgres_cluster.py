@@ -35,6 +35,19 @@ _STOP_SECONDS = 30
 _POLL_SECONDS = 0.01
 _LOOK_AFTER_EVERY = 0.5
 
+_CONFIGURATION = """\
+# Toolcrib overwrites this file at each start.
+listen_addresses = ''
+unix_socket_directories = '{sockets}'
+unix_socket_permissions = 0700
+port = {port}
+max_connections = 100
+shared_buffers = 64MB
+dynamic_shared_memory_type = posix
+jit = off
+log_min_messages = warning
+"""
+
 log = structlog.get_logger(__name__)
 
 
@@ -48,15 +61,11 @@ class PostgresCluster:
         self._users = FileLock(directories.base / "users.lock")
         self._started: subprocess.Popen[bytes] | None = None
 
-    @property
-    def is_made(self) -> bool:
-        return (self._data / "PG_VERSION").exists()
-
     def use(self) -> None:
         """Starts the server if it does not run. It runs until all processes have called ``leave``."""
         _reject_root()
         with self._alone():
-            if not self.is_made:
+            if not (self._data / "PG_VERSION").exists():
                 self._make(postgres_binaries.find())
             if not self._is_ready():
                 self._start(self._own_programs())
@@ -102,7 +111,8 @@ class PostgresCluster:
 
     def _start(self, programs: PostgresBinaries) -> None:
         self._forget_dead_server()
-        write_private(self._data / "postgresql.conf", self._configuration())
+        sockets = str(self._directories.sockets).replace("'", "''")
+        write_private(self._data / "postgresql.conf", _CONFIGURATION.format(sockets=sockets, port=_PORT))
         log = self._data / "server.log"
         with open(log, "wb", opener=privately) as output:
             # In its own session: Ctrl-C in our terminal, or closing it, must not stop the server.
@@ -144,30 +154,11 @@ class PostgresCluster:
         while self._server_process() is not None and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
 
-    def _configuration(self) -> str:
-        sockets = str(self._directories.sockets).replace("'", "''")
-        return "\n".join(
-            (
-                "# Toolcrib overwrites this file at each start.",
-                "listen_addresses = ''",
-                f"unix_socket_directories = '{sockets}'",
-                "unix_socket_permissions = 0700",
-                f"port = {_PORT}",
-                "max_connections = 100",
-                "shared_buffers = 64MB",
-                "dynamic_shared_memory_type = posix",
-                "jit = off",
-                "log_min_messages = warning",
-                "",
-            )
-        )
-
     def _is_ready(self) -> bool:
         """Whether the server accepts connections, by its status in ``postmaster.pid``, as ``pg_ctl`` reads it."""
         note = self._note()
-        return self._server_process() is not None and len(note) > 7 and note[7].strip() == "ready" and self._answers()
-
-    def _answers(self) -> bool:
+        if self._server_process() is None or len(note) <= 7 or note[7].strip() != "ready":
+            return False
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(5)
             return probe.connect_ex(str(self._directories.sockets / f".s.PGSQL.{_PORT}")) == 0

@@ -2,15 +2,16 @@
 
 import fcntl
 import hashlib
-import json
 import os
 import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from getpass import getuser
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from toolcrib.core.errors import Misconfigured
 
@@ -162,40 +163,32 @@ class LocalSecrets:
     @classmethod
     def kept(cls, directories: LocalDirectories) -> "LocalSecrets":
         """Loads the secrets. The first start creates them."""
-        path = directories.secrets
+        path, json = directories.secrets, TypeAdapter(cls)
         with held(directories.base / "secrets.lock"):
             if not path.exists():
-                write_private(path, json.dumps(asdict(_made())))
-            return _read(path)
-
-
-_RANDOM = ("audit_key", "credentials_key", "owner_password", "app_password", "system_password")
+                write_private(path, json.dump_json(_made()).decode())
+            found = path.stat()
+            if found.st_uid != os.getuid() or found.st_mode & 0o077:
+                raise Misconfigured(f"Other users can read {path}, which contains secrets. Run: chmod 600 {path}")
+            try:
+                return json.validate_json(path.read_bytes())
+            except ValueError:
+                raise Misconfigured(
+                    f"{path} is damaged. Restore it from a backup, or move {path.parent} away to start over."
+                ) from None
 
 
 def _made() -> LocalSecrets:
-    made = {name: secrets.token_urlsafe(48) for name in _RANDOM}
-    return LocalSecrets(
-        **made,
-        machine=secrets.token_hex(4),
-        email=f"{_user_name()}@{socket.gethostname().lower()}",
-    )
-
-
-def _user_name() -> str:
-    with suppress(OSError, KeyError):
-        return getuser()
     # A container may run as a user that has no name.
-    return f"user{os.getuid()}"
-
-
-def _read(path: Path) -> LocalSecrets:
-    found = path.stat()
-    if found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise Misconfigured(f"Other users can read {path}, which contains secrets. Run: chmod 600 {path}")
-    try:
-        data = json.loads(path.read_text())
-        return LocalSecrets(**{field.name: str(data[field.name]) for field in fields(LocalSecrets)})
-    except (ValueError, KeyError, TypeError):
-        raise Misconfigured(
-            f"{path} is damaged. Restore it from a backup, or move {path.parent} away to start over."
-        ) from None
+    user = f"user{os.getuid()}"
+    with suppress(OSError, KeyError):
+        user = getuser()
+    return LocalSecrets(
+        audit_key=secrets.token_urlsafe(48),
+        credentials_key=secrets.token_urlsafe(48),
+        owner_password=secrets.token_urlsafe(48),
+        app_password=secrets.token_urlsafe(48),
+        system_password=secrets.token_urlsafe(48),
+        machine=secrets.token_hex(4),
+        email=f"{user}@{socket.gethostname().lower()}",
+    )

@@ -1,35 +1,26 @@
-"""Connections to MCP servers: opened on first use, shared, and closed when idle or broken."""
+"""Connections to MCP servers: opened on first use, shared, and closed when idle or broken.
+
+Also converts the servers' results: text, structured content, and media up to a limit.
+"""
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from time import monotonic
 from typing import Any, Final
 
 import httpx2
+import mcp_types
 from mcp import Client, MCPError
 from mcp.client._transport import TransportStreams
 from mcp.client.session import IncomingMessage
-from mcp_types import (
-    CallToolRequest,
-    CallToolRequestParams,
-    CallToolResult,
-    Implementation,
-    InputRequiredResult,
-    ListToolsRequest,
-    ListToolsResult,
-    PaginatedRequestParams,
-    ToolListChangedNotification,
-)
-from mcp_types import Tool as ProtocolTool
 from pydantic import TypeAdapter, ValidationError
 
 import toolcrib
 from toolcrib.core.errors import TimedOut, ToolcribError, ToolFailed
 from toolcrib.core.ids import McpServerId, WorkspaceId
 from toolcrib.core.mcp_servers import McpServer, McpTool
-from toolcrib.mcp.mcp_results import result_of
 from toolcrib.mcp.tool_catalog import MOST_TOOLS, build_catalog, strip_invisible
 
 Dial = Callable[[McpServer], AbstractAsyncContextManager[TransportStreams]]
@@ -42,7 +33,12 @@ _MOST_PAGES: Final = 20
 _IN_A_WORKSPACE: Final = 10
 _IN_ALL: Final = 200
 _LONGEST_WORDS: Final = 1_000
-_ANSWER: Final[TypeAdapter[CallToolResult | InputRequiredResult]] = TypeAdapter(CallToolResult | InputRequiredResult)
+MOST_TEXT: Final = 1_000_000
+MOST_MEDIA: Final = 2_000_000
+_LONGEST_ERROR: Final = 4_000
+_ANSWER: Final[TypeAdapter[mcp_types.CallToolResult | mcp_types.InputRequiredResult]] = TypeAdapter(
+    mcp_types.CallToolResult | mcp_types.InputRequiredResult
+)
 
 # The library logs what servers send, including tracebacks.
 logging.getLogger("mcp").setLevel(logging.CRITICAL)
@@ -71,12 +67,14 @@ class McpConnection:
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Call a tool."""
-        client = await self._client()
+        client = await asyncio.shield(self._opened)
         # Not the library's own method: it would validate results against the server's schema, with regexes that may
         # explode.
-        request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
+        request = mcp_types.CallToolRequest(
+            params=mcp_types.CallToolRequestParams(name=tool, arguments=dict(arguments))
+        )
         answer = await client.session.send_request(request, _ANSWER)
-        if isinstance(answer, InputRequiredResult):
+        if isinstance(answer, mcp_types.InputRequiredResult):
             raise ToolFailed(
                 f"The MCP server {self.server.name!r} sent an elicitation request, which is not supported. "
                 "Ask with `ask_user`, then call the tool with the answers."
@@ -91,10 +89,6 @@ class McpConnection:
                 self._listed_at = monotonic()
             return self.offered
 
-    def forget_list(self) -> None:
-        """Request the tool list again before the next use."""
-        self._listed_at = None
-
     def stop(self) -> None:
         """Stop the connection."""
         self._stop.set()
@@ -104,16 +98,13 @@ class McpConnection:
         self.stop()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _client(self) -> Client:
-        return await asyncio.shield(self._opened)
-
     async def _list(self) -> tuple[tuple[McpTool, ...], tuple[str, ...]]:
-        client = await self._client()
-        tools: list[ProtocolTool] = []
+        client = await asyncio.shield(self._opened)
+        tools: list[mcp_types.Tool] = []
         cursor: str | None = None
         for _ in range(_MOST_PAGES):
-            request = ListToolsRequest(params=PaginatedRequestParams(cursor=cursor))
-            page = await client.session.send_request(request, ListToolsResult)
+            request = mcp_types.ListToolsRequest(params=mcp_types.PaginatedRequestParams(cursor=cursor))
+            page = await client.session.send_request(request, mcp_types.ListToolsResult)
             tools += page.tools
             cursor = page.next_cursor
             if cursor is None or len(tools) > MOST_TOOLS:
@@ -126,14 +117,14 @@ class McpConnection:
                 async with asyncio.timeout(_CONNECT_SECONDS):
                     client = await opened.enter_async_context(
                         Client(
-                            _ClosableTransport(dial(self.server), self._stop),
-                            client_info=Implementation(name="toolcrib", version=toolcrib.__version__),
+                            _noticing_its_end(dial(self.server), self._stop),
+                            client_info=mcp_types.Implementation(name="toolcrib", version=toolcrib.__version__),
                             message_handler=self._heard,
                             cache=None,
                         )
                     )
                 self._opened.set_result(client)
-                await self._stop.wait()
+                await self._stopped_or_idle()
         except Exception as error:  # noqa: BLE001 - the outermost frame of this task; the waiting caller gets the error
             if not self._opened.done():
                 self._opened.set_exception(_cannot_connect(self.server, error))
@@ -144,24 +135,28 @@ class McpConnection:
             if not self._opened.done():
                 self._opened.cancel()
 
+    async def _stopped_or_idle(self) -> None:
+        while not self._stop.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_IDLE_SECONDS):
+                    await self._stop.wait()
+            if not self.users and monotonic() - self.used_at > _IDLE_SECONDS:
+                # Before anything else runs: no new call gets it.
+                self._stop.set()
+
     async def _heard(self, message: IncomingMessage) -> None:
-        if isinstance(message, ToolListChangedNotification):
-            self.forget_list()
+        if isinstance(message, mcp_types.ToolListChangedNotification):
+            # Requested again before the next use.
+            self._listed_at = None
 
 
-class _ClosableTransport:
-    """A transport that notices when the other side has closed it, so that it is not kept."""
-
-    def __init__(self, inner: AbstractAsyncContextManager[TransportStreams], over: asyncio.Event) -> None:
-        self._inner = inner
-        self._over = over
-
-    async def __aenter__(self) -> TransportStreams:
-        read, write = await self._inner.__aenter__()
-        return _ClosableStream(read, self._over), write
-
-    async def __aexit__(self, *error: Any) -> bool | None:
-        return await self._inner.__aexit__(*error)
+@asynccontextmanager
+async def _noticing_its_end(
+    transport: AbstractAsyncContextManager[TransportStreams], over: asyncio.Event
+) -> AsyncIterator[TransportStreams]:
+    """Open a transport that sets ``over`` when the other side has closed it, so that it is not kept."""
+    async with transport as (read, write):
+        yield _ClosableStream(read, over), write
 
 
 class _ClosableStream:
@@ -200,13 +195,9 @@ class McpConnectionPool:
         self._dial = dial
         self._at_end = at_end
         self._held: dict[tuple[WorkspaceId, McpServerId], McpConnection] = {}
-        self._sweeping: asyncio.TimerHandle | None = None
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            self._sweeping = None
         await asyncio.gather(*(connection.ended() for connection in self._held.values()))
         self._held.clear()
         await asyncio.to_thread(self._at_end)
@@ -238,21 +229,20 @@ class McpConnectionPool:
         except MCPError as error:
             if connection.is_over:
                 self._retire(connection)
-            raise _failed(server, error) from None
+            raise ToolFailed(f"The MCP server {server.name!r} returned an error: {_words(error)}") from None
         except (ValidationError, ValueError, RuntimeError, OSError, httpx2.HTTPError) as error:
             self._retire(connection)
-            raise _malformed(server, error) from None
+            what = "an invalid response" if isinstance(error, ValidationError) else _words(error)
+            raise ToolFailed(f"The MCP server {server.name!r} sent {what}. The next call reconnects.") from None
         finally:
             connection.users -= 1
             connection.used_at = monotonic()
             if not connection.users and self._held.get(_key(server)) is not connection:
                 connection.stop()
-            self._sweep_later()
 
     def _connection(self, server: McpServer) -> McpConnection:
-        self._sweep()
-        held = self._held.get(_key(server))
-        if held is not None and not held.is_over:
+        self._held = {key: one for key, one in self._held.items() if not one.is_over}
+        if held := self._held.get(_key(server)):
             return held
         self._make_room(server)
         made = self._held[_key(server)] = McpConnection(server, self._dial)
@@ -276,23 +266,6 @@ class McpConnectionPool:
         if self._held.get(_key(connection.server)) is connection:
             del self._held[_key(connection.server)]
 
-    def _sweep_later(self) -> None:
-        if self._sweeping is None:
-            self._sweeping = asyncio.get_running_loop().call_later(_IDLE_SECONDS + 1, self._swept)
-
-    def _swept(self) -> None:
-        self._sweeping = None
-        self._sweep()
-        if self._held:
-            self._sweep_later()
-
-    def _sweep(self) -> None:
-        for key, connection in list(self._held.items()):
-            idle = not connection.users and monotonic() - connection.used_at > _IDLE_SECONDS
-            if connection.is_over or idle:
-                connection.stop()
-                del self._held[key]
-
 
 def _key(server: McpServer) -> tuple[WorkspaceId, McpServerId]:
     return server.workspace_id, server.id
@@ -314,10 +287,67 @@ def _cannot_connect(server: McpServer, error: Exception) -> ToolFailed:
     )
 
 
-def _failed(server: McpServer, error: MCPError) -> ToolFailed:
-    return ToolFailed(f"The MCP server {server.name!r} returned an error: {_words(error)}")
+def result_of(server: str, answer: mcp_types.CallToolResult) -> dict[str, Any]:
+    """Convert the result.
+
+    Raises:
+        ToolFailed: The tool reported an error; the message is the server's.
+    """
+    text = strip_invisible("\n".join(filter(None, map(_text, answer.content))))
+    if answer.is_error:
+        raise ToolFailed(f"The MCP server {server!r} returned an error: {text[:_LONGEST_ERROR] or '(no text)'}")
+    result: dict[str, Any] = {"text": text[:MOST_TEXT]}
+    if len(text) > MOST_TEXT:
+        result["omitted"] = f"{len(text) - MOST_TEXT:,} more characters were truncated."
+    if answer.structured_content is not None:
+        result["structured"] = answer.structured_content
+    if media := _media(answer.content):
+        result["media"] = media
+    return result
 
 
-def _malformed(server: McpServer, error: Exception) -> ToolFailed:
-    what = "an invalid response" if isinstance(error, ValidationError) else _words(error)
-    return ToolFailed(f"The MCP server {server.name!r} sent {what}. The next call reconnects.")
+def _text(block: mcp_types.ContentBlock) -> str:
+    match block:
+        case mcp_types.TextContent(text=text):
+            return text
+        case mcp_types.ResourceLink(uri=uri, name=name):
+            # Shown, never fetched: it may lead anywhere, even into our own network.
+            return f"[{name}: {uri}]"
+        case _:
+            return ""
+
+
+def _media(content: list[mcp_types.ContentBlock]) -> list[dict[str, Any]]:
+    media: list[dict[str, Any]] = []
+    room = MOST_MEDIA
+    for block in content:
+        medium = _medium(block)
+        if medium is None:
+            continue
+        size = len(medium.get("data") or medium.get("text") or "")
+        if size > room:
+            medium = {
+                "type": medium["type"],
+                "left_out": f"{size:,} characters; the limit per result is {MOST_MEDIA:,}.",
+            }
+        else:
+            room -= size
+        media.append(medium)
+    return media
+
+
+def _medium(block: mcp_types.ContentBlock) -> dict[str, Any] | None:
+    match block:
+        case mcp_types.ImageContent(data=data, mime_type=kind):
+            return {"type": "image", "mime_type": kind, "data": data}
+        case mcp_types.AudioContent(data=data, mime_type=kind):
+            return {"type": "audio", "mime_type": kind, "data": data}
+        case mcp_types.EmbeddedResource(resource=resource):
+            held = (
+                {"data": resource.blob}
+                if isinstance(resource, mcp_types.BlobResourceContents)
+                else {"text": strip_invisible(resource.text)}
+            )
+            return {"type": "resource", "uri": str(resource.uri), "mime_type": resource.mime_type, **held}
+        case _:
+            return None

@@ -3,7 +3,8 @@
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -16,8 +17,8 @@ from toolcrib.core.errors import BadArguments, ToolcribError, ToolFailed
 from toolcrib.core.ids import McpServerId, WorkspaceId
 from toolcrib.core.mcp_servers import McpServer, McpTool, McpTransport
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
-from toolcrib.mcp.tool_catalog import catalog_sha256
 from toolcrib.policy.json_schema import is_quick, validation_error
+from toolcrib.providers.http_pool import ANY_HOST
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.mcp_servers import McpServerStore
 from toolcrib.tools.context import ToolContext
@@ -95,8 +96,8 @@ class McpToolsets:
             ready = await self.rows.with_secrets(server)
             async with (await self._connections()).to(ready, seconds=_POLL_SECONDS) as connection:
                 offered = await connection.offers()
-                problem = "; ".join(("Skipped: " + "; ".join(connection.left_out),) if connection.left_out else ())
-            await self.rows.save_offered(server, offered, problem or None)
+                problem = "Skipped: " + "; ".join(connection.left_out) if connection.left_out else None
+            await self.rows.save_offered(server, offered, problem)
         except ToolcribError as error:
             await self.rows.save_offered(server, None, error.message)
         return await self.rows.get(tenant, server_id)
@@ -106,10 +107,8 @@ class McpToolsets:
         server = await self.rows.get(tenant, server_id, needs=WorkspaceRole.OWNER)
         if server.offered_tools is None:
             raise BadArguments({"sha256": "The tools of this server are not known yet. Refresh it first."})
-        if catalog_sha256(server.offered_tools) != sha256:
-            raise BadArguments(
-                {"sha256": f"The current tool list has the hash {catalog_sha256(server.offered_tools)}."}
-            )
+        if server.offered_sha256 != sha256:
+            raise BadArguments({"sha256": f"The current tool list has the hash {server.offered_sha256}."})
         return await self.rows.approve(tenant, server)
 
     async def disconnect(self, server: McpServer) -> None:
@@ -143,10 +142,11 @@ class McpToolsets:
             danger=Danger.SAFE if offered.name in server.safe_tools else Danger.DANGEROUS,
             arguments=arguments_by(offered.input_schema),
             effects=_effects(server),
-            function=_is_off(server, offered) if changed else partial(self._call, server, offered),
+            function=partial(_refuse if changed else self._call, server, offered),
             idempotent=False,
             checks_membership=False,
             available=not changed,
+            declared_read_only=offered.read_only,
         )
 
     async def _call(self, server: McpServer, tool: McpTool, arguments: Any, context: ToolContext) -> dict[str, Any]:
@@ -167,14 +167,11 @@ def _effects(server: McpServer) -> Callable[[Any], Effects]:
         effects = Effects(command=server.toolset)
     else:
         effects = Effects(hosts=(urlsplit(server.url or "").netloc,))
-    return lambda _: effects
+    return lambda arguments: replace(effects, arguments=arguments.root)
 
 
-def _is_off(server: McpServer, tool: McpTool) -> Callable[[Any, ToolContext], Any]:
-    async def refuse(_: Any, __: ToolContext) -> Any:
-        raise _changed(server, tool)
-
-    return refuse
+async def _refuse(server: McpServer, tool: McpTool, _: Any, __: ToolContext) -> dict[str, Any]:
+    raise _changed(server, tool)
 
 
 def _changed(server: McpServer, tool: McpTool) -> ToolFailed:
@@ -182,3 +179,24 @@ def _changed(server: McpServer, tool: McpTool) -> ToolFailed:
         f"`{server.toolset}/{tool.name}` is disabled: its definition changed since it was approved. "
         f"An owner of the workspace can approve the new list (mcp-servers/{server.id})."
     )
+
+
+def checked_url(url: str, *, private_hosts: Collection[str]) -> str:
+    """Return the URL of a server.
+
+    Raises:
+        BadArguments: It is not a valid URL, or it would send a key unencrypted.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise BadArguments({"url": "Not a URL."}) from None
+    if parts.scheme not in ("http", "https") or not host or parts.username is not None or parts.fragment:
+        raise BadArguments({"url": "Expected a URL such as https://example.com/mcp, without a password."})
+    allowed = ANY_HOST in private_hosts or f"{host}:{port or (443 if parts.scheme == 'https' else 80)}" in private_hosts
+    if parts.scheme == "http" and not allowed:
+        raise BadArguments(
+            {"url": "Use https, unless the operator lists the host in TOOLCRIB_ALLOWED_PRIVATE_MCP_HOSTS."}
+        )
+    return url

@@ -1,20 +1,19 @@
-"""Stdio transport to MCP servers that are programs. They run in the sandbox.
+"""Transports to MCP servers: stdio to programs in the sandbox, and HTTP to public addresses, with size limits.
 
-They have no network and see no workspace, only the operator's programs and their own folder.
+Programs have no network and see no workspace, only the operator's programs and their own folder.
 """
 
 import asyncio
 import os
 import shlex
 import stat
-import sys
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
 import anyio
+import httpx2
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
@@ -24,12 +23,16 @@ from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
 from toolcrib.core.errors import ToolFailed
 from toolcrib.core.mcp_servers import McpServer, McpTransport
 from toolcrib.mcp.mcp_connections import McpConnectionPool
-from toolcrib.mcp.mcp_http import MOST_BYTES, client_for
-from toolcrib.runtime.private_directory import make_private
-from toolcrib.sandbox.background_process import BackgroundSandbox, ProcessStatus
+from toolcrib.providers.http_pool import HttpPool, LimitedTransport, NetworkPolicy
+from toolcrib.runtime.process_setup import make_private
+from toolcrib.sandbox.background_process import BackgroundSandbox, SandboxedProcess
 from toolcrib.sandbox.bubblewrap import ViewMount
 from toolcrib.sandbox.command import SandboxCommand
 
+# The size limit of one message, and of a whole HTTP response or stream.
+MOST_BYTES: Final = 8_000_000
+# A stream may be silent for long; a call has its own limit.
+_TIMEOUT: Final = httpx2.Timeout(connect=10, read=300, write=30, pool=10)
 HOME: Final = "/data"
 MOST_KEPT: Final = 200_000_000
 _POLL_SECONDS: Final = 1.0
@@ -55,39 +58,28 @@ class StdioPrograms:
         mounts = [ViewMount("data", home, HOME, writable=True)]
         mounts += [ViewMount(f"programs{number}", path, str(path)) for number, path in enumerate(self._programs)]
         command = SandboxCommand(f"exec {shlex.join(server.command)} 2>{HOME}/{_LOG}", env=dict(server.secrets))
-        owner = f"mcp-{uuid4().hex}"
-        process = await self._background.start(command, mounts, owner=owner)
+        process = await self._background.start(command, mounts)
         try:
-            async with _StdioPipe(self._background, process.id, owner, home).open() as streams:
+            async with _StdioPipe(process, home).open() as streams:
                 yield streams
         except Exception as error:
-            state = await self._ended(process.id, owner)
-            if state is None:
+            # Its output closes a moment before it ends.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), _BURIAL_SECONDS)
+            if process.is_running:
                 raise
             outgoing = await asyncio.to_thread(_last_words, home)
-            how = state.stopped or f"it exited with status {state.exit_code}"
+            how = process.stopped or f"it exited with status {process.exit_code}"
             raise ToolFailed(f"{how}{': ' if outgoing else ''}{outgoing}") from error
         finally:
-            # The owner is this connection alone, so no other process is stopped.
-            await asyncio.shield(self._background.stop_all(owner))
-
-    async def _ended(self, process: str, owner: str) -> ProcessStatus | None:
-        """Return how the process ended, if it did: its output closes a moment earlier."""
-        try:
-            async with asyncio.timeout(_BURIAL_SECONDS):
-                await self._background.wait_for_output(process, owner=owner, offset=sys.maxsize)
-        except TimeoutError:
-            return None
-        return self._background.state(process, owner=owner)
+            await asyncio.shield(process.stop("its session ended"))
 
 
 class _StdioPipe:
     """Lines to and from one process. Its output per request is limited."""
 
-    def __init__(self, background: BackgroundSandbox, process: str, owner: str, home: Path) -> None:
-        self._background = background
+    def __init__(self, process: SandboxedProcess, home: Path) -> None:
         self._process = process
-        self._owner = owner
         self._home = home
         self._left = MOST_BYTES
 
@@ -108,7 +100,7 @@ class _StdioPipe:
         offset, begun = 0, bytearray()
         async with incoming:
             while True:
-                piece = await self._background.wait_for_output(self._process, owner=self._owner, offset=offset)
+                piece = await self._process.wait_for_output(offset)
                 self._left -= len(piece.data)
                 if piece.missed or not piece.data or self._left < 0:
                     return
@@ -131,7 +123,7 @@ class _StdioPipe:
                     self._left = MOST_BYTES
                 data = one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
                 while data:
-                    taken = self._background.write(self._process, data, owner=self._owner)
+                    taken = self._process.write(data)
                     data = data[taken:]
                     if not taken:
                         # There is no notification when it reads again. The caller that waits for the answer has a
@@ -202,8 +194,17 @@ def open_connections(
 @asynccontextmanager
 async def _by_http(server: McpServer, private_hosts: Collection[str]) -> AsyncIterator[TransportStreams]:
     assert server.url is not None
+    pool = HttpPool(NetworkPolicy(private_hosts, setting="TOOLCRIB_ALLOWED_PRIVATE_MCP_HOSTS"))
+    # It follows no redirects, so that its headers reach no other server.
+    client = httpx2.AsyncClient(
+        transport=LimitedTransport(pool, most=MOST_BYTES, strict=True),
+        timeout=_TIMEOUT,
+        headers={**server.secrets, "Accept-Encoding": "identity"},
+        follow_redirects=False,
+        trust_env=False,
+    )
     async with (
-        client_for(server, private_hosts=private_hosts) as http,
+        client as http,
         streamable_http_client(server.url, http_client=http, max_sse_event_size=MOST_BYTES) as streams,
     ):
         yield streams

@@ -38,11 +38,6 @@ def build_catalog(tools: Iterable["ProtocolTool"]) -> tuple[tuple[McpTool, ...],
     return tuple(found[name] for name in sorted(found)), tuple(left_out)
 
 
-def catalog_sha256(tools: Iterable[McpTool]) -> str:
-    """Return one hash for a whole list, which an owner approves."""
-    return sha256("\n".join(sorted(tool.sha256 for tool in tools)).encode()).hexdigest()
-
-
 def strip_invisible(text: str) -> str:
     """Return foreign text without invisible characters."""
     return _UNSEEN.sub("", text.encode("utf-8", "replace").decode())
@@ -63,5 +58,9 @@ def _flaw(tool: "ProtocolTool", found: dict[str, McpTool]) -> str | None:
 def _offered(tool: "ProtocolTool") -> McpTool:
     description = strip_invisible(tool.description or "")[:_LONGEST_DESCRIPTION]
     definition: dict[str, Any] = {"name": tool.name, "description": description, "schema": tool.input_schema}
+    read_only = tool.annotations is not None and tool.annotations.read_only_hint is True
+    if read_only:
+        # An owner approves the hint with the tool: a server that sets it later must be approved again.
+        definition["read_only"] = True
     text = json.dumps(definition, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return McpTool(tool.name, description, dict(tool.input_schema), sha256(text.encode()).hexdigest())
+    return McpTool(tool.name, description, dict(tool.input_schema), sha256(text.encode()).hexdigest(), read_only)

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
 from io import StringIO
 from typing import Any, Final
 
@@ -11,15 +13,15 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
 
-from toolcrib.core.agents import AgentRules, Phase, ToolPermission
+from toolcrib.core.agents import MAX_DEFINITION_CHARACTERS, AgentRules, Phase, ToolPermission
 from toolcrib.core.errors import BadArguments
-from toolcrib.policy.permissions import globs_flaw, is_glob
+from toolcrib.policy.permissions import globs_flaw, host_flaw, is_glob
 from toolcrib.policy.protected_paths import PATTERNS
 
-MAX_CHARACTERS: Final = 32_768
 MAX_DEPTH: Final = 16
+_MCP_TOOLSET: Final = re.compile(r"mcp:[a-z0-9][a-z0-9_-]{0,39}")
+_MCP_TOOL: Final = re.compile(r"mcp:[a-z0-9][a-z0-9_-]{0,39}/[A-Za-z0-9_.-]{1,100}")
 # A name, never an IP address: the resolved address is checked when it is contacted.
-_HOST: Final = re.compile(r"(\*\.)?(?=[a-z0-9.-]*[a-z])[a-z0-9-]+(\.[a-z0-9-]+)*(:[0-9]{1,5})?")
 
 
 def parse_definition(text: str) -> AgentRules:
@@ -49,6 +51,60 @@ def rules_from_data(data: dict[str, Any]) -> AgentRules:
     return rules
 
 
+@dataclass(frozen=True, slots=True)
+class KnownNames:
+    """The tools and toolsets that exist where an agent is to work. Those of MCP servers need not exist yet."""
+
+    tools: frozenset[str]
+    toolsets: frozenset[str]
+
+
+def reject_unknown_names(rules: AgentRules, known: KnownNames, *, kept: AgentRules | None = None) -> None:
+    """Raise ``BadArguments`` if the rules name a tool or toolset that does not exist.
+
+    Args:
+        kept: The rules that these replace. What they named may stay: a program's own tools exist only while it runs.
+    """
+    before = dict(_names_in(kept)).values() if kept is not None else ()
+    fields = {field: flaw for field, name, flaw in _unknown_names(rules, known) if name not in before}
+    if fields:
+        raise BadArguments(fields, "The agent's definition is not valid")
+
+
+def unknown_names(rules: AgentRules, known: KnownNames) -> tuple[str, ...]:
+    """Return a sentence about each tool or toolset of the rules that does not exist."""
+    return tuple(dict.fromkeys(flaw for _, _, flaw in _unknown_names(rules, known)))
+
+
+def _unknown_names(rules: AgentRules, known: KnownNames) -> Iterator[tuple[str, str, str]]:
+    for field, name in _names_in(rules):
+        is_toolset = field.startswith("toolsets.")
+        names = known.toolsets if is_toolset else known.tools
+        if name in names or (_MCP_TOOLSET if is_toolset else _MCP_TOOL).fullmatch(name):
+            continue
+        yield field, name, f"Unknown {'toolset' if is_toolset else 'tool'} `{name}`. {_remedy(name, names)}"
+
+
+def _names_in(rules: AgentRules) -> Iterator[tuple[str, str]]:
+    """Yield the field and the name of each tool and toolset in the rules."""
+    for number, toolset in enumerate(rules.toolsets):
+        yield f"toolsets.{number}", toolset
+    for tool in rules.tool_permissions or ():
+        yield f"tool_permissions.{tool}", tool
+    for number, phase in enumerate(rules.phases):
+        for tool in phase.tool_permissions:
+            yield f"phases.{number}.tool_permissions.{tool}", tool
+
+
+def _remedy(name: str, names: frozenset[str]) -> str:
+    if name.startswith("mcp:"):
+        return "A tool of an MCP server is named `mcp:<server>/<tool>`, its toolset `mcp:<server>`."
+    # Letters that were swapped or left out; other capitals; `writefile` for `write_file`.
+    plain = {re.sub(r"[\W_]", "", one).lower(): one for one in sorted(names)}
+    nearest = get_close_matches(re.sub(r"[\W_]", "", name).lower(), plain, n=1)
+    return f"Did you mean `{plain[nearest[0]]}`?" if nearest else "`toolcrib tool` lists the tools."
+
+
 def render_definition(rules: AgentRules) -> str:
     """Render rules as text that ``parse_definition`` parses back to the same rules."""
     yaml = YAML()
@@ -60,8 +116,8 @@ def render_definition(rules: AgentRules) -> str:
 
 
 def _parsed(text: str) -> Any:
-    if len(text) > MAX_CHARACTERS:
-        raise _unreadable(f"The definition has {len(text):,} characters; the limit is {MAX_CHARACTERS:,}.")
+    if len(text) > MAX_DEFINITION_CHARACTERS:
+        raise _unreadable(f"The definition has {len(text):,} characters; the limit is {MAX_DEFINITION_CHARACTERS:,}.")
     try:
         _reject_bombs(text)
         return _loader().load(text)
@@ -131,11 +187,8 @@ def _mistakes(rules: AgentRules) -> Iterator[tuple[str, str]]:
 def _permission_mistakes(field: str, permissions: Mapping[str, ToolPermission]) -> Iterator[tuple[str, str]]:
     for name, permission in permissions.items():
         for number, host in enumerate(permission.hosts):
-            if not _HOST.fullmatch(host):
-                yield (
-                    f"{field}.{name}.hosts.{number}",
-                    f"`{host}` is not a host. Use one such as `example.com`, `*.example.org` or `example.org:8080`.",
-                )
+            if flaw := host_flaw(host):
+                yield f"{field}.{name}.hosts.{number}", flaw
         if flaw := globs_flaw(permission.paths or ()):
             yield f"{field}.{name}.paths", flaw
             continue

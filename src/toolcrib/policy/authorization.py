@@ -1,35 +1,141 @@
-"""Decides one call before it runs: allow, ask a person, or deny. Membership is checked elsewhere.
+"""Decides one call before it runs: allow, ask a person, or deny. Also explains a decision without running the call.
 
-Also explains a decision without running the call.
+``PathGuard`` decides about each path, also while the call runs. Membership is checked elsewhere.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import starmap
-from typing import Final, assert_never
+from typing import Final
 
 from toolcrib.core.agents import TrustLevel
 from toolcrib.core.callers import Agent, Caller, SessionMode, WorkspaceRole
-from toolcrib.core.errors import PermissionDenied, ToolcribError
-from toolcrib.core.paths import WorkspacePath
+from toolcrib.core.errors import CallDenied, PermissionDenied, ProtectedPath, ReadOnlyMount, ToolcribError
+from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
-from toolcrib.policy.grants import find_grant
-from toolcrib.policy.path_guard import Denial, PathAccess, PathGuard
-from toolcrib.policy.permissions import ToolMetadata, has_toolset, is_permitted, is_read_only, permission_for
+from toolcrib.policy.grants import find_grant, ungranted_hosts
+from toolcrib.policy.permissions import (
+    ToolMetadata,
+    has_toolset,
+    is_permitted,
+    is_read_only,
+    path_allowed,
+    permission_for,
+)
 from toolcrib.policy.protected_paths import PATTERNS, ProtectedPaths
+from toolcrib.policy.trust import asks_before, irreversible_reason
+
+# Only Toolcrib itself writes there.
+LOGS = WorkspacePath(Mount.STATE, "/logs")
+
+
+class PathAccess(StrEnum):
+    READ = "read"
+    WRITE = "write"
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """The rule that denies, and the error to raise."""
+
+    rule: str
+    error: CallDenied
+
+
+class PathGuard:
+    """Checks one path at a time, for one caller and one tool. Only the mount rules apply to people."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        tool_name: str,
+        *,
+        granted: Collection[WorkspacePath] = (),
+        ask: Callable[[WorkspacePath], None] | None = None,
+    ) -> None:
+        """Create the guard.
+
+        Args:
+            granted: Protected paths that a person approved. All other rules still apply to them.
+            ask: Called for each path that needs a person's approval to be written. Without it, such a path is denied.
+        """
+        self._agent = caller.agent
+        self._tool_name = tool_name
+        self._granted = granted
+        self._ask = ask
+        self._permission = permission_for(caller.agent.rules, tool_name) if caller.agent else None
+        self._protection = ProtectedPaths(caller.agent.rules.unprotected_paths) if caller.agent else None
+
+    def check_read(self, path: WorkspacePath) -> None:
+        """Raise if ``path`` may not be read."""
+        if denial := self.denial(PathAccess.READ, path):
+            raise denial.error
+
+    def check_write(self, path: WorkspacePath) -> None:
+        """Raise if ``path`` may not be created, changed, moved or deleted."""
+        if denial := self.denial(PathAccess.WRITE, path):
+            raise denial.error
+
+    def check_name(self, path: WorkspacePath) -> None:
+        """Raise if the name is protected, for a folder on the way to a path that may be written."""
+        if denial := self.protected_name(PathAccess.WRITE, path):
+            raise denial.error
+
+    def denial(self, access: PathAccess, path: WorkspacePath) -> Denial | None:
+        """Return the first rule that denies access, if any."""
+        return (
+            self.read_only_mount(access, path)
+            or self.state_logs(access, path)
+            or self.paths(access, path)
+            or self.protected_name(access, path)
+        )
+
+    def read_only_mount(self, access: PathAccess, path: WorkspacePath) -> Denial | None:
+        """Deny writing to a read-only mount."""
+        if access is PathAccess.READ or path.mount.writable:
+            return None
+        message = f"{path} cannot be written: @{path.mount} is read-only. Write to @project or @central."
+        return Denial("mount.read-only", ReadOnlyMount(message))
+
+    def state_logs(self, access: PathAccess, path: WorkspacePath) -> Denial | None:
+        """Deny writing to Toolcrib's own logs."""
+        if access is PathAccess.READ or path.mount is not Mount.STATE or path.parts[:1] != LOGS.parts:
+            return None
+        message = f"{path} cannot be written: only Toolcrib writes {LOGS}. Write elsewhere in @state."
+        return Denial("state.logs", ReadOnlyMount(message))
+
+    def paths(self, access: PathAccess, path: WorkspacePath) -> Denial | None:
+        """Deny paths that the agent's permission for the tool does not cover."""
+        if self._agent is None or self._permission is None or path_allowed(self._permission, path):
+            return None
+        tool, globs = self._tool_name, ", ".join(self._permission.paths or ()) or "none"
+        message = (
+            f"{self._agent.described} cannot {access} {path} with `{tool}`: its paths are {globs}. "
+            "Use a path that they cover, or ask a workspace owner to add one."
+        )
+        return Denial(f"{self._agent.permissions_rule}.{tool}.paths", PermissionDenied(message))
+
+    def protected_name(self, access: PathAccess, path: WorkspacePath) -> Denial | None:
+        """Deny protected paths to agents. Passes paths that only need an approval to ``ask``."""
+        if self._protection is None or path in self._granted:
+            return None
+        glob = self._protection.protects_reading(path)
+        if glob is None and access is PathAccess.WRITE:
+            glob = self._protection.protects_writing(path)
+            if glob is not None and self._ask is not None:
+                self._ask(path)
+                return None
+        if glob is None:
+            return None
+        message = (
+            f"Agents cannot {access} {path}: `{glob}` is protected because it {PATTERNS[glob].why}. "
+            f"Work without it; a workspace owner can unprotect `{glob}` for this agent under `unprotected_paths`."
+        )
+        return Denial(f"protected-name:{glob}", ProtectedPath(message))
+
 
 PLAN_SUFFIX = ".plan"
-EXIT = "exit_plan_mode"
-# Writes files of any kind; in plan mode only plans.
-_WRITES_PLANS = "write"
-
-
-def is_offered_in_mode(mode: SessionMode, tool: ToolMetadata) -> bool:
-    """Whether a model in a session of this mode sees the tool."""
-    if mode is SessionMode.BUILD:
-        return tool.name != EXIT
-    return tool.name == _WRITES_PLANS or _looks_or_plans(tool)
 
 
 def mode_denial(mode: SessionMode, tool: ToolMetadata, effects: Effects) -> str | None:
@@ -37,24 +143,27 @@ def mode_denial(mode: SessionMode, tool: ToolMetadata, effects: Effects) -> str 
 
     In plan mode, an agent reads, asks and writes plans; nothing else.
     """
-    if mode is SessionMode.BUILD or _looks_or_plans(tool):
+    if mode is SessionMode.BUILD:
         return None
-    if tool.name == _WRITES_PLANS and effects.writes and all(p.name.endswith(PLAN_SUFFIX) for p in effects.writes):
+    if mode in tool.modes and not tool.plan_files_only:
         return None
+    if tool.plan_files_only and effects.writes and all(p.name.endswith(PLAN_SUFFIX) for p in effects.writes):
+        return None
+    limit = f"writes only *{PLAN_SUFFIX} files" if tool.plan_files_only else "is not available"
     return (
-        f"The session is in plan mode: `{tool.name}` is not available, and `write` only for *{PLAN_SUFFIX}. "
+        f"The session is in plan mode: `{tool.name}` {limit}. "
         "Write the plan, ask with `ask_user` whether it is accepted, then call `exit_plan_mode`."
     )
 
 
-def _looks_or_plans(tool: ToolMetadata) -> bool:
-    if tool.category in (ToolCategory.PLAN, ToolCategory.HUMAN):
-        return True
-    return tool.danger is Danger.SAFE and tool.category is not ToolCategory.EXEC
-
-
 # The rule by which a person must approve writing a protected path.
 PROTECTED_NAME: Final = "protected-name"
+# The rule by which a call is denied to people without the role that it needs. The database decides that.
+MEMBERSHIP: Final = "membership"
+# The rule by which a person must approve what a command contacts.
+UNGRANTED_HOSTS: Final = "hosts.not-granted"
+# The rule by which a person must approve what an agent of trust ``review`` could not undo.
+IRREVERSIBLE: Final = f"trust.{TrustLevel.REVIEW}.irreversible"
 
 
 class AuthorizationAction(StrEnum):
@@ -71,6 +180,7 @@ class Authorization:
         required_role: The role that the caller, or the person responsible for the agent, must have.
         rules_checked: Every rule that was checked, in order, with its result.
         is_supervised: The agent's trust is so low that even reading needs an approval.
+        undoable_only: The call is allowed because it can be undone. A person approves an effect that cannot.
     """
 
     action: AuthorizationAction
@@ -80,6 +190,7 @@ class Authorization:
     error: ToolcribError | None
     rules_checked: tuple[str, ...]
     is_supervised: bool = False
+    undoable_only: bool = False
 
 
 def authorize(caller: Caller, tool: ToolMetadata, effects: Effects) -> Authorization:
@@ -95,17 +206,29 @@ def authorize(caller: Caller, tool: ToolMetadata, effects: Effects) -> Authoriza
                 AuthorizationAction.DENY, denial.rule, error.message, role, error, tuple(rules_checked)
             )
         rules_checked.append(f"{rule}: not denied")
-    verdict, rule, reason = _by_trust(caller.agent, tool) if caller.agent else _by_role(role, tool)
+    verdict, rule, reason = _by_trust(caller.agent, tool, effects) if caller.agent else _by_role(role, tool)
     if caller.agent and closed:
         # Regardless of trust and grants: an approval of another call does not cover code on a person's machine.
         verdict, rule, reason = AuthorizationAction.ASK, PROTECTED_NAME, _closed(caller.agent, closed[0])
+    elif caller.agent and (hosts := ungranted_hosts(caller, tool, effects)):
+        # Regardless of trust, which adds no permissions.
+        verdict, rule, reason = AuthorizationAction.ASK, UNGRANTED_HOSTS, _ungranted(caller.agent, hosts)
     elif verdict is AuthorizationAction.ASK and (grant := find_grant(caller, tool, effects)):
         rules_checked.append(f"{rule}: {verdict}")
         verdict, rule = AuthorizationAction.ALLOW, f"grant.{'session' if grant.session_id else 'always'}:{grant.id}"
         reason = f"A saved approval covers this call: {rule}."
-    supervised = caller.agent is not None and caller.agent.rules.trust is TrustLevel.SUPERVISED
+    trust = caller.agent.rules.trust if caller.agent else None
     rules_checked.append(f"{rule}: {verdict}")
-    return Authorization(verdict, rule, reason, role, None, tuple(rules_checked), is_supervised=supervised)
+    return Authorization(
+        verdict,
+        rule,
+        reason,
+        role,
+        None,
+        tuple(rules_checked),
+        is_supervised=trust is TrustLevel.SUPERVISED,
+        undoable_only=trust is TrustLevel.REVIEW and verdict is AuthorizationAction.ALLOW,
+    )
 
 
 def _role_needed(tool: ToolMetadata, effects: Effects) -> WorkspaceRole:
@@ -159,7 +282,7 @@ def _permission(agent: Agent, tool: ToolMetadata, effects: Effects) -> Denial | 
     read_only = is_read_only(agent.rules)
     # A tool declared as safe may still write: its effects on the tree take precedence.
     acts = bool(effects.writes or effects.command)
-    if is_permitted(agent.rules, tool.name, tool.danger) and not (read_only and acts):
+    if is_permitted(agent.rules, tool) and not (read_only and acts):
         return None
     why = "without `tool_permissions` it can only read" if read_only else "its `tool_permissions` do not allow it"
     other = ", or a person can choose another phase for the session" if agent.phase else ""
@@ -180,31 +303,27 @@ def _closed(agent: Agent, path: WorkspacePath) -> str:
     )
 
 
-def _by_trust(agent: Agent, tool: ToolMetadata) -> tuple[AuthorizationAction, str, str]:
+def _ungranted(agent: Agent, hosts: tuple[str, ...]) -> str:
+    return f"The command wants to contact {', '.join(hosts)}, which {agent.described} may not do without approval."
+
+
+def _by_trust(agent: Agent, tool: ToolMetadata, effects: Effects) -> tuple[AuthorizationAction, str, str]:
     if tool.category is ToolCategory.HUMAN:
         return (
             AuthorizationAction.ALLOW,
             "people.asked",
             f"`{tool.name}` asks a person itself and needs no approval.",
         )
-    trust, danger = agent.rules.trust, tool.danger
-    verdict = AuthorizationAction.ASK if _asks(trust, danger) else AuthorizationAction.ALLOW
+    trust, kind, why = agent.rules.trust, str(tool.danger), f"`{tool.name}` is {tool.danger}"
+    if trust is TrustLevel.REVIEW and tool.danger is Danger.DANGEROUS:
+        lasting = irreversible_reason(agent.rules, tool, effects)
+        kind = "undoable" if lasting is None else "irreversible"
+        why = f"`{tool.name}` " + ("can be undone" if lasting is None else f"cannot be undone: {lasting}")
+    verdict = AuthorizationAction.ASK if asks_before(agent.rules, tool, effects) else AuthorizationAction.ALLOW
     then = "a person must approve the call" if verdict is AuthorizationAction.ASK else "no approval is needed"
     ceiling = f" (limited by `max_trust: {agent.max_trust}`)" if agent.max_trust is not None else ""
-    reason = f"Agent {agent.name!r} is {trust}{ceiling} and `{tool.name}` is {danger}: {then}."
-    return verdict, f"trust.{trust}.{danger}", reason
-
-
-def _asks(trust: TrustLevel, danger: Danger) -> bool:
-    match trust:
-        case TrustLevel.SUPERVISED:
-            return True
-        case TrustLevel.GUIDED:
-            return danger is Danger.DANGEROUS
-        case TrustLevel.AUTONOMOUS:
-            return False
-        case _:
-            assert_never(trust)
+    reason = f"Agent {agent.name!r} is {trust}{ceiling} and {why}: {then}."
+    return verdict, f"trust.{trust}.{kind}", reason
 
 
 def _by_role(role: WorkspaceRole, tool: ToolMetadata) -> tuple[AuthorizationAction, str, str]:
@@ -221,6 +340,13 @@ class DeniedFile:
     reason: str
 
 
+class AskedAbout(StrEnum):
+    """What a person is asked about: the call before it runs, or its effect, if it turns out to have one."""
+
+    CALL = "call"
+    EFFECT = "effect"
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """A decision, explained to a person. ``agent`` is ``None`` when a person calls."""
@@ -233,6 +359,7 @@ class Explanation:
     required_role: WorkspaceRole
     rules_checked: tuple[str, ...]
     denied_files: tuple[DeniedFile, ...]
+    asks_about: AskedAbout | None = None
 
 
 def explain(caller: Caller, tool: ToolMetadata, effects: Effects) -> Explanation:

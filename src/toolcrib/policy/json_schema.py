@@ -37,7 +37,14 @@ def schema_error(schema: Mapping[str, Any]) -> str | None:
         _validator(text)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         return f"Not a JSON Schema: {_first_line(str(error))}"
-    return _reference_flaw(schema)
+    try:
+        # References are followed when an answer is checked, and can double repeatedly.
+        weight = _weight(schema, schema, {}, ())
+    except ValueError as error:
+        return str(error)
+    if weight > _MOST_SCHEMAS:
+        return f"With resolved references the schema has {weight:,} subschemas; the limit is {_MOST_SCHEMAS:,}."
+    return None
 
 
 def is_quick_schema(schema: Mapping[str, Any]) -> bool:
@@ -106,26 +113,14 @@ def _fetch_nothing(uri: str) -> Any:
     raise ValueError(f"A schema cannot refer to other documents ({uri}).")
 
 
-def _reference_flaw(schema: Mapping[str, Any]) -> str | None:
-    """Return why references are too expensive.
-
-    They are followed when an answer is checked, and can double repeatedly.
-    """
-    weights: dict[str, int] = {}
-    try:
-        weight = _weight(schema, schema, weights, ())
-    except ValueError as error:
-        return str(error)
-    if weight > _MOST_SCHEMAS:
-        return f"With resolved references the schema has {weight:,} subschemas; the limit is {_MOST_SCHEMAS:,}."
-    return None
-
-
 def _weight(part: Any, whole: Mapping[str, Any], known: dict[str, int], following: tuple[str, ...]) -> int:
     """Estimate how many schemas a part has after following its references."""
     if not isinstance(part, Mapping | list):
         return 0
-    weight = 1 + sum(_weight(inner, whole, known, following) for inner in _inside(part))
+    # Definitions count where they are referenced.
+    skipped = ("$defs", "definitions", "enum", "const")
+    inside = part if isinstance(part, list) else [inner for name, inner in part.items() if name not in skipped]
+    weight = 1 + sum(_weight(inner, whole, known, following) for inner in inside)
     for pointer in _references(part):
         if pointer in following:
             raise ValueError(f"The schema refers to itself ({pointer}). Recursive schemas are not supported.")
@@ -133,14 +128,6 @@ def _weight(part: Any, whole: Mapping[str, Any], known: dict[str, int], followin
             known[pointer] = _weight(_at(whole, pointer), whole, known, (*following, pointer))
         weight += known[pointer]
     return weight
-
-
-def _inside(part: Mapping[str, Any] | list[Any]) -> Iterator[Any]:
-    if isinstance(part, list):
-        yield from part
-        return
-    # Definitions count where they are referenced.
-    yield from (inner for name, inner in part.items() if name not in ("$defs", "definitions", "enum", "const"))
 
 
 def _references(part: Mapping[str, Any] | list[Any]) -> Iterator[str]:

@@ -8,10 +8,13 @@ import json
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 from uuid import UUID
 
+from toolcrib.core.ids import CallId
 from toolcrib.core.json_text import json_text
+from toolcrib.core.runs import RequestedCallState
 from toolcrib.core.tool_calls import text_result
 from toolcrib.policy.permissions import READ_RESULT
 from toolcrib.policy.truncation import MODEL_RESULT_BYTES, head, truncate
@@ -30,6 +33,34 @@ class ModelResult:
 
     value: Any
     truncation: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CallProgress:
+    """A call as its run sees it: its state, its outcome, and the text that the model receives.
+
+    ``begun``: a person approved the call, and it had started when its process died. ``result`` is the full result if it
+    comes from the call's row; if it comes from the gate, ``was_truncated`` says whether the gate shortened it.
+    """
+
+    id: CallId
+    tool: str
+    state: RequestedCallState
+    result: Any = None
+    error: Mapping[str, Any] | None = None
+    idempotent: bool = True
+    begun: bool = False
+    was_truncated: bool | None = None
+
+    @cached_property
+    def result_text(self) -> tuple[str, bool]:
+        """The text of the outcome that the model receives, and whether it is an error. The same in every request."""
+        return bounded_text(self.result, self.error, self.id)
+
+    @cached_property
+    def is_cut(self) -> bool:
+        """Whether the model received a shortened result."""
+        return bool(model_result(self.result, self.id).truncation) if self.was_truncated is None else self.was_truncated
 
 
 def model_result(result: Any, call_id: UUID, *, limit_bytes: int = MODEL_RESULT_BYTES) -> ModelResult:

@@ -7,15 +7,10 @@ from itertools import takewhile
 from typing import Final, Protocol
 
 from toolcrib.core.agents import AgentRules, ToolPermission
+from toolcrib.core.callers import SessionMode
 from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.core.tool_calls import Danger, ToolCategory
 from toolcrib.policy.patterns import BadPatternError, GitIgnoreRules, PatternTooLargeError
-
-# Safe tools that do more than read, or serve those that do. An agent without ``tool_permissions`` has all other safe
-# tools.
-MORE_THAN_READING: Final = frozenset(
-    {"ask_user", "bash_list", "bash_output", "bash_stop", "exit_plan_mode", "plan_write", "plan_edit"}
-)
 
 # Returns only results of the agent's own calls. So it is allowed by default; an owner may still deny it by name.
 READ_RESULT: Final = "read_result"
@@ -37,11 +32,21 @@ class ToolMetadata(Protocol):
     def category(self) -> ToolCategory: ...
     @property
     def drafts(self) -> bool: ...
+    @property
+    def replannable(self) -> bool: ...
+    @property
+    def declared_read_only(self) -> bool: ...
+    @property
+    def read_only(self) -> bool: ...
+    @property
+    def modes(self) -> frozenset[SessionMode]: ...
+    @property
+    def plan_files_only(self) -> bool: ...
 
 
 def is_offered(rules: AgentRules, tool: ToolMetadata) -> bool:
     """Whether an agent sees ``tool``: it has the toolset and may use the tool."""
-    return has_toolset(rules, tool) and is_permitted(rules, tool.name, tool.danger)
+    return has_toolset(rules, tool) and is_permitted(rules, tool)
 
 
 def has_toolset(rules: AgentRules, tool: ToolMetadata) -> bool:
@@ -56,14 +61,13 @@ def has_toolset(rules: AgentRules, tool: ToolMetadata) -> bool:
     return permission is not None and permission.allowed and not tool.toolset.startswith("mcp:")
 
 
-def is_permitted(rules: AgentRules, tool_name: str, danger: Danger) -> bool:
+def is_permitted(rules: AgentRules, tool: ToolMetadata) -> bool:
     """Whether the agent may use a tool, on any path."""
-    if tool_name == READ_RESULT:
-        named = permission_for(rules, tool_name)
-        return named is None or named.allowed
+    permission = permission_for(rules, tool.name)
+    if tool.name == READ_RESULT:
+        return permission is None or permission.allowed
     if is_read_only(rules):
-        return danger is Danger.SAFE and tool_name not in MORE_THAN_READING
-    permission = permission_for(rules, tool_name)
+        return tool.read_only
     return permission is not None and permission.allowed
 
 
@@ -75,6 +79,26 @@ def is_read_only(rules: AgentRules) -> bool:
 def permission_for(rules: AgentRules, tool_name: str) -> ToolPermission | None:
     """Return the entry of a tool in ``tool_permissions``, if there is one."""
     return (rules.tool_permissions or {}).get(tool_name)
+
+
+_HOST: Final = re.compile(r"(\*\.)?(?=[a-z0-9.-]*[a-z])[a-z0-9-]+(\.[a-z0-9-]+)*(:[0-9]{1,5})?")
+_WEB_PORTS: Final = ("80", "443")
+
+
+def host_flaw(host: str) -> str | None:
+    """Return why a text is not a host that can be granted, or ``None``."""
+    if _HOST.fullmatch(host):
+        return None
+    return f"`{host}` is not a host. Use one such as `example.com`, `*.example.org` or `example.org:8080`."
+
+
+def host_covers(granted: str, host: str) -> bool:
+    """Whether a granted host includes another, which may have wildcards too. Without a port, it is for HTTP(S)."""
+    name, _, port = granted.lower().partition(":")
+    wanted, _, wanted_port = host.lower().partition(":")
+    if (wanted_port != port) if port else (wanted_port and wanted_port not in _WEB_PORTS):
+        return False
+    return wanted == name or (name.startswith("*.") and wanted.endswith(name[1:]))
 
 
 def granted_hosts(rules: AgentRules | None, tool_name: str) -> tuple[str, ...]:

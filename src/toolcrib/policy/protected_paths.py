@@ -26,6 +26,8 @@ class ProtectedPattern:
     word: str | None = None
     # Not below a .git folder, where git itself writes it.
     outside_git: bool = False
+    # Not in a folder of installed packages: their names and certificates are public, and programs import them.
+    outside_packages: bool = False
 
 
 _SECRETS = "holds secrets"
@@ -71,12 +73,17 @@ READING: Final = (
     ProtectedPattern("id_ecdsa*", _KEYS),
     ProtectedPattern("id_ed25519*", _KEYS),
     # CA bundles, which many libraries ship, contain no key.
-    ProtectedPattern("*.pem", _KEYS, unless=("cacert.pem", "cacerts.pem", "ca-bundle.pem", "ca-certificates.pem")),
+    ProtectedPattern(
+        "*.pem",
+        _KEYS,
+        unless=("cacert.pem", "cacerts.pem", "ca-bundle.pem", "ca-certificates.pem"),
+        outside_packages=True,
+    ),
     ProtectedPattern("*.key", _KEYS),
     ProtectedPattern("*.p12", _KEYS),
     ProtectedPattern("*.pfx", _KEYS),
-    ProtectedPattern("*credential*", _SECRETS, word="credentials?"),
-    ProtectedPattern("*secret*", _SECRETS, word="secrets?"),
+    ProtectedPattern("*credential*", _SECRETS, word="credentials?", outside_packages=True),
+    ProtectedPattern("*secret*", _SECRETS, word="secrets?", outside_packages=True),
 )
 
 # Readable, but written only after a person approved: such a file becomes code on their machine.
@@ -155,6 +162,9 @@ WRITING_ONLY: Final = (
     ProtectedPattern(".ripgreprc", "makes ripgrep run a preprocessor"),
 )
 
+# Where package managers install: `azure/identity/_credentials` and `@aws-sdk/credential-providers` are code.
+PACKAGE_FOLDERS: Final = frozenset({"node_modules", "site-packages", "dist-packages", "vendor"})
+
 PATTERNS: Final = {pattern.glob: pattern for pattern in READING + WRITING_ONLY}
 
 
@@ -178,7 +188,15 @@ def _first_match(path: WorkspacePath, lifted: tuple[str, ...], *, writing: bool)
     if not any(map(is_suspect, parts)):
         return None
     names = [folded(part) for part in parts]
-    expression, globs = _in_force(lifted, writing=writing, in_git=".git" in names)
+    at = next((number for number, name in enumerate(names) if name in PACKAGE_FOLDERS), None)
+    if at is None:
+        return _match(names, lifted, writing=writing)
+    # Everything below a protected folder is protected, packages too.
+    return _match(names[:at], lifted, writing=writing) or _match(names, lifted, writing=writing, in_packages=True)
+
+
+def _match(names: list[str], lifted: tuple[str, ...], *, writing: bool, in_packages: bool = False) -> str | None:
+    expression, globs = _in_force(lifted, writing=writing, in_git=".git" in names, in_packages=in_packages)
     found = expression.search(f"/{'/'.join(names)}/")
     return globs[found.lastindex - 1] if found and found.lastindex else None
 
@@ -203,12 +221,16 @@ def folded(component: str) -> str:
 
 
 @lru_cache(maxsize=1_024)
-def _in_force(lifted: tuple[str, ...], *, writing: bool, in_git: bool) -> tuple[re.Pattern[str], tuple[str, ...]]:
+def _in_force(
+    lifted: tuple[str, ...], *, writing: bool, in_git: bool, in_packages: bool
+) -> tuple[re.Pattern[str], tuple[str, ...]]:
     """Build one expression over a path that starts and ends with ``/``, and the glob of each group."""
     patterns = [
         pattern
         for pattern in (READING + WRITING_ONLY if writing else READING)
-        if pattern.glob not in lifted and not (in_git and pattern.outside_git)
+        if pattern.glob not in lifted
+        and not (in_git and pattern.outside_git)
+        and not (in_packages and pattern.outside_packages)
     ]
     # Without patterns nothing may match: an empty alternation would match everything.
     expression = "|".join(map(_expression, patterns)) or "(?!)"

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from toolcrib.core.ids import new_id
 from toolcrib.core.messages import (
     AssistantMessage,
     Message,
@@ -18,16 +17,14 @@ from toolcrib.core.model_stream import (
     FinishReason,
     StreamEvent,
     StreamFinish,
-    StreamStart,
     TextDelta,
     ThinkingDelta,
     TokenUsage,
 )
-from toolcrib.providers.provider import ModelRequest, ToolChoice
-from toolcrib.providers.provider_errors import response_error, stream_error
+from toolcrib.providers.provider import ModelRequest, ToolChoice, response_error, stream_error
 from toolcrib.providers.stream_reader import TextJoiner, count_of, parsed, text_of
-from toolcrib.providers.tool_call_stream import PartialToolCall, PartialToolCalls
-from toolcrib.providers.wire_history import ToolNameEncoder, pair_tool_results, wire_id, without_tool_calls
+from toolcrib.providers.tool_call_stream import AnswerReader, PartialToolCall
+from toolcrib.providers.wire_history import ToolNameEncoder, arguments_object, messages_to_send, wire_id
 
 # The API requires a limit; every listed model can write this much.
 DEFAULT_MAX_TOKENS = 8_192
@@ -56,8 +53,10 @@ _STATUS_OF: Mapping[str, int] = {
 
 def request_body(request: ModelRequest, names: ToolNameEncoder, *, provider: str) -> dict[str, Any]:
     """Return the request body in Anthropic's format."""
-    messages = pair_tool_results(request.messages)
-    system, rest = _apart(messages if request.tools else list(without_tool_calls(messages)))
+    messages = messages_to_send(request)
+    # System messages have their own field.
+    system = "\n\n".join(message.text for message in messages if isinstance(message, SystemMessage))
+    rest = [message for message in messages if not isinstance(message, SystemMessage)]
     turns = _turns(rest, names, provider, request.model)
     body: dict[str, Any] = {
         "model": request.model,
@@ -90,17 +89,12 @@ def request_body(request: ModelRequest, names: ToolNameEncoder, *, provider: str
     return body
 
 
-class AnthropicEventReader:
+class AnthropicEventReader(AnswerReader):
     """Parses the events of one answer. Blocks are identified by their index, and may end in any order."""
 
     def __init__(self, request: ModelRequest, names: ToolNameEncoder, *, provider: str) -> None:
-        self.done = False
-        self._provider = provider
-        self._model = request.model
-        self._calls = PartialToolCalls(names, request.messages)
+        super().__init__(request, names, provider=provider)
         self._blocks: dict[int, _ContentBlock] = {}
-        self._started = False
-        self._finish_reason: FinishReason | None = None
         self._usage: dict[str, Any] = {}
 
     def read(self, data: bytes) -> Iterator[StreamEvent]:
@@ -108,18 +102,19 @@ class AnthropicEventReader:
         match event.get("type"):
             case "message_start":
                 self._usage.update(event["message"].get("usage") or {})
-                yield from self._start(event["message"])
+                yield from self._start(event["message"].get("id"), event["message"].get("model"))
             case "content_block_start":
-                yield from self._start({})
+                yield from self._start(None, None)
                 yield from self._begin(event["index"], event["content_block"])
             case "content_block_delta":
                 yield from self._go_on(event["index"], event["delta"])
             case "content_block_stop":
                 block = self._blocks.get(event["index"])
                 if block and block.call:
-                    yield from self._stop(block, block.call)
+                    yield from self._give_complete(block, block.call)
+                    yield from self._calls.end_if_complete(block.call)
             case "message_delta":
-                yield from self._start({})
+                yield from self._start(None, None)
                 if stop_reason := event["delta"].get("stop_reason"):
                     self._finish_reason = _REASONS.get(stop_reason, FinishReason.STOP)
                 # Null if there is nothing new.
@@ -128,7 +123,7 @@ class AnthropicEventReader:
                 )
                 yield _usage(self._usage)
             case "message_stop":
-                yield from self._start({})
+                yield from self._start(None, None)
                 self.done = True
             case "error":
                 raise _provider_error(event.get("error"))
@@ -142,13 +137,6 @@ class AnthropicEventReader:
                 yield from self._give_complete(block, block.call)
         yield from self._calls.end_all(reason)
         yield StreamFinish(reason, self._note())
-
-    def _start(self, message: Mapping[str, Any]) -> Iterator[StreamEvent]:
-        """Emit the start once, even if a server omits it."""
-        if not self._started:
-            self._started = True
-            started = text_of(message.get("id")) or f"msg_{new_id().hex}"
-            yield StreamStart(started, text_of(message.get("model")) or self._model)
 
     def _begin(self, index: int, started: Mapping[str, Any]) -> Iterator[StreamEvent]:
         if index in self._blocks:
@@ -181,10 +169,6 @@ class AnthropicEventReader:
             case "input_json_delta" if block.call:
                 yield from self._calls.add(block.call, delta.get("partial_json"))
 
-    def _stop(self, block: "_ContentBlock", call: PartialToolCall) -> Iterator[StreamEvent]:
-        yield from self._give_complete(block, call)
-        yield from self._calls.end_if_complete(call)
-
     def _give_complete(self, block: "_ContentBlock", call: PartialToolCall) -> Iterator[StreamEvent]:
         """Emit the whole input of a call: some servers send it at the start of the block, without deltas."""
         if block.whole_input and not call.parts:
@@ -194,7 +178,7 @@ class AnthropicEventReader:
         """Return the order of the blocks with the signatures of thinking. The texts themselves are in the message."""
         blocks = [block.noted() for _, block in sorted(self._blocks.items())]
         signed = any("signature" in block or "redacted" in block for block in blocks)
-        return ProviderMetadata(self._provider, self._model, {"blocks": blocks}) if signed else None
+        return self._metadata({"blocks": blocks} if signed else {})
 
 
 class _ContentBlock:
@@ -228,12 +212,6 @@ class _ContentBlock:
             case "tool_use" if self.call:
                 return {"call": self.call.index}
         return {"text": self.length}
-
-
-def _apart(messages: Sequence[Message]) -> tuple[str, list[Message]]:
-    """Separate the system messages, which have their own field, from the conversation."""
-    system = [message.text for message in messages if isinstance(message, SystemMessage)]
-    return "\n\n".join(system), [message for message in messages if not isinstance(message, SystemMessage)]
 
 
 def _turns(messages: Sequence[Message], names: ToolNameEncoder, provider: str, model: str) -> list[dict[str, Any]]:
@@ -316,13 +294,11 @@ def _as_noted(
 
 
 def _tool_use(call: ModelToolCall, names: ToolNameEncoder) -> dict[str, Any]:
-    arguments = call.parsed()
     return {
         "type": "tool_use",
         "id": wire_id(call.id),
         "name": names.encode(call.name),
-        # As Anthropic recommends for input that is not a JSON object.
-        "input": {"INVALID_JSON": call.arguments} if arguments is None else arguments,
+        "input": arguments_object(call),
     }
 
 

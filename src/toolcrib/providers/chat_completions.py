@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from toolcrib.core.ids import new_id
 from toolcrib.core.messages import (
     AssistantMessage,
     Message,
@@ -18,16 +17,14 @@ from toolcrib.core.model_stream import (
     FinishReason,
     StreamEvent,
     StreamFinish,
-    StreamStart,
     TextDelta,
     ThinkingDelta,
     TokenUsage,
 )
-from toolcrib.providers.provider import ModelRequest
-from toolcrib.providers.provider_errors import response_error, stream_error
-from toolcrib.providers.stream_reader import TextJoiner, count_of, parsed, text_of
-from toolcrib.providers.tool_call_stream import PartialToolCall, PartialToolCalls
-from toolcrib.providers.wire_history import ToolNameEncoder, pair_tool_results, wire_id, without_tool_calls
+from toolcrib.providers.provider import ModelRequest, response_error, stream_error
+from toolcrib.providers.stream_reader import count_of, parsed, text_of
+from toolcrib.providers.tool_call_stream import AnswerReader, PartialToolCall
+from toolcrib.providers.wire_history import ToolNameEncoder, messages_to_send, wire_id
 
 _REASONS: Mapping[str, FinishReason] = {
     "tool_calls": FinishReason.TOOL_CALLS,
@@ -45,8 +42,7 @@ def request_body(
     request: ModelRequest, names: ToolNameEncoder, *, provider: str, max_tokens_field: str
 ) -> dict[str, Any]:
     """Return the request body in OpenAI's format."""
-    sent = pair_tool_results(request.messages)
-    messages = sent if request.tools else list(without_tool_calls(sent))
+    messages = messages_to_send(request)
     asked = max((at for at, message in enumerate(messages) if isinstance(message, UserMessage)), default=-1)
     body: dict[str, Any] = {
         "model": request.model,
@@ -59,17 +55,7 @@ def request_body(
         "stream_options": {"include_usage": True},
     }
     if request.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "function": {
-                    "name": names.encode(tool.name),
-                    "description": tool.description,
-                    "parameters": dict(tool.input_schema),
-                },
-            }
-            for tool in request.tools
-        ]
+        body["tools"] = names.functions(request.tools)
         body["tool_choice"] = request.tool_choice.value
     if request.max_output_tokens is not None:
         body[max_tokens_field] = request.max_output_tokens
@@ -88,20 +74,13 @@ def object_text(call: ModelToolCall) -> str:
     return json.dumps({"INVALID_JSON": call.arguments})
 
 
-class ChatCompletionReader:
+class ChatCompletionReader(AnswerReader):
     """Parses the chunks of one answer."""
 
     def __init__(self, request: ModelRequest, names: ToolNameEncoder, *, provider: str) -> None:
-        self.done = False
-        self._provider = provider
-        self._model = request.model
-        self._text = TextJoiner()
-        self._thinking = TextJoiner()
-        self._calls = PartialToolCalls(names, request.messages)
+        super().__init__(request, names, provider=provider)
         self._by_index: dict[int, PartialToolCall] = {}
         self._by_id: dict[str, PartialToolCall] = {}
-        self._started = False
-        self._finish_reason: FinishReason | None = None
         self._refusal = False
         self._thinking_field = ""
         self._opaque: dict[str, Any] = {}
@@ -113,11 +92,8 @@ class ChatCompletionReader:
         chunk = parsed(data)
         if error := chunk.get("error"):
             raise _provider_error(error)
-        if not self._started and "choices" in chunk:
-            self._started = True
-            yield StreamStart(
-                text_of(chunk.get("id")) or f"msg_{new_id().hex}", text_of(chunk.get("model")) or self._model
-            )
+        if "choices" in chunk:
+            yield from self._start(chunk.get("id"), chunk.get("model"))
         for choice in chunk.get("choices") or ():
             if not choice.get("index"):
                 yield from self._choice(choice)
@@ -213,7 +189,7 @@ class ChatCompletionReader:
             data["thinking_field"] = self._thinking_field
         if extras := {str(at): call.extra for at, call in enumerate(self._calls.ended()) if call.extra}:
             data["call_extras"] = extras
-        return ProviderMetadata(self._provider, self._model, data) if data else None
+        return self._metadata(data)
 
 
 def _noted(message: Message, provider: str, model: str) -> Mapping[str, Any]:

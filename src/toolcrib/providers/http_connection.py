@@ -6,6 +6,7 @@ less work per token, not more.
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from typing import Final, cast
 
 import httptools
@@ -60,7 +61,7 @@ class HttpConnection(asyncio.Protocol):
         return httpx2.Response(
             answer.status,
             headers=answer.headers,
-            stream=_ResponseBody(self._body(answer, seconds)),
+            stream=ResponseBody(self._body(answer, seconds)),
             extensions={"http_version": b"HTTP/1.1", "reason_phrase": answer.reason},
         )
 
@@ -157,20 +158,6 @@ class HttpConnection(asyncio.Protocol):
 class _HttpResponse:
     """A response while it arrives. The parser calls the methods that start with ``on_``."""
 
-    __slots__ = (
-        "_frame",
-        "_is_followed",
-        "_is_framed",
-        "_keeps_alive",
-        "_parser",
-        "headers",
-        "is_complete",
-        "pieces",
-        "reason",
-        "status",
-        "waiting",
-    )
-
     def __init__(self) -> None:
         self.status: int | None = None
         self.reason = b""
@@ -248,12 +235,18 @@ class _HttpResponse:
             self.is_complete, self._keeps_alive = True, self._parser.should_keep_alive()
 
 
-class _ResponseBody(httpx2.AsyncByteStream):
+class ResponseBody(httpx2.AsyncByteStream):
+    """The body of a response. Closing it closes ``in_use``, what its connection is held by."""
+
     def __init__(self, pieces: AsyncIterator[bytes]) -> None:
         self._pieces = pieces
+        self.in_use = ExitStack()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._pieces
+
+    async def aclose(self) -> None:
+        self.in_use.close()
 
 
 def _head(request: httpx2.Request) -> bytes:

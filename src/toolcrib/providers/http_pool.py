@@ -12,7 +12,7 @@ from typing import Final
 import httpx2
 
 from toolcrib.core.ip_addresses import is_public
-from toolcrib.providers.http_connection import HttpConnection
+from toolcrib.providers.http_connection import HttpConnection, ResponseBody
 
 ANY_HOST = "*"
 
@@ -32,7 +32,11 @@ class NetworkPolicy:
 
         These are used to connect, so that DNS cannot change in between.
         """
-        found = await _looked_up(host, port)
+        try:
+            known = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise httpx2.ConnectError(f"Cannot resolve {host}: {error}") from error
+        found = list(dict.fromkeys(str(entry[4][0]) for entry in known))
         if self._allowed.isdisjoint((ANY_HOST, f"{host}:{port}")) and not all(map(_is_public, found)):
             raise httpx2.UnsupportedProtocol(
                 f"{host}:{port} is in the server's private network. To allow it, the operator sets "
@@ -43,14 +47,6 @@ class NetworkPolicy:
 
 def _is_public(address: str) -> bool:
     return is_public(ipaddress.ip_address(address.partition("%")[0]))
-
-
-async def _looked_up(host: str, port: int) -> list[str]:
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise httpx2.ConnectError(f"Cannot resolve {host}: {error}") from error
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 _MOST: Final = 1_000
@@ -83,8 +79,8 @@ class HttpPool(httpx2.AsyncBaseTransport):
             connection = self._kept(origin) or await self._connected(origin, limits.get("connect"))
             in_use.callback(self._keep_or_close, origin, connection)
             response = await connection.ask(request)
-            assert isinstance(response.stream, httpx2.AsyncByteStream)
-            response.stream = _PooledStream(response.stream, in_use.pop_all())
+            assert isinstance(response.stream, ResponseBody)
+            response.stream.in_use = in_use.pop_all()
         return response
 
     async def aclose(self) -> None:
@@ -112,7 +108,8 @@ class HttpPool(httpx2.AsyncBaseTransport):
         connection.close()
 
     async def _connected(self, origin: Origin, seconds: float | None) -> HttpConnection:
-        _, host, port = origin
+        scheme, host, port = origin
+        tls = self._tls if scheme == "https" else None
         try:
             async with asyncio.timeout(seconds):
                 addresses = await self._network.addresses(host, port)
@@ -123,20 +120,15 @@ class HttpPool(httpx2.AsyncBaseTransport):
             try:
                 # An address that never answers must leave time for the next one.
                 async with asyncio.timeout(seconds and seconds / len(addresses)):
-                    return await self._connected_to(address, origin)
+                    _, connection = await asyncio.get_running_loop().create_connection(
+                        HttpConnection, address, port, ssl=tls, server_hostname=host if tls else None
+                    )
+                    return connection
             except OSError as error:
                 failed = error
         if isinstance(failed, TimeoutError):
             raise httpx2.ConnectTimeout(f"{host}:{port} does not respond")
         raise httpx2.ConnectError(str(failed or f"{host} has no address"))
-
-    async def _connected_to(self, address: str, origin: Origin) -> HttpConnection:
-        scheme, host, port = origin
-        tls = self._tls if scheme == "https" else None
-        _, connection = await asyncio.get_running_loop().create_connection(
-            HttpConnection, address, port, ssl=tls, server_hostname=host if tls else None
-        )
-        return connection
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
@@ -150,20 +142,6 @@ class HttpPool(httpx2.AsyncBaseTransport):
             self._free[connection] = (origin, timer)
         else:
             connection.close()
-
-
-class _PooledStream(httpx2.AsyncByteStream):
-    """A body that returns its connection to the pool when it is closed."""
-
-    def __init__(self, inner: httpx2.AsyncByteStream, in_use: ExitStack) -> None:
-        self._inner = inner
-        self._in_use = in_use
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return aiter(self._inner)
-
-    async def aclose(self) -> None:
-        self._in_use.close()
 
 
 def _origin(url: httpx2.URL) -> Origin:
@@ -190,7 +168,7 @@ def new_client(*, private_hosts: Collection[str], proxy: str | None = None) -> h
     network = NetworkPolicy(private_hosts, setting="TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS")
     transport = HttpPool(network) if proxy is None else httpx2.AsyncHTTPTransport(proxy=proxy, limits=_LIMITS)
     return httpx2.AsyncClient(
-        transport=_BoundedTransport(transport),
+        transport=LimitedTransport(transport, most=MAX_ANSWER, most_of_errors=MAX_REFUSAL),
         timeout=TIMEOUT,
         headers={"Accept-Encoding": "identity"},
         follow_redirects=False,
@@ -199,32 +177,42 @@ def new_client(*, private_hosts: Collection[str], proxy: str | None = None) -> h
     )
 
 
-class _BoundedTransport(httpx2.AsyncBaseTransport):
-    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
+class LimitedTransport(httpx2.AsyncBaseTransport):
+    """Limits the size of bodies, separately for errors. What exceeds it is cut or, if ``strict``, an error."""
+
+    def __init__(
+        self, inner: httpx2.AsyncBaseTransport, *, most: int, most_of_errors: int | None = None, strict: bool = False
+    ) -> None:
         self._inner = inner
+        self._most = most
+        self._most_of_errors = most_of_errors or most
+        self._strict = strict
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await self._inner.handle_async_request(request)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _TruncatedStream(response.stream, MAX_REFUSAL if response.status_code >= 300 else MAX_ANSWER)
+        most = self._most if response.status_code < 300 else self._most_of_errors
+        response.stream = _LimitedStream(response.stream, most, strict=self._strict)
         return response
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-class _TruncatedStream(httpx2.AsyncByteStream):
-    """A body that is cut after a number of bytes."""
-
-    def __init__(self, inner: httpx2.AsyncByteStream, most: int) -> None:
+class _LimitedStream(httpx2.AsyncByteStream):
+    def __init__(self, inner: httpx2.AsyncByteStream, most: int, *, strict: bool) -> None:
         self._inner = inner
-        self._left = most
+        self._most = most
+        self._strict = strict
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = self._most
         async for chunk in self._inner:
-            yield chunk[: self._left]
-            self._left -= len(chunk)
-            if self._left <= 0:
+            if self._strict and len(chunk) > left:
+                raise httpx2.ReadError(f"The response has more than {self._most:,} bytes, the limit.")
+            yield chunk[:left]
+            left -= len(chunk)
+            if left <= 0 and not self._strict:
                 return
 
     async def aclose(self) -> None:

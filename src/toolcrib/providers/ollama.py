@@ -5,6 +5,7 @@ No SDK, because Ollama's needs an HTTP library that we do not use.
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, ClassVar
@@ -12,22 +13,27 @@ from typing import Any, ClassVar
 import httpx2
 
 from toolcrib.core.errors import ProviderError
-from toolcrib.core.ids import new_id
 from toolcrib.core.messages import AssistantMessage, Message, SystemMessage, ToolResultMessage, UserMessage
 from toolcrib.core.model_stream import (
     FinishReason,
     StreamEvent,
     StreamFinish,
-    StreamStart,
     TextDelta,
     ThinkingDelta,
     TokenUsage,
 )
-from toolcrib.providers.provider import ModelInfo, ModelRequest, ProviderCredentials, ToolChoice, validate_endpoint
-from toolcrib.providers.provider_errors import response_error, stream_error
+from toolcrib.core.provider_credentials import ProviderCredentials
+from toolcrib.providers.provider import (
+    ModelInfo,
+    ModelRequest,
+    Provider,
+    ToolChoice,
+    response_error,
+    stream_error,
+    validate_endpoint,
+)
 from toolcrib.providers.stream_reader import (
     JsonLineSplitter,
-    TextJoiner,
     count_of,
     encoded,
     interrupted,
@@ -35,21 +41,25 @@ from toolcrib.providers.stream_reader import (
     read_answer,
     text_of,
 )
-from toolcrib.providers.tool_call_stream import PartialToolCalls
-from toolcrib.providers.wire_history import ToolNameEncoder, pair_tool_results, wire_id, without_tool_calls
+from toolcrib.providers.tool_call_stream import AnswerReader
+from toolcrib.providers.wire_history import ToolNameEncoder, arguments_object, messages_to_send, wire_id
 
 # Listing models needs one request per model; a server on a laptop must not get all of them at once.
 _QUESTIONS_AT_ONCE = 8
 
 
-class Ollama:
+class Ollama(Provider):
     """Ollama's provider."""
 
     name: ClassVar[str] = "ollama"
     address: ClassVar[str] = "http://127.0.0.1:11434"
+    needs_credentials: ClassVar[bool] = False
+    variable: ClassVar[str] = "OLLAMA_HOST"
 
-    def __init__(self, http: httpx2.AsyncClient) -> None:
-        self._http = http
+    @classmethod
+    def from_environment(cls, variables: Mapping[str, str]) -> ProviderCredentials | None:
+        host = variables.get(cls.variable)
+        return ProviderCredentials(base_url=_host_address(host)) if host else None
 
     def stream(self, request: ModelRequest, credentials: ProviderCredentials) -> AsyncGenerator[StreamEvent, None]:
         names = ToolNameEncoder.of(request.tools, request.messages)
@@ -58,7 +68,7 @@ class Ollama:
         def opening() -> AbstractAsyncContextManager[httpx2.Response]:
             return self._answer("/api/chat", body, credentials)
 
-        return read_answer(opening, JsonLineSplitter(), OllamaLineReader(request, names))
+        return read_answer(opening, JsonLineSplitter(), OllamaLineReader(request, names, provider=self.name))
 
     async def list_models(self, credentials: ProviderCredentials) -> list[ModelInfo]:
         found = (await self._ask("GET", "/api/tags", None, credentials)).get("models")
@@ -121,27 +131,23 @@ class Ollama:
             yield response
 
 
+def _host_address(host: str) -> str:
+    """Return the URL as Ollama reads it: scheme and port are optional, and 0.0.0.0 means this machine."""
+    address = host if "://" in host else f"http://{host}"
+    address = address.rstrip("/").replace("//0.0.0.0", "//127.0.0.1")
+    return address if re.search(r":\d+$", address) else f"{address}:11434"
+
+
 def request_body(request: ModelRequest, names: ToolNameEncoder) -> dict[str, Any]:
     """Return the request body in Ollama's format."""
-    messages = pair_tool_results(request.messages)
     body: dict[str, Any] = {
         "model": request.model,
-        "messages": _messages(messages if request.tools else list(without_tool_calls(messages)), names),
+        "messages": _messages(messages_to_send(request), names),
         "stream": True,
     }
     # Calls can be forbidden only by offering no tools.
     if request.tools and request.tool_choice is not ToolChoice.NONE:
-        body["tools"] = [
-            {
-                "type": "function",
-                "function": {
-                    "name": names.encode(tool.name),
-                    "description": tool.description,
-                    "parameters": dict(tool.input_schema),
-                },
-            }
-            for tool in request.tools
-        ]
+        body["tools"] = names.functions(request.tools)
     if request.thinking_tokens:
         body["think"] = True
     options = {
@@ -155,25 +161,14 @@ def request_body(request: ModelRequest, names: ToolNameEncoder) -> dict[str, Any
     return body
 
 
-class OllamaLineReader:
+class OllamaLineReader(AnswerReader):
     """Parses the lines of one answer. Calls arrive whole."""
-
-    def __init__(self, request: ModelRequest, names: ToolNameEncoder) -> None:
-        self.done = False
-        self._model = request.model
-        self._text = TextJoiner()
-        self._thinking = TextJoiner()
-        self._calls = PartialToolCalls(names, request.messages)
-        self._started = False
-        self._finish_reason = FinishReason.STOP
 
     def read(self, data: bytes) -> Iterator[StreamEvent]:
         line = parsed(data)
         if error := line.get("error"):
             raise response_error(500, text_of(error) or json.dumps(error))
-        if not self._started:
-            self._started = True
-            yield StreamStart(f"msg_{new_id().hex}", text_of(line.get("model")) or self._model)
+        yield from self._start(None, line.get("model"))
         message = line.get("message") or {}
         # The second name is used by servers that imitate Ollama.
         if text := self._thinking.take(message.get("thinking") or message.get("reasoning_content")):
@@ -188,7 +183,7 @@ class OllamaLineReader:
             yield TokenUsage(count_of(line.get("prompt_eval_count")), count_of(line.get("eval_count")))
 
     def finish(self) -> Iterator[StreamEvent]:
-        if not self.done:
+        if self._finish_reason is None:
             raise stream_error("The response ended before the model had finished.")
         yield from self._calls.end_all(self._finish_reason)
         yield StreamFinish(self._calls.reason(self._finish_reason))
@@ -228,9 +223,7 @@ def _messages(messages: Sequence[Message], names: ToolNameEncoder) -> list[dict[
                             "id": wire_id(call.id),
                             "function": {
                                 "name": names.encode(call.name),
-                                "arguments": {"INVALID_JSON": call.arguments}
-                                if (found := call.parsed()) is None
-                                else found,
+                                "arguments": arguments_object(call),
                             },
                         }
                         for call in calls

@@ -1,130 +1,39 @@
 """OpenAI and servers with its Chat Completions API: OpenAI itself, GitHub Copilot, and compatible servers."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
-import httpx2
-import openai
-
-from toolcrib.core.errors import ProviderErrorKind
 from toolcrib.core.messages import UserMessage
-from toolcrib.core.model_stream import StreamEvent
+from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.providers.chat_completions import ChatCompletionReader, request_body
-from toolcrib.providers.provider import ModelInfo, ModelRequest, ProviderCredentials, validate_endpoint
-from toolcrib.providers.provider_errors import response_error, stream_error
-from toolcrib.providers.stream_reader import SseSplitter, encoded, interrupted, read_answer
+from toolcrib.providers.provider import ModelInfo, ModelRequest
+from toolcrib.providers.sdk_provider import SdkProvider, VendorSdk
+from toolcrib.providers.stream_reader import StreamEventReader
 from toolcrib.providers.wire_history import ToolNameEncoder
 
 
-class OpenAIChat:
-    """Base of providers with OpenAI's Chat Completions; subclasses have the differences between servers.
+class OpenAIChat(SdkProvider):
+    """Base of providers with OpenAI's Chat Completions; subclasses have the differences between servers."""
 
-    The SDK makes the request; this class parses the stream, because the SDK's typed events cost several times as much.
-    """
-
-    name: ClassVar[str]
-    address: ClassVar[str]
+    path: ClassVar[str] = "/chat/completions"
+    models_path: ClassVar[str] = "/models"
     max_tokens_field: ClassVar[str] = "max_tokens"
 
-    def __init__(self, http: httpx2.AsyncClient) -> None:
-        self._http = http
-        self._platform: Any = None
+    @classmethod
+    def load_sdk(cls) -> VendorSdk:
+        import openai
 
-    def stream(self, request: ModelRequest, credentials: ProviderCredentials) -> AsyncGenerator[StreamEvent, None]:
-        names = ToolNameEncoder.of(request.tools, request.messages)
-        body = request_body(request, names, provider=self.name, max_tokens_field=self.max_tokens_field)
-        content = encoded(body)
+        return VendorSdk(openai, openai.AsyncOpenAI, openai.OpenAIError)
 
-        def opening() -> AbstractAsyncContextManager[httpx2.Response]:
-            return self._answer("/chat/completions", content, credentials, self.headers(request))
+    def request_body(self, request: ModelRequest, names: ToolNameEncoder) -> dict[str, Any]:
+        return request_body(request, names, provider=self.name, max_tokens_field=self.max_tokens_field)
 
-        return read_answer(opening, SseSplitter(), ChatCompletionReader(request, names, provider=self.name))
+    def reader(self, request: ModelRequest, names: ToolNameEncoder) -> StreamEventReader:
+        return ChatCompletionReader(request, names, provider=self.name)
 
     async def list_models(self, credentials: ProviderCredentials) -> list[ModelInfo]:
-        async with _our_errors(credentials):
-            client = self._client(credentials, {})
-            response = await client.get("/models", cast_to=httpx2.Response)
-            found = _json(response).get("data")
-        models = [self.model_info(entry) for entry in _entries(found)]
-        return sorted((model for model in models if model), key=lambda model: model.id)
-
-    async def validate_credentials(self, credentials: ProviderCredentials) -> None:
-        await self.list_models(credentials)
-
-    def headers(self, request: ModelRequest) -> Mapping[str, str]:
-        """Return the headers that this server needs besides the key."""
-        return {}
-
-    def model_info(self, entry: Mapping[str, Any]) -> ModelInfo | None:
-        """Parse an entry of the server's model list; None if it is not a chat model."""
-        raise NotImplementedError
-
-    @asynccontextmanager
-    async def _answer(
-        self, path: str, content: bytes, credentials: ProviderCredentials, headers: Mapping[str, str]
-    ) -> AsyncIterator[httpx2.Response]:
-        async with _our_errors(credentials):
-            client = self._client(credentials, headers)
-            sent = await client.post(
-                path, cast_to=httpx2.Response, content=content, stream=True, stream_cls=openai.AsyncStream[object]
-            )
-        self._platform = client._platform
-        # With a raw response requested, the SDK returns this type, whatever its signature says.
-        response = cast(httpx2.Response, sent)
-        try:
-            yield response
-        finally:
-            await response.aclose()
-
-    def _client(self, credentials: ProviderCredentials, headers: Mapping[str, str]) -> openai.AsyncOpenAI:
-        client = openai.AsyncOpenAI(
-            # Never empty: the SDK would look for a key in the server's environment.
-            api_key=credentials.secret or "none",
-            base_url=validate_endpoint(credentials, self.address),
-            http_client=self._http,
-            max_retries=0,
-        )
-        # The SDK adds settings of the server's environment, which must not affect where a user's requests go.
-        client.organization = client.project = None
-        # Each new client would detect the platform again, in a thread.
-        client._platform = client._platform or self._platform
-        client._custom_headers = {**headers, **credentials.headers}
-        return client
-
-
-@asynccontextmanager
-async def _our_errors(credentials: ProviderCredentials) -> AsyncIterator[None]:
-    try:
-        yield
-    except openai.APIStatusError as error:
-        text = error.response.text
-        raise response_error(error.status_code, text, error.response.headers, secret=credentials.secret) from error
-    except openai.APIConnectionError as error:
-        cause = error.__cause__
-        raise (
-            interrupted(cause)
-            if isinstance(cause, httpx2.TransportError)
-            else stream_error(f"Cannot connect to the provider: {error}.", kind=ProviderErrorKind.UNAVAILABLE)
-        ) from error
-    except (openai.OpenAIError, httpx2.HTTPError) as error:
-        raise stream_error(f"The provider's response is invalid: {error}.") from error
-
-
-def _json(response: httpx2.Response) -> Mapping[str, Any]:
-    try:
-        found = response.json()
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise stream_error("The provider's model list is not a JSON object.", kind=ProviderErrorKind.REQUEST)
-    return found
-
-
-def _entries(found: object) -> Iterable[Mapping[str, Any]]:
-    entries = found if isinstance(found, list) else []
-    return (entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str))
+        return sorted(await super().list_models(credentials), key=lambda model: model.id)
 
 
 # OpenAI lists names only. The facts by the longest matching prefix; None: not for chat, or not with this API.
@@ -163,8 +72,14 @@ class OpenAI(OpenAIChat):
 
     name: ClassVar[str] = "openai"
     address: ClassVar[str] = "https://api.openai.com/v1"
+    variable: ClassVar[str] = "OPENAI_API_KEY"
     # Reasoning models reject `max_tokens`.
     max_tokens_field: ClassVar[str] = "max_completion_tokens"
+
+    @classmethod
+    def from_environment(cls, variables: Mapping[str, str]) -> ProviderCredentials | None:
+        # With another URL it is a compatible server.
+        return None if variables.get(OpenAICompatible.base_url_variable) else super().from_environment(variables)
 
     def model_info(self, entry: Mapping[str, Any]) -> ModelInfo | None:
         model = str(entry["id"])
@@ -229,6 +144,8 @@ class OpenAICompatible(OpenAIChat):
 
     name: ClassVar[str] = "openai-compatible"
     address: ClassVar[str] = ""
+    variable: ClassVar[str] = OpenAI.variable
+    base_url_variable: ClassVar[str] = "OPENAI_BASE_URL"
 
     def model_info(self, entry: Mapping[str, Any]) -> ModelInfo | None:
         windows = [entry.get(field) for field in _WINDOW_FIELDS]

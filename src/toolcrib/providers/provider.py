@@ -1,16 +1,21 @@
-"""The interface of a model provider, and the validation of its credentials. Independent of any wire format."""
+"""The interface of a model provider, its credentials and its errors. Independent of any wire format or SDK."""
 
 import re
+import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, ClassVar, Final, Protocol
 from urllib.parse import urlsplit
 
-from toolcrib.core.errors import ProviderErrorKind
+import httpx2
+
+from toolcrib.core.errors import ProviderError, ProviderErrorKind
 from toolcrib.core.messages import Message
 from toolcrib.core.model_stream import StreamEvent
-from toolcrib.providers.provider_errors import stream_error
+from toolcrib.core.provider_credentials import ProviderCredentials
 
 
 class ToolSpec(Protocol):
@@ -51,15 +56,6 @@ class ModelRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderCredentials:
-    """A user's credentials for a provider. The representation shows neither secret nor headers."""
-
-    secret: str = field(default="", repr=False)
-    base_url: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class ModelInfo:
     """What is known about a model; ``context_window`` in tokens, None if the provider does not say."""
 
@@ -70,22 +66,51 @@ class ModelInfo:
     max_output_tokens: int | None = None
 
 
-class Provider(Protocol):
-    """One model provider. All its failures are ProviderErrors."""
+class Provider(ABC):
+    """One model provider. All its failures are ProviderErrors.
 
-    name: str
+    The registry finds every subclass with a ``name`` in a module of this package. It imports these modules to list the
+    providers, so none of them imports an SDK at its top: that takes a second. See ``load_sdk``.
 
+    Attributes:
+        name: How agents and credentials name it.
+        address: The URL of its API. Empty if everybody has their own server; then credentials need a ``base_url``.
+        needs_credentials: False for a local server that works without.
+        variable: The environment variable that configures it in local mode. Empty if there is none.
+        base_url_variable: The variable with another URL, which is optional if there is an ``address``.
+    """
+
+    name: ClassVar[str]
+    address: ClassVar[str]
+    needs_credentials: ClassVar[bool] = True
+    variable: ClassVar[str] = ""
+    base_url_variable: ClassVar[str] = ""
+
+    def __init__(self, http: httpx2.AsyncClient) -> None:
+        self._http = http
+
+    @classmethod
+    def from_environment(cls, variables: Mapping[str, str]) -> ProviderCredentials | None:
+        """Return the credentials that environment variables contain, if they do."""
+        secret, base_url = variables.get(cls.variable), variables.get(cls.base_url_variable)
+        return ProviderCredentials(secret, base_url) if secret and (base_url or cls.address) else None
+
+    @classmethod
+    def load_sdk(cls) -> Any:
+        """Import the vendor's SDK and return it; None if the provider uses none."""
+        return None
+
+    @abstractmethod
     def stream(self, request: ModelRequest, credentials: ProviderCredentials) -> AsyncGenerator[StreamEvent, None]:
         """Stream one answer of the model. A failure is the last event; closing the generator closes the connection."""
-        ...
 
+    @abstractmethod
     async def list_models(self, credentials: ProviderCredentials) -> list[ModelInfo]:
         """Return the models that these credentials may use.
 
         Raises:
             ProviderError: The request failed.
         """
-        ...
 
     async def validate_credentials(self, credentials: ProviderCredentials) -> None:
         """Check the credentials.
@@ -93,7 +118,7 @@ class Provider(Protocol):
         Raises:
             ProviderError: The provider does not accept them.
         """
-        ...
+        await self.list_models(credentials)
 
 
 # Valid header values.
@@ -138,3 +163,124 @@ def _is_address(address: str) -> bool:
     return (
         sound and parts.username is None and not parts.query and not parts.fragment and bool(_VALUE.fullmatch(address))
     )
+
+
+MAX_BODY = 2_000
+
+# A retry may succeed: nothing is wrong with the request itself.
+PASSING: Final = frozenset(
+    {
+        ProviderErrorKind.RATE_LIMIT,
+        ProviderErrorKind.OVERLOADED,
+        ProviderErrorKind.UNAVAILABLE,
+        ProviderErrorKind.BROKEN_STREAM,
+    }
+)
+
+_REMEDIES: Final[Mapping[ProviderErrorKind, str]] = {
+    ProviderErrorKind.CREDENTIALS: "Check the stored API key and whether it has access to this model.",
+    ProviderErrorKind.QUOTA: "The account has no credit left; add credit at the provider.",
+    ProviderErrorKind.RATE_LIMIT: "Wait a little, then try again.",
+    ProviderErrorKind.OVERLOADED: "The provider is overloaded; try again later or use another model.",
+    ProviderErrorKind.UNAVAILABLE: "The provider is unavailable; try again later.",
+    ProviderErrorKind.BROKEN_STREAM: "Try again.",
+    ProviderErrorKind.TIMEOUT: "Try again, or increase the turn timeout.",
+    ProviderErrorKind.CONTEXT_TOO_LONG: "Shorten the conversation or use a model with a larger context window.",
+    ProviderErrorKind.TOOLS_UNSUPPORTED: "Use this model without tools, or another model.",
+    ProviderErrorKind.UNKNOWN_MODEL: "Choose one of the models that the provider lists.",
+    ProviderErrorKind.REQUEST: "",
+}
+
+# The wording of providers and of servers that imitate them; lower case.
+_TOO_LONG: Final = (
+    "context_length_exceeded",
+    "context length",
+    "context window",
+    "context size",
+    "exceed_context_size",
+    "prompt is too long",
+    "model_max_prompt_tokens_exceeded",
+    "request_too_large",
+)
+_NO_TOOLS: Final = ("not support tools", "not support tool", "support tool use", "support function calling")
+_NO_CREDIT: Final = ("insufficient_quota", "credit balance is too low", "billing")
+_NO_MODEL: Final = (
+    "model_not_found",
+    "model not found",
+    "model_not_supported",
+    "model:",
+    "does not exist",
+    "try pulling",
+)
+
+
+def response_error(
+    status: int, body: str, headers: Mapping[str, str] | None = None, *, secret: str = "", now: float | None = None
+) -> ProviderError:
+    """Return the error for an HTTP response without success. A secret that the response repeats is masked."""
+    # Long enough not to mask ordinary words.
+    shown = body.replace(secret, "…") if len(secret) >= 8 else body
+    kind = _error_kind(status, body.lower())
+    return ProviderError(
+        status,
+        shown if len(shown) <= MAX_BODY else shown[:MAX_BODY] + "…",
+        kind=kind,
+        remedy=_REMEDIES[kind],
+        retry_after=_retry_after(headers or {}, time.time() if now is None else now),
+    )
+
+
+def stream_error(what: str, *, kind: ProviderErrorKind = ProviderErrorKind.BROKEN_STREAM) -> ProviderError:
+    """Return the error for an answer that did not arrive, or not completely."""
+    return ProviderError(0, what, kind=kind, remedy=_REMEDIES[kind])
+
+
+def _error_kind(status: int, body: str) -> ProviderErrorKind:
+    match status:
+        case 401 | 403:
+            return ProviderErrorKind.CREDENTIALS
+        case 402:
+            return ProviderErrorKind.QUOTA
+        case 429:
+            return ProviderErrorKind.QUOTA if _says(body, _NO_CREDIT) else ProviderErrorKind.RATE_LIMIT
+        case 404 if _says(body, _NO_MODEL):
+            return ProviderErrorKind.UNKNOWN_MODEL
+        case 503 | 529:
+            return ProviderErrorKind.OVERLOADED
+        case 408 | 409 | 425:
+            return ProviderErrorKind.UNAVAILABLE
+        case 413:
+            return ProviderErrorKind.CONTEXT_TOO_LONG
+    # Servers that imitate the large providers report a full context as 400, 422 or even 500.
+    if _says(body, _TOO_LONG):
+        return ProviderErrorKind.CONTEXT_TOO_LONG
+    if status >= 500:
+        return ProviderErrorKind.UNAVAILABLE
+    if _says(body, _NO_TOOLS):
+        return ProviderErrorKind.TOOLS_UNSUPPORTED
+    if _says(body, _NO_CREDIT):
+        return ProviderErrorKind.QUOTA
+    if _says(body, ("model_not_found", "model_not_supported")):
+        return ProviderErrorKind.UNKNOWN_MODEL
+    return ProviderErrorKind.REQUEST
+
+
+def _says(body: str, phrases: tuple[str, ...]) -> bool:
+    return any(phrase in body for phrase in phrases)
+
+
+def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Return the seconds of `retry-after-ms` or `retry-after` (a number or a date); None without a valid value."""
+    found = {name.lower(): value for name, value in headers.items() if name.lower().startswith("retry-after")}
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(found[name]) * scale
+        except (KeyError, ValueError):
+            continue
+        # Also excludes NaN.
+        if 0 <= seconds < float("inf"):
+            return seconds
+    try:
+        return max(0.0, parsedate_to_datetime(found["retry-after"]).timestamp() - now)
+    except (KeyError, ValueError, OverflowError):
+        return None

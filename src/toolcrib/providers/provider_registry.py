@@ -1,32 +1,78 @@
-"""The providers by name, loaded on first use because the vendors' SDKs take a second to import."""
+"""The providers by name, created on first use because the vendors' SDKs take a second to import.
+
+A turn is retried as long as nothing of it was shown, and limited in time.
+"""
 
 import asyncio
 import importlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
+import pkgutil
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Final
 
 import httpx2
 
-from toolcrib.core.errors import NotFound, ProviderErrorKind
-from toolcrib.core.model_stream import StreamEvent
+import toolcrib.providers
+from toolcrib.core.errors import Misconfigured, NotFound, ProviderError, ProviderErrorKind
+from toolcrib.core.model_stream import StreamEvent, StreamFailed, StreamStart, TokenUsage
+from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.providers.http_pool import new_client
-from toolcrib.providers.provider import ModelInfo, ModelRequest, Provider, ProviderCredentials
-from toolcrib.providers.provider_errors import stream_error
-from toolcrib.providers.retries import DEFAULT_RETRY, RetryPolicy, Stream, retrying, within
+from toolcrib.providers.provider import PASSING, ModelInfo, ModelRequest, Provider, stream_error
 from toolcrib.runtime.process_setup import freeze_gc
+from toolcrib.runtime.reusable_timeout import ReusableTimeout
 
-_CLASSES: Final[Mapping[str, tuple[str, str]]] = {
-    "anthropic": ("anthropic", "Anthropic"),
-    "openai": ("openai", "OpenAI"),
-    "openai-compatible": ("openai", "OpenAICompatible"),
-    "copilot": ("openai", "Copilot"),
-    "ollama": ("ollama", "Ollama"),
-}
-NAMES: Final = tuple(_CLASSES)
 TURN_SECONDS: Final = 120.0
 # For listing models and checking credentials, while a person waits.
 _QUESTION_SECONDS: Final = 20.0
+
+
+Stream = AsyncGenerator[StreamEvent, None]
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often to try, and how long to wait in between. If a provider asks for a longer wait, there is no retry."""
+
+    attempts: int = 4
+    first_pause: float = 0.5
+    longest_pause: float = 8.0
+    longest_asked: float = 60.0
+
+
+DEFAULT_RETRY: Final = RetryPolicy()
+
+
+@cache
+def provider_classes() -> Mapping[str, type[Provider]]:
+    """Return every provider by name, local servers last: the classes with a ``name`` in the modules of this package."""
+    found: dict[str, type[Provider]] = {}
+    for module in pkgutil.iter_modules(toolcrib.providers.__path__, f"{toolcrib.providers.__name__}."):
+        for bound in vars(importlib.import_module(module.name)).values():
+            is_provider = isinstance(bound, type) and issubclass(bound, Provider) and "name" in vars(bound)
+            if is_provider and found.setdefault(bound.name, bound) is not bound:
+                raise Misconfigured(f"Two classes in {module.name} and elsewhere are the provider {bound.name!r}.")
+    return dict(sorted(found.items(), key=lambda item: (not item[1].needs_credentials, item[0])))
+
+
+def credentials_in(variables: Mapping[str, str]) -> dict[str, ProviderCredentials]:
+    """Return the credentials that environment variables contain, by provider, preferred ones first."""
+    found = ((name, provider.from_environment(variables)) for name, provider in provider_classes().items())
+    return {name: credentials for name, credentials in found if credentials is not None}
+
+
+def provider_class(name: str) -> type[Provider]:
+    """Return the class of a provider.
+
+    Raises:
+        NotFound: There is none of this name; the message lists the names.
+    """
+    known = provider_classes()
+    if name not in known:
+        raise NotFound(f"There is no provider {name!r}. Providers: {', '.join(known)}.")
+    return known[name]
 
 
 class ProviderRegistry:
@@ -43,10 +89,8 @@ class ProviderRegistry:
             NotFound: There is none; the message lists the names.
         """
         if name not in self._loaded:
-            if name not in _CLASSES:
-                raise NotFound(f"There is no provider {name!r}. Providers: {', '.join(NAMES)}.")
             # In a thread, so that other sessions' streams continue.
-            self._loaded[name] = await asyncio.to_thread(_load, name, self._http)
+            self._loaded[name] = await asyncio.to_thread(_create, provider_class(name), self._http)
         return self._loaded[name]
 
     async def stream_turn(
@@ -64,10 +108,8 @@ class ProviderRegistry:
         """
         provider = await self.get(name)
 
-        def begin() -> Stream:
-            return provider.stream(request, credentials)
-
-        async with aclosing(within(seconds, retrying(begin, patience=patience))) as events:
+        attempts = retrying(partial(provider.stream, request, credentials), patience=patience)
+        async with aclosing(within(seconds, attempts)) as events:
             async for event in events:
                 yield event
 
@@ -116,16 +158,68 @@ async def _in_time() -> AsyncIterator[None]:
         raise stream_error(message, kind=ProviderErrorKind.TIMEOUT) from None
 
 
-def load_class(name: str) -> Callable[[httpx2.AsyncClient], Provider]:
-    """Import a provider's module, with its vendor's SDK, and return its class."""
-    module, class_name = _CLASSES[name]
-    loaded: Callable[[httpx2.AsyncClient], Provider] = getattr(
-        importlib.import_module(f"toolcrib.providers.{module}"), class_name
-    )
-    return loaded
-
-
-def _load(name: str, http: httpx2.AsyncClient) -> Provider:
-    provider = load_class(name)(http)
+def _create(provider: type[Provider], http: httpx2.AsyncClient) -> Provider:
+    created = provider(http)
     freeze_gc()
-    return provider
+    return created
+
+
+async def retrying(
+    begin: Callable[[], Stream],
+    *,
+    patience: RetryPolicy = DEFAULT_RETRY,
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> Stream:
+    """Yield the events of the first attempt that shows anything, otherwise of the last attempt.
+
+    A turn is retried after a transient failure, as long as nothing of it was shown. The start of a failed attempt is
+    dropped.
+    """
+    for attempt in range(1, patience.attempts + 1):
+        held: list[StreamEvent] = []
+        shown = False
+        wait: float | None = None
+        async with aclosing(begin()) as events:
+            async for event in events:
+                if not shown and isinstance(event, StreamStart | TokenUsage):
+                    held.append(event)
+                    continue
+                if not shown and isinstance(event, StreamFailed):
+                    wait = _wait(event.error, attempt, patience)
+                if wait is not None:
+                    break
+                for earlier in held:
+                    yield earlier
+                held.clear()
+                shown = True
+                yield event
+        if wait is None:
+            return
+        await pause(wait)
+
+
+async def within(seconds: float, events: Stream) -> Stream:
+    """Yield the events until a time limit; then close the connection and yield a failure as the last event."""
+    alarm, deadline = ReusableTimeout(), asyncio.get_running_loop().time() + seconds
+    async with aclosing(events):
+        while True:
+            try:
+                with alarm.at(deadline):
+                    event = await anext(events)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                break
+            yield event
+    yield StreamFailed(stream_error(f"The model had not finished after {seconds:g} s.", kind=ProviderErrorKind.TIMEOUT))
+
+
+def _wait(error: ProviderError, attempt: int, patience: RetryPolicy) -> float | None:
+    """Return the seconds until the next attempt; None if there is none."""
+    if error.kind not in PASSING or attempt >= patience.attempts:
+        return None
+    if error.retry_after is not None:
+        return error.retry_after if error.retry_after <= patience.longest_asked else None
+    most = min(patience.longest_pause, patience.first_pause * 2 ** (attempt - 1))
+    # Randomized, so that clients hit by the same failure do not all come back at once.
+    return random.uniform(most / 2, most)  # noqa: S311

@@ -12,7 +12,7 @@ import jiter
 
 from toolcrib.core.errors import ProviderError, ProviderErrorKind
 from toolcrib.core.model_stream import StreamEvent, StreamFailed
-from toolcrib.providers.provider_errors import stream_error
+from toolcrib.providers.provider import stream_error
 
 # How long to wait for the end of a finished answer, so that its connection can be reused.
 _DRAIN_SECONDS = 0.5
@@ -87,18 +87,14 @@ def parsed(data: bytes) -> dict[str, Any]:
     try:
         value = jiter.from_json(data)
     except ValueError:
-        value = _parsed_slowly(data)
+        # The fast parser rejects unpaired surrogates.
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            raise stream_error(f"The response contains invalid JSON: {data[:80]!r}.") from None
     if not isinstance(value, dict):
         raise stream_error(f"The response contains JSON that is not an object: {data[:80]!r}.")
     return value
-
-
-def _parsed_slowly(data: bytes) -> Any:
-    """Parse JSON with unpaired surrogates, which the fast parser rejects."""
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        raise stream_error(f"The response contains invalid JSON: {data[:80]!r}.") from None
 
 
 def text_of(value: object) -> str:
@@ -141,18 +137,15 @@ def count_of(value: object) -> int:
 
 def interrupted(error: httpx2.TransportError) -> ProviderError:
     """Return the error for a connection that could not be made, timed out or broke."""
+    why = str(error) or type(error).__name__
     match error:
         case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.PoolTimeout() | httpx2.ProxyError():
-            return stream_error(
-                f"Cannot connect to the provider: {_finish_reason(error)}.", kind=ProviderErrorKind.UNAVAILABLE
-            )
+            return stream_error(f"Cannot connect to the provider: {why}.", kind=ProviderErrorKind.UNAVAILABLE)
         case httpx2.TimeoutException():
             return stream_error("The provider stopped sending data.", kind=ProviderErrorKind.TIMEOUT)
         case httpx2.UnsupportedProtocol():
-            return stream_error(
-                f"The provider's URL is invalid: {_finish_reason(error)}.", kind=ProviderErrorKind.REQUEST
-            )
-    return stream_error(f"The connection to the provider failed: {_finish_reason(error)}.")
+            return stream_error(f"The provider's URL is invalid: {why}.", kind=ProviderErrorKind.REQUEST)
+    return stream_error(f"The connection to the provider failed: {why}.")
 
 
 def _understood(pieces: Iterator[bytes], reader: StreamEventReader) -> Iterator[StreamEvent]:
@@ -173,10 +166,6 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
                 return
     except (TimeoutError, httpx2.HTTPError):
         return
-
-
-def _finish_reason(error: Exception) -> str:
-    return str(error) or type(error).__name__
 
 
 # Deeper than any tool's arguments, and far from the limit of encoders.

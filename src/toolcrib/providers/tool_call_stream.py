@@ -1,15 +1,15 @@
 """The tool calls of one message while it is streamed, each with its own state. Independent of the wire format."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from toolcrib.core.ids import new_id
-from toolcrib.core.messages import AssistantMessage, Message, ToolCallId
-from toolcrib.core.model_stream import FinishReason, StreamEvent, ToolCallDelta, ToolCallEnd, ToolCallStart
-from toolcrib.providers.provider_errors import stream_error
-from toolcrib.providers.stream_reader import TextJoiner
+from toolcrib.core.messages import AssistantMessage, Message, ProviderMetadata, ToolCallId
+from toolcrib.core.model_stream import FinishReason, StreamEvent, StreamStart, ToolCallDelta, ToolCallEnd, ToolCallStart
+from toolcrib.providers.provider import ModelRequest, stream_error
+from toolcrib.providers.stream_reader import TextJoiner, text_of
 from toolcrib.providers.wire_history import ToolNameEncoder
 
 MAX_CALLS = 256
@@ -116,6 +116,33 @@ class PartialToolCalls:
         if finish_reason not in (FinishReason.STOP, FinishReason.TOOL_CALLS):
             return finish_reason
         return FinishReason.TOOL_CALLS if self._calls else FinishReason.STOP
+
+
+class AnswerReader:
+    """Base of the readers of answers: what all wire formats have in common.
+
+    ``done``: the provider has said that the message is complete.
+    """
+
+    def __init__(self, request: ModelRequest, names: ToolNameEncoder, *, provider: str) -> None:
+        self.done = False
+        self._provider = provider
+        self._model = request.model
+        self._calls = PartialToolCalls(names, request.messages)
+        self._text = TextJoiner()
+        self._thinking = TextJoiner()
+        self._started = False
+        self._finish_reason: FinishReason | None = None
+
+    def _start(self, message_id: object, model: object) -> Iterator[StreamEvent]:
+        """Emit the start once. Some servers omit the id or the model."""
+        if not self._started:
+            self._started = True
+            yield StreamStart(text_of(message_id) or f"msg_{new_id().hex}", text_of(model) or self._model)
+
+    def _metadata(self, data: Mapping[str, Any]) -> ProviderMetadata | None:
+        """Return what the provider wants back with the message, if there is anything."""
+        return ProviderMetadata(self._provider, self._model, data) if data else None
 
 
 def _is_complete(arguments: str) -> bool:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from typing import Any
 
 from toolcrib.core.messages import (
     AssistantMessage,
@@ -14,7 +15,7 @@ from toolcrib.core.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from toolcrib.providers.provider import ToolSpec
+from toolcrib.providers.provider import ModelRequest, ToolSpec
 
 NO_RESULT = "No result: the call was interrupted. It is unknown whether it took effect; check before you repeat it."
 NO_OUTPUT = "(no output)"
@@ -26,23 +27,35 @@ def pair_tool_results(messages: Sequence[Message]) -> list[Message]:
     A call without a result gets one that says so. Results follow their calls directly, in the same order. Results
     without a call, and empty messages, are dropped. A repeated id becomes a new one.
     """
-    results = _ToolResults(messages)
+    results = _matched_results(messages)
     used: set[ToolCallId] = set()
     sent: list[Message] = []
     for position, message in enumerate(messages):
         match message:
             case AssistantMessage() if message.tool_calls:
                 ids = [_unused(call.id, used) for call in message.tool_calls]
-                answers = [results.of(call, position) for call in message.tool_calls]
+                answers = [
+                    results.get((position, number)) or ToolResultMessage(call.id, NO_RESULT, is_error=True)
+                    for number, call in enumerate(message.tool_calls)
+                ]
                 calls = tuple(replace(call, id=new) for call, new in zip(message.tool_calls, ids, strict=True))
                 sent.append(replace(message, tool_calls=calls, text=message.text if message.text.strip() else ""))
-                sent.extend(replace(answer, call_id=new) for answer, new in zip(answers, ids, strict=True))
+                sent.extend(
+                    replace(answer, call_id=new, text=answer.text if answer.text.strip() else NO_OUTPUT)
+                    for answer, new in zip(answers, ids, strict=True)
+                )
             case ToolResultMessage():
                 continue
             case SystemMessage(text) | UserMessage(text) | AssistantMessage(text):
                 if text.strip():
                     sent.append(message)
     return sent
+
+
+def messages_to_send(request: ModelRequest) -> list[Message]:
+    """Return the request's conversation as providers accept it. A model without tools gets calls as text."""
+    messages = pair_tool_results(request.messages)
+    return messages if request.tools else list(without_tool_calls(messages))
 
 
 def without_tool_calls(messages: Iterable[Message]) -> Iterator[Message]:
@@ -60,28 +73,21 @@ def without_tool_calls(messages: Iterable[Message]) -> Iterator[Message]:
                 yield message
 
 
-class _ToolResults:
-    """The results of a conversation, by call id and position; each is used once."""
+def _matched_results(messages: Sequence[Message]) -> dict[tuple[int, int], ToolResultMessage]:
+    """Return the result of each call, by the position of its message and its number there.
 
-    def __init__(self, messages: Sequence[Message]) -> None:
-        self._results: dict[ToolCallId, list[tuple[int, ToolResultMessage]]] = {}
-        self._calls: dict[ToolCallId, list[int]] = {}
-        for position, message in enumerate(messages):
-            if isinstance(message, ToolResultMessage):
-                self._results.setdefault(message.call_id, []).append((position, message))
-            elif isinstance(message, AssistantMessage):
-                for call in message.tool_calls:
-                    self._calls.setdefault(call.id, []).append(position)
-
-    def of(self, call: ModelToolCall, position: int) -> ToolResultMessage:
-        """Return the first result after the call and before another call with the same id."""
-        until = next((later for later in self._calls[call.id] if later > position), None)
-        found = self._results.get(call.id, [])
-        for number, (where, result) in enumerate(found):
-            if where > position and (until is None or where < until):
-                del found[number]
-                return result if result.text.strip() else replace(result, text=NO_OUTPUT)
-        return ToolResultMessage(call.id, NO_RESULT, is_error=True)
+    It is the first one after the call, and before a later message that calls with the same id.
+    """
+    found: dict[tuple[int, int], ToolResultMessage] = {}
+    waiting: dict[ToolCallId, list[tuple[int, int]]] = {}
+    for position, message in enumerate(messages):
+        if isinstance(message, AssistantMessage):
+            waiting |= {call.id: [] for call in message.tool_calls}
+            for number, call in enumerate(message.tool_calls):
+                waiting[call.id].append((position, number))
+        elif isinstance(message, ToolResultMessage) and waiting.get(message.call_id):
+            found[waiting[message.call_id].pop(0)] = message
+    return found
 
 
 def _unused(call_id: ToolCallId, used: set[ToolCallId]) -> ToolCallId:
@@ -122,6 +128,20 @@ class ToolNameEncoder:
         )
         return cls([*(tool.name for tool in tools), *used_names])
 
+    def functions(self, tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
+        """Return the tools as functions, the format of OpenAI and Ollama."""
+        return [
+            {
+                "type": "function",
+                "function": {
+                    "name": self.encode(tool.name),
+                    "description": tool.description,
+                    "parameters": dict(tool.input_schema),
+                },
+            }
+            for tool in tools
+        ]
+
     def encode(self, name: str) -> str:
         """Return the name on the wire."""
         return self._wire[name]
@@ -134,6 +154,12 @@ class ToolNameEncoder:
 def wire_id(call_id: ToolCallId) -> str:
     """Return the id of a call in a form that every provider accepts, whichever provider it came from."""
     return call_id if _GOOD_ID.fullmatch(call_id) else f"call_{_digest(call_id)[:32]}"
+
+
+def arguments_object(call: ModelToolCall) -> dict[str, Any]:
+    """Return the call's arguments. Text that is not a JSON object is wrapped, as Anthropic recommends."""
+    arguments = call.parsed()
+    return {"INVALID_JSON": call.arguments} if arguments is None else arguments
 
 
 def _plain(name: str) -> str:

@@ -6,15 +6,16 @@ Compaction always succeeds: the request for a summary is itself kept small, and 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 
-from toolcrib.core.callers import Agent
 from toolcrib.core.ids import CallId, MessageId, new_id
 from toolcrib.core.json_text import json_text
 from toolcrib.core.messages import SystemMessage, UserMessage
 from toolcrib.core.model_stream import FinishReason, MessageBuilder
+from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.core.runs import SessionMessage
-from toolcrib.providers.provider import ModelRequest, ProviderCredentials
+from toolcrib.policy.model_results import CallProgress
+from toolcrib.providers.provider import ModelRequest
 from toolcrib.providers.provider_registry import ProviderRegistry
-from toolcrib.runs.loaded_run import CallProgress, LoadedRun, compactable
+from toolcrib.runs.loaded_run import LoadedRun, compactable
 
 _ASKED = (
     "Summarise this part of a conversation between a person and an assistant with tools, for the assistant to go on "
@@ -54,16 +55,16 @@ async def summarize(
 async def _by_the_model(
     loaded: LoadedRun, older: Sequence[SessionMessage], providers: ProviderRegistry, credentials: ProviderCredentials
 ) -> str:
-    agent: Agent = loaded.agent
-    assert agent.rules.provider and agent.rules.model and loaded.window
+    rules = loaded.agent.rules
+    assert rules.provider and rules.model and loaded.window
     history = _cut(_render_history(older, loaded.calls), int(loaded.window * _REQUEST_SHARE * _CHARACTERS_PER_TOKEN))
     request = ModelRequest(
-        agent.rules.model,
+        rules.model,
         (SystemMessage(_ASKED), UserMessage(history)),
         max_output_tokens=max(256, int(loaded.window * _SUMMARY_SHARE)),
     )
     reception = MessageBuilder()
-    events = providers.stream_turn(agent.rules.provider, request, credentials, seconds=agent.rules.turn_timeout)
+    events = providers.stream_turn(rules.provider, request, credentials, seconds=rules.turn_timeout)
     async with aclosing(events):
         async for event in events:
             reception.add(event)
@@ -80,31 +81,24 @@ def _by_rule(older: Sequence[SessionMessage], calls: Mapping[CallId, CallProgres
                 lines.append(f"The person said: {_cut(one.content, _LONGEST_LINE)}")
             case "summary":
                 lines.append(one.content)
-            case _:
-                if one.content.strip():
-                    lines.append(f"You said: {_cut(one.content, _LONGEST_LINE)}")
-                lines += [_call_line(call_id, one, calls) for call_id in one.call_ids]
+            case _ if one.content.strip():
+                lines.append(f"You said: {_cut(one.content, _LONGEST_LINE)}")
+        for call_id, call in one.requested:
+            text, failed = calls[call_id].result_text if call_id in calls else ("", True)
+            done = f"{call['function']['name']} {_cut(call['function']['arguments'], _LONGEST_LINE)}"
+            how = "failed" if failed else "done"
+            lines.append(f"You called {done}: {how}, {_cut(text, 120)!r} (call {call_id})")
     return "\n".join(lines)
-
-
-def _call_line(call_id: CallId, one: SessionMessage, calls: Mapping[CallId, CallProgress]) -> str:
-    wire = (one.metadata or {})["tool_calls"][one.call_ids.index(call_id)]
-    view = calls.get(call_id)
-    text, failed = view.result_text if view else ("", True)
-    how = "failed" if failed else "done"
-    arguments = _cut(wire["function"]["arguments"], _LONGEST_LINE)
-    return f"You called {wire['function']['name']} {arguments}: {how}, {_cut(text, 120)!r} (call {call_id})"
 
 
 def _render_history(older: Sequence[SessionMessage], calls: Mapping[CallId, CallProgress]) -> str:
     parts: list[str] = []
     for one in older:
         parts.append(f"[{one.role}] {one.content}")
-        for call_id, wire in zip(one.call_ids, (one.metadata or {}).get("tool_calls", ()), strict=True):
-            view = calls.get(call_id)
-            text, _ = view.result_text if view else ("", True)
-            arguments = _cut(json_text(wire["function"]["arguments"]), _LONGEST_RESULT)
-            parts.append(f"[call {wire['function']['name']} {arguments}] {_cut(text, _LONGEST_RESULT)}")
+        for call_id, call in one.requested:
+            text, _ = calls[call_id].result_text if call_id in calls else ("", True)
+            arguments = _cut(json_text(call["function"]["arguments"]), _LONGEST_RESULT)
+            parts.append(f"[call {call['function']['name']} {arguments}] {_cut(text, _LONGEST_RESULT)}")
     return "\n".join(parts)
 
 

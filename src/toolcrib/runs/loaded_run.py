@@ -1,59 +1,40 @@
-"""A run in memory while a process executes it: messages, progress of the calls, and what decides the next step."""
+"""A run in memory while a process executes it: messages, progress of the calls, and what decides the next step.
+
+Its loader also refreshes it, because rules and memberships may change.
+"""
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
-from toolcrib.core.callers import Agent, Caller, SessionMode
-from toolcrib.core.errors import ProtectedPath, SandboxViolation
-from toolcrib.core.ids import CallId
+from toolcrib.core.callers import Agent, Caller, SessionMode, WorkspaceRole
+from toolcrib.core.errors import Forbidden, NotFound, ProtectedPath, SandboxViolation, ToolcribError
+from toolcrib.core.ids import CallId, UserId
 from toolcrib.core.messages import StoredMessage, ToolCallId, from_stored
+from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.core.runs import RequestedCall, RequestedCallState, Run, SessionMessage, Violations
 from toolcrib.core.tool_calls import Outcome
-from toolcrib.policy.model_results import bounded_text, model_result
+from toolcrib.policy.model_results import CallProgress
+from toolcrib.providers.provider import ModelInfo
+from toolcrib.providers.provider_registry import ProviderRegistry, provider_class
 from toolcrib.runs.next_step import RunSnapshot
-from toolcrib.storage.run_steps import RunCallRow
-from toolcrib.tools.tool import ToolDefinition
-
-
-@dataclass(frozen=True)
-class CallProgress:
-    """A call as its run sees it: its state, its outcome, and the text that the model receives.
-
-    ``begun``: a person approved the call, and it had started when its process died. ``result`` is the full result if it
-    comes from the call's row; if it comes from the gate, ``was_truncated`` says whether the gate shortened it.
-    """
-
-    id: CallId
-    tool: str
-    state: RequestedCallState
-    result: Any = None
-    error: Mapping[str, Any] | None = None
-    idempotent: bool = True
-    begun: bool = False
-    was_truncated: bool | None = None
-
-    @classmethod
-    def of(cls, row: RunCallRow) -> Self:
-        """Create it from the call's row."""
-        return cls(row.id, row.tool, row.state, row.result, row.error, row.idempotent, row.begun)
-
-    @cached_property
-    def result_text(self) -> tuple[str, bool]:
-        """The text of the outcome that the model receives, and whether it is an error. The same in every request."""
-        return bounded_text(self.result, self.error, self.id)
-
-    @cached_property
-    def is_cut(self) -> bool:
-        """Whether the model received a shortened result."""
-        return bool(model_result(self.result, self.id).truncation) if self.was_truncated is None else self.was_truncated
-
+from toolcrib.storage.agents import AgentStore
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.provider_credentials import ProviderCredentialStore
+from toolcrib.storage.run_steps import RunAuthorization, RunStepStore
+from toolcrib.storage.sessions import SessionStore
+from toolcrib.tools.tool import Tool
+from toolcrib.tools.tool_registry import ToolRegistry
 
 AGENTIC_SECONDS, CHAT_SECONDS = 30 * 60.0, 5 * 60.0
 # Estimated characters per token, for text that the provider has not counted yet.
 _CHARACTERS_PER_TOKEN = 4
+# Messages that stay when the history is compacted, and the fewest that a summary replaces.
+_KEPT = 6
+_WORTHWHILE = 2
+# How long a provider's answer about a model is cached, and how long the absence of one is.
+_KNOWN_SECONDS, _UNKNOWN_SECONDS = 3_600.0, 60.0
 
 
 @dataclass
@@ -69,9 +50,9 @@ class LoadedRun:
     # Differs from the database's version if the agent, its grants or the session have changed since.
     rules_version: str = ""
     window: int | None = None
-    tools: tuple[ToolDefinition, ...] = ()
+    tools: tuple[Tool, ...] = ()
     # The tool that reads the rest of a result; offered once a result was shortened.
-    reads_on: ToolDefinition | None = None
+    reads_on: Tool | None = None
     # Characters added since the provider last counted tokens.
     uncounted_characters: int = 0
     # Loaded just now; nothing was executed since.
@@ -96,16 +77,13 @@ class LoadedRun:
         )
 
     @property
-    def offered(self) -> tuple[ToolDefinition, ...]:
+    def offered(self) -> tuple[Tool, ...]:
         """The tools that the model is offered now."""
         if self.reads_on is None or not any(
-            self._was_cut(call_id) for one in self.messages for call_id in one.call_ids
+            call_id in self.calls and self.calls[call_id].is_cut for one in self.messages for call_id in one.call_ids
         ):
             return self.tools
         return (*self.tools, self.reads_on)
-
-    def _was_cut(self, call_id: CallId) -> bool:
-        return call_id in self.calls and self.calls[call_id].is_cut
 
     @property
     def last(self) -> SessionMessage | None:
@@ -121,11 +99,12 @@ class LoadedRun:
         """Return what ``next_step`` needs to decide."""
         rules, last = self.agent.rules, self.last
         answered = last is not None and last.role == "assistant" and not last.call_ids
+        allowed_seconds = rules.run_timeout or (AGENTIC_SECONDS if self.tools else CHAT_SECONDS)
         return RunSnapshot(
             cancelled=self.run.cancelled_by is not None,
             violations=self.violations.counted,
             max_violations=rules.max_sandbox_violations,
-            overdue=self._seconds > self._allowed_seconds,
+            overdue=self.run.active_ms / 1000 + time.monotonic() - self.claimed_at > allowed_seconds,
             turns=self.run.turns,
             max_turns=rules.max_turns,
             answered=answered,
@@ -156,7 +135,7 @@ class LoadedRun:
 
     def _length(self, one: SessionMessage, *, with_words: bool = True) -> int:
         results = sum(len(self.calls[call_id].result_text[0]) for call_id in one.call_ids if call_id in self.calls)
-        arguments = sum(len(call["function"]["arguments"]) for call in (one.metadata or {}).get("tool_calls", ()))
+        arguments = sum(len(call["function"]["arguments"]) for _, call in one.requested)
         return results + (len(one.content) + arguments if with_words else 0)
 
     def add_turn(self, messages: SessionMessage, *, context_tokens: int, counted: bool) -> None:
@@ -183,14 +162,6 @@ class LoadedRun:
         if state is RequestedCallState.ENDED:
             self.uncounted_characters += len(view.result_text[0])
 
-    @property
-    def _seconds(self) -> float:
-        return self.run.active_ms / 1000 + time.monotonic() - self.claimed_at
-
-    @property
-    def _allowed_seconds(self) -> float:
-        return self.agent.rules.run_timeout or (AGENTIC_SECONDS if self.tools else CHAT_SECONDS)
-
 
 def planned_calls(
     messages: Sequence[SessionMessage], calls: Mapping[CallId, CallProgress]
@@ -198,8 +169,6 @@ def planned_calls(
     """Return the calls of the last message with their states, if that message is the model's."""
     if not messages or messages[-1].role != "assistant":
         return ()
-    last = messages[-1]
-    wire = (last.metadata or {}).get("tool_calls", ())
     return tuple(
         RequestedCall(
             call_id,
@@ -209,7 +178,7 @@ def planned_calls(
             calls[call_id].state if call_id in calls else RequestedCallState.NEW,
             calls[call_id].idempotent if call_id in calls else True,
         )
-        for call_id, call in zip(last.call_ids, wire, strict=True)
+        for call_id, call in messages[-1].requested
     )
 
 
@@ -226,12 +195,139 @@ def compactable(messages: Sequence[SessionMessage]) -> int | None:
     return None
 
 
-_KEPT = 6
-_WORTHWHILE = 2
-
-
 def as_message(one: SessionMessage) -> Any:
-    """Convert a stored message for providers. A summary becomes a user message."""
+    """Convert a stored message for providers. A summary becomes a user message.
+
+    A person's message also says what reviews decided since the last one.
+    """
     if one.role == "summary":
         return from_stored(StoredMessage("user", f"Summary of the conversation so far:\n{one.content}"))
+    if one.role == "user" and (reviewed := (one.metadata or {}).get("review")):
+        return from_stored(StoredMessage("user", f"[{reviewed}]\n\n{one.content}"))
     return from_stored(StoredMessage(one.role, one.content, dict(one.metadata) if one.metadata else None))
+
+
+class CredentialResolver:
+    """Finds provider credentials: those of the person who sent the message."""
+
+    def __init__(self, rows: ProviderCredentialStore) -> None:
+        self._rows = rows
+
+    async def of(self, user_id: UserId, provider: str) -> ProviderCredentials:
+        """Return the credentials to use.
+
+        Raises:
+            NotFound: There are none; the message says what to do.
+        """
+        stored = await self._rows.of(user_id, provider)
+        if stored is not None:
+            return stored
+        if not provider_class(provider).needs_credentials:
+            return ProviderCredentials()
+        raise NotFound(
+            f"You have no credentials for {provider!r}. Store them in the settings, with `toolcrib models login "
+            f"{provider}` or with PUT /api/v1/credentials/{provider}, then send the message again."
+        )
+
+
+class RunLoader:
+    """Loads runs. Caches only what providers say about their models."""
+
+    def __init__(
+        self,
+        runs: RunStepStore,
+        sessions: SessionStore,
+        agents: AgentStore,
+        access: CredentialResolver,
+        providers: ProviderRegistry,
+        registry: ToolRegistry,
+    ) -> None:
+        self._runs = runs
+        self._sessions = sessions
+        self._agents = agents
+        self._access = access
+        self._providers = providers
+        self._registry = registry
+        # What a provider says about a model, and until when that is believed.
+        self._known: dict[tuple[str, str | None, str], tuple[ModelInfo | None, float]] = {}
+
+    async def load(self, run: Run) -> LoadedRun:
+        """Load the run.
+
+        Raises:
+            Forbidden: Its user is not a member any more.
+            NotFound: Its session or agent was deleted.
+        """
+        terms = await self._runs.authorization(run)
+        agent, mode = await self._load_rules(run, terms)
+        messages = await self._runs.messages_for_model(run)
+        calls = await self._runs.calls(run.workspace_id, [call_id for one in messages for call_id in one.call_ids])
+        # A run that has not started has called nothing.
+        violations = await self._runs.violations(run) if run.turns else Violations()
+        loaded = LoadedRun(run, agent, mode, messages, calls, violations, rules_version=terms.stamp)
+        await self._load_tools(loaded)
+        loaded.estimate()
+        return loaded
+
+    async def refresh_rules(self, loaded: LoadedRun) -> None:
+        """Reload the rules and check the membership before the model is called again, and before each call."""
+        if loaded.is_fresh:
+            loaded.is_fresh = False
+            return
+        terms = await self._runs.authorization(loaded.run)
+        if _may_go_on(terms) and terms.stamp == loaded.rules_version:
+            return
+        loaded.agent, loaded.mode = await self._load_rules(loaded.run, terms)
+        loaded.rules_version = terms.stamp
+        await self._load_tools(loaded)
+
+    async def _load_rules(self, run: Run, terms: RunAuthorization) -> tuple[Agent, SessionMode]:
+        if not _may_go_on(terms):
+            raise Forbidden("The sender of the message is no longer a member of this workspace.")
+        if run.agent_id is None:
+            raise NotFound("This session has no agent. Set one.")
+        tenant = Tenant(run.workspace_id)
+        agent = (await self._agents.get(tenant, run.agent_id)).as_caller
+        session = await self._sessions.get(tenant, run.session_id)
+        agent = session.apply_to(agent)
+        if session.provider is not None and session.model is not None:
+            chosen = {"provider": session.provider, "model": session.model}
+            agent = replace(agent, rules=agent.rules.model_copy(update=chosen))
+        return agent, session.mode
+
+    async def _load_tools(self, loaded: LoadedRun) -> None:
+        """Load the tools that the agent may use in this mode with this model, and the model's context window."""
+        model = await self._model(loaded)
+        loaded.window = loaded.agent.rules.context_window or (model.context_window if model else None)
+        usable = model is None or model.supports_tools
+        rules = loaded.agent.rules
+        registry = await self._registry.for_person(loaded.run.workspace_id, loaded.run.user_id, rules)
+        tools = registry.list_for_scope(rules) if usable else []
+        loaded.tools = tuple(tool for tool in tools if loaded.mode in tool.modes)
+        loaded.reads_on = registry.read_result(rules) if loaded.tools else None
+
+    async def _model(self, loaded: LoadedRun) -> ModelInfo | None:
+        """Return what the provider says about the model, or None. A provider that failed is asked again soon."""
+        rules, now = loaded.agent.rules, time.monotonic()
+        if not rules.provider or not rules.model or rules.context_window:
+            return None
+        try:
+            credentials = await self._access.of(loaded.run.user_id, rules.provider)
+        except NotFound:
+            # Calling the model will produce the error that says what to do.
+            return None
+        key = (rules.provider, credentials.base_url, rules.model)
+        info, until = self._known.get(key, (None, now))
+        if until > now:
+            return info
+        try:
+            models = await self._providers.models(rules.provider, credentials)
+        except ToolcribError:
+            models = []
+        info = next((model for model in models if model.id == rules.model), None)
+        self._known[key] = (info, now + (_KNOWN_SECONDS if info else _UNKNOWN_SECONDS))
+        return info
+
+
+def _may_go_on(terms: RunAuthorization) -> bool:
+    return terms.role is not None and terms.role.covers(WorkspaceRole.MEMBER)

@@ -22,13 +22,12 @@ from toolcrib.core.messages import (
 from toolcrib.core.model_stream import MessageBuilder, TextDelta, ThinkingDelta
 from toolcrib.core.runs import RequestedCallState, SessionMessage
 from toolcrib.events.event_bus import EventPublisher
-from toolcrib.providers.provider import ModelRequest, ToolChoice
+from toolcrib.policy.model_results import CallProgress
+from toolcrib.providers.provider import ModelRequest, ToolChoice, ToolSpec
 from toolcrib.providers.provider_registry import ProviderRegistry
-from toolcrib.runs.loaded_run import CallProgress, LoadedRun, as_message
-from toolcrib.runs.run_loader import CredentialResolver
+from toolcrib.runs.loaded_run import CredentialResolver, LoadedRun, as_message
 from toolcrib.storage.database import Tenant
-from toolcrib.storage.runs import RunStore
-from toolcrib.tools.tool import ToolDefinition
+from toolcrib.storage.run_steps import RunStepStore
 
 CONCLUDE = (
     "You have reached the limit of this run: no more tools can be called. "
@@ -36,7 +35,7 @@ CONCLUDE = (
 )
 
 
-def system_prompt(agent: Agent, tools: Sequence[ToolDefinition], mode: SessionMode) -> str:
+def system_prompt(agent: Agent, tools: Sequence[ToolSpec], mode: SessionMode) -> str:
     """Return the system prompt: the agent's own text, then the tools that it is actually offered."""
     parts = [agent.rules.prompt.strip() or f"You are {agent.name}, an assistant that works in a user's workspace."]
     if tools:
@@ -73,7 +72,7 @@ def conversation(
 
 
 def _results(one: SessionMessage, calls: Mapping[CallId, CallProgress]) -> Iterator[Message]:
-    for call_id, call in zip(one.call_ids, (one.metadata or {}).get("tool_calls", ()), strict=True):
+    for call_id, call in one.requested:
         view = calls.get(call_id)
         if view is None or view.state is not RequestedCallState.ENDED:
             text, failed = "The call did not run.", True
@@ -94,7 +93,7 @@ class ModelTurn:
     """Calls models. Stateless between runs."""
 
     def __init__(
-        self, runs: RunStore, access: CredentialResolver, providers: ProviderRegistry, live: EventPublisher
+        self, runs: RunStepStore, access: CredentialResolver, providers: ProviderRegistry, live: EventPublisher
     ) -> None:
         self._runs = runs
         self._access = access

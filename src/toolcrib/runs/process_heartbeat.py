@@ -23,6 +23,8 @@ class ProcessHeartbeat:
         self._connection = HeartbeatConnection(dsn, self.id, node)
         self._last = time.monotonic()
         self._slept = False
+        # The last beat did not reach the database.
+        self.has_failed = False
         self._stop = threading.Event()
 
     @classmethod
@@ -52,9 +54,11 @@ class ProcessHeartbeat:
         while not self._stop.wait(self.lease / 4):
             try:
                 self._connection.beat()
+                self.has_failed = False
                 # A process that was suspended for a while may beat again before ``is_lost`` is read.
                 self._slept = self._slept or self._silent_seconds > self.lease
                 self._last = time.monotonic()
             except Exception as error:  # noqa: BLE001 - whatever the error is, the next beat is tried
+                self.has_failed = True
                 log.warning("heartbeat.failed", error=str(error))
         self._connection.close()

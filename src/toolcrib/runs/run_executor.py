@@ -24,24 +24,23 @@ from toolcrib.core.errors import (
 from toolcrib.core.runs import RequestedCall, RequestedCallState, Run, RunEnding
 from toolcrib.core.tool_calls import Outcome, OutcomeState, ToolCall
 from toolcrib.events.event_bus import EventPublisher
-from toolcrib.gate.approvals import Approvals
 from toolcrib.gate.call_pipeline import Gate
-from toolcrib.gate.call_stages import CallRecording
+from toolcrib.gate.call_recorder import audit_record, ended_record
+from toolcrib.gate.call_stages import CallRequest
 from toolcrib.gate.parallel_calls import run_parallel
-from toolcrib.gate.questions import Questions
-from toolcrib.policy.authorization import EXIT
+from toolcrib.gate.paused_calls import PausedCalls
 from toolcrib.providers.provider_registry import ProviderRegistry
 from toolcrib.runs.compaction import summarize
-from toolcrib.runs.loaded_run import CallProgress, LoadedRun, planned_calls
+from toolcrib.runs.loaded_run import CredentialResolver, LoadedRun, RunLoader, planned_calls
 from toolcrib.runs.model_turn import ModelTurn
 from toolcrib.runs.next_step import CallModel, CompactHistory, EndRun, ExecuteCalls, WaitForPerson, next_step
-from toolcrib.runs.run_loader import CredentialResolver, RunLoader
 from toolcrib.storage.agents import AgentStore
-from toolcrib.storage.approvals import ApprovalStore as ApprovalRows
 from toolcrib.storage.database import OperationalError, Tenant
-from toolcrib.storage.runs import RunStore
+from toolcrib.storage.run_steps import RunStepStore
 from toolcrib.storage.sessions import SessionStore
 from toolcrib.tools.tool_registry import ToolRegistry
+
+_EXIT_PLAN_MODE = "exit_plan_mode"
 
 
 class RunFinisher:
@@ -50,13 +49,10 @@ class RunFinisher:
     It acts as the system, because the run's user may not be a member any more.
     """
 
-    def __init__(
-        self, runs: RunStore, registry: ToolRegistry, approvals: Approvals, questions: Questions, live: EventPublisher
-    ) -> None:
+    def __init__(self, runs: RunStepStore, registry: ToolRegistry, pauses: PausedCalls, live: EventPublisher) -> None:
         self._runs = runs
         self._registry = registry
-        self._approvals = approvals
-        self._questions = questions
+        self._pauses = pauses
         self._live = live
 
     async def end(
@@ -80,8 +76,7 @@ class RunFinisher:
                 case RequestedCallState.NEW | RequestedCallState.BEGUN:
                     closing.append(self._closed(run, call, end_reason))
                 case RequestedCallState.WAITING | RequestedCallState.DECIDED:
-                    await self._approvals.cancel_for_run(tenant, call.id)
-                    await self._questions.cancel_for_run(tenant, call.id)
+                    await self._pauses.cancel_for_run(tenant, call.id)
                 case RequestedCallState.ENDED:
                     pass
         await self._runs.end(run, end_reason, error=error, turn=turn, closing=closing)
@@ -90,14 +85,13 @@ class RunFinisher:
     async def fail(self, run: Run, error: ToolcribError, *, turn: Mapping[str, Any] | None = None) -> None:
         """End a run that cannot continue. Reads the state of its calls from the rows."""
         messages = await self._runs.messages_for_model(run)
-        rows = await self._runs.calls(run, messages[-1].call_ids if messages else [])
-        calls = planned_calls(messages, {call_id: CallProgress.of(row) for call_id, row in rows.items()})
+        progress = await self._runs.calls(run.workspace_id, messages[-1].call_ids if messages else [])
         error_data = {"code": error.code, "message": error.message, "fields": error.fields}
-        await self.end(run, calls, RunEnding.FAILED, error=error_data, turn=turn)
+        await self.end(run, planned_calls(messages, progress), RunEnding.FAILED, error=error_data, turn=turn)
 
     def _closed(self, run: Run, call: RequestedCall, end_reason: RunEnding) -> tuple[CallRecord, AuditRecord]:
-        entry = CallRecording(ToolCall(call.name, call.parsed() or {}), _caller(run, call), process="")
-        entry.tool = self._registry.get(call.name)
+        called = ToolCall(call.name, call.parsed() or {})
+        request = CallRequest(called, _caller(run, call), self._registry.get(call.name))
         if call.state is RequestedCallState.BEGUN and not call.idempotent:
             why = f"The run ended ({end_reason}) while this ran; it is unknown whether it took effect."
             state = OutcomeState.UNKNOWN
@@ -105,9 +99,8 @@ class RunFinisher:
             why = f"The run ended ({end_reason}) before this call ran. Nothing was changed."
             state = OutcomeState.DONE
         error = Interrupted(why)
-        result = entry.tool.encode_error(error) if entry.tool and entry.tool.encode_error else None
-        outcome = Outcome(call.id, state, result=result, error=error)
-        return entry.ended(outcome), entry.audit_record("failed", error=error)
+        outcome = Outcome(call.id, state, result=request.encode_error(error), error=error)
+        return ended_record(request, outcome, process=""), audit_record(request, "failed", error=error)
 
 
 def _caller(run: Run, call: RequestedCall) -> Caller:
@@ -127,7 +120,7 @@ _TAKEOVERS_PER_ATTEMPT = 4
 
 
 class _CallNotStarted(Exception):
-    """The run ended before this call's turn."""
+    """The run ended, or an earlier call was interrupted, before this call's turn."""
 
 
 class RunExecutor:
@@ -136,16 +129,14 @@ class RunExecutor:
     def __init__(
         self,
         *,
-        runs: RunStore,
+        runs: RunStepStore,
         sessions: SessionStore,
         agents: AgentStore,
         access: CredentialResolver,
         providers: ProviderRegistry,
         registry: ToolRegistry,
         executor: Gate,
-        approvals: Approvals,
-        approval_rows: ApprovalRows,
-        questions: Questions,
+        pauses: PausedCalls,
         live: EventPublisher,
         max_attempts: int = 3,
     ) -> None:
@@ -154,11 +145,11 @@ class RunExecutor:
         self._access = access
         self._providers = providers
         self._executor = executor
-        self._approval_rows = approval_rows
+        self._pauses = pauses
         self._live = live
         self._loader = RunLoader(runs, sessions, agents, access, providers, registry)
         self._asking = ModelTurn(runs, access, providers, live)
-        self._endings = RunFinisher(runs, registry, approvals, questions, live)
+        self._endings = RunFinisher(runs, registry, pauses, live)
 
     async def __call__(self, run: Run) -> None:
         """Execute the run as far as possible. Raises only database errors, after which a retry may succeed."""
@@ -216,12 +207,21 @@ class RunExecutor:
         asked = [ToolCall(call.name, call.parsed() or {}) for call in calls]
         await self._attempt(loaded)
         effects = [self._executor.effects_of(call) for call in asked]
+        is_interrupted = False
 
         async def do(number: int) -> Outcome:
-            if loaded.violations.counted > loaded.agent.rules.max_sandbox_violations:
-                # The first such error stops the run: calls that have not started yet do not start.
+            nonlocal is_interrupted
+            if is_interrupted or loaded.violations.counted > loaded.agent.rules.max_sandbox_violations:
+                # Calls that have not started yet do not start: the run stops, or repeats an earlier call first.
                 raise _CallNotStarted
-            outcome = await self._execute_call(loaded, calls[number], asked[number])
+            try:
+                # A change of trust, rules, grants or membership holds from the next call on, not from the next turn.
+                await self._loader.refresh_rules(loaded)
+                outcome = await self._execute_call(loaded, calls[number], asked[number])
+            except BaseException as error:
+                if not _is_reported_to_model(error):
+                    is_interrupted = True
+                raise
             loaded.record_outcome(calls[number], outcome)
             return outcome
 
@@ -233,7 +233,7 @@ class RunExecutor:
                 if not _is_reported_to_model(outcome):
                     raise outcome
                 failed = True
-            elif call.name == EXIT and outcome.succeeded:
+            elif call.name == _EXIT_PLAN_MODE and outcome.succeeded:
                 loaded.mode = SessionMode.BUILD
         if failed:
             await self._end_what_failed(loaded, calls, asked)
@@ -262,11 +262,11 @@ class RunExecutor:
         return await self._executor.execute(asked, caller)
 
     async def _resume_call(self, loaded: LoadedRun, call: RequestedCall, caller: Caller) -> Outcome:
-        allowed = await self._approval_rows.approved_call(Tenant(caller.workspace_id), call.id)
-        if allowed is None:
+        approved = await self._pauses.approved_call(Tenant(caller.workspace_id), call.id)
+        if approved is None:
             return Outcome(call.id, OutcomeState.PAUSED)
-        allowed = replace(allowed, begun_before=loaded.calls[call.id].begun)
-        return await self._executor.resume(allowed, loaded.agent, run_epoch=loaded.run.epoch)
+        approved = replace(approved, started_before=loaded.calls[call.id].begun)
+        return await self._executor.resume(approved, loaded.agent, run_epoch=loaded.run.epoch)
 
     async def _end_what_failed(
         self, loaded: LoadedRun, calls: tuple[RequestedCall, ...], asked: list[ToolCall]
@@ -282,8 +282,7 @@ class RunExecutor:
 
     async def _reload_calls(self, loaded: LoadedRun) -> None:
         """Load the calls again: a person has decided one or cancelled the run."""
-        rows = await self._runs.calls(loaded.run, [call.id for call in loaded.planned])
-        loaded.calls |= {call_id: CallProgress.of(row) for call_id, row in rows.items()}
+        loaded.calls |= await self._runs.calls(loaded.run.workspace_id, [call.id for call in loaded.planned])
         run = await self._runs.get(Tenant(loaded.run.workspace_id), loaded.run.id)
         loaded.run = replace(loaded.run, cancelled_by=run.cancelled_by)
 

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import structlog
 
 from toolcrib.core.ids import RunId
 from toolcrib.core.runs import Run
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
-from toolcrib.storage.database import OperationalError
-from toolcrib.storage.runs import RunStore
+from toolcrib.storage.database import OperationalError, is_unreachable
+from toolcrib.storage.run_steps import RunStepStore
 from toolcrib.storage.server_processes import ServerProcessStore
 
 log = structlog.get_logger(__name__)
@@ -27,7 +28,7 @@ class RunWorker:
 
     def __init__(
         self,
-        runs: RunStore,
+        runs: RunStepStore,
         processes: ServerProcessStore,
         advance: Callable[[Run], Awaitable[None]],
         heartbeat: ProcessHeartbeat,
@@ -70,7 +71,10 @@ class RunWorker:
                     except Exception:
                         # No other task here claims runs, so no error may end this loop.
                         log.exception("run_worker.loop_failed")
-                    await self._wait_for_signal(_ROUND)
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_ROUND):
+                            await self._wake_signal.wait()
+                    self._wake_signal.clear()
         finally:
             await self._processes.remove(self._heartbeat.id)
 
@@ -78,7 +82,8 @@ class RunWorker:
         if self._heartbeat.is_lost():
             # Other processes may have taken over by now; they would reject what this one still writes.
             log.warning("run_worker.heartbeat_lost", runs=len(self._running))
-            self._suspect_runs |= self._running.keys()
+            if not self._heartbeat.has_failed:
+                self._suspect_runs |= self._running.keys()
             for run_id in list(self._running):
                 self.cancel(run_id)
             return
@@ -91,19 +96,16 @@ class RunWorker:
                 in_hand=list(self._running),
             )
             for run in taken:
-                self._take(run, tasks)
+                self._running[run.id] = tasks.create_task(self._execute(run), name=f"run {run.id}")
+                self._stopping.discard(run.id)
+                if run.cancelled_by is not None:
+                    # It was claimed only to be ended, which must not be interrupted again.
+                    self._stopping.add(run.id)
             if len(taken) < room:
                 break
         for run_id in await self._runs.list_cancelled(self._heartbeat.id):
             self.cancel(run_id)
         await self._processes.delete_dead(seconds=self._heartbeat.lease * _FORGET_AFTER_LEASES)
-
-    def _take(self, run: Run, tasks: asyncio.TaskGroup) -> None:
-        self._running[run.id] = tasks.create_task(self._execute(run), name=f"run {run.id}")
-        self._stopping.discard(run.id)
-        if run.cancelled_by is not None:
-            # It was claimed only to be ended, which must not be interrupted again.
-            self._stopping.add(run.id)
 
     async def _execute(self, run: Run) -> None:
         try:
@@ -115,6 +117,8 @@ class RunWorker:
         except OperationalError as error:
             # No notification: the next round claims it again, from what was committed.
             log.warning("run_worker.database_error", run_id=str(run.id), error=str(error))
+            if is_unreachable(error):
+                await self._release_when_back(run)
         except Exception:
             log.exception("run_worker.run_failed", run_id=str(run.id))
         finally:
@@ -124,17 +128,17 @@ class RunWorker:
                 self._stopping.discard(run.id)
                 self._suspect_runs.discard(run.id)
 
-    async def _release(self, run: Run) -> None:
+    async def _release_when_back(self, run: Run) -> None:
+        """Release the run once the database is back. The lost connection does not count as a failed attempt of it."""
+        # Nothing can tell when the database is back.
+        while not await self._release(run):  # noqa: ASYNC110
+            await asyncio.sleep(_ROUND)
+
+    async def _release(self, run: Run) -> bool:
         """Release the run: a cancelled one is then ended properly by its next process; others are continued."""
         try:
             await self._runs.release(run, orderly=run.id not in self._suspect_runs)
         except OperationalError as error:
             log.warning("run_worker.release_failed", run_id=str(run.id), error=str(error))
-
-    async def _wait_for_signal(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake_signal.wait()
-        except TimeoutError:
-            pass
-        self._wake_signal.clear()
+            return False
+        return True

@@ -1,1 +1,1 @@
-"""Timers, threads and process setup."""
+"""Timers, threads, worker processes and process setup."""

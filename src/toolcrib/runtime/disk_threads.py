@@ -7,18 +7,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+# Accessing a few files costs less than a thread switch.
+FEW_FILES = 8
+
 _pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="disk")
 
 
 async def in_thread(work: Callable[..., T], *arguments: object) -> T:
     """Run ``work`` in a thread for disk work."""
     return await asyncio.get_running_loop().run_in_executor(_pool, work, *arguments)
-
-
-# Accessing a few files costs less than a thread switch.
-_FEW = 8
-
-
-async def in_thread_if_many(count: int, work: Callable[..., T], *arguments: object) -> T:
-    """Run in a thread, unless ``count`` is small."""
-    return work(*arguments) if count <= _FEW else await in_thread(work, *arguments)

@@ -4,7 +4,7 @@ import glob
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -80,13 +80,9 @@ def _system() -> list[str]:
             argv += ["--symlink", os.readlink(path), path]
         elif os.path.isdir(path):
             argv += ["--ro-bind", path, path]
-    for path in (*_ETC, *_java_settings()):
+    for path in (*_ETC, *sorted(glob.glob("/etc/java-*"))):
         argv += ["--ro-bind-try", path, path]
     return argv
-
-
-def _java_settings() -> Iterator[str]:
-    yield from sorted(glob.glob("/etc/java-*"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +105,11 @@ class ViewMount:
 
 # The server's own interpreter, outside its virtual environment. Runs Toolcrib's programs inside the sandbox.
 INTERPRETER = os.path.realpath(sys.executable)
-
-
-def interpreter_mounts() -> list[ViewMount]:
-    """Return a mount for the interpreter, unless it is among the system's programs, which every view has."""
-    home = Path(sys.base_prefix).resolve()
-    return [] if home.is_relative_to("/usr") else [ViewMount("python", home, str(home))]
+_HOME_OF_PYTHON = Path(sys.base_prefix).resolve()
+# A mount for it, unless it is among the system's programs, which every view has.
+INTERPRETER_MOUNTS = (
+    () if _HOME_OF_PYTHON.is_relative_to("/usr") else (ViewMount("python", _HOME_OF_PYTHON, str(_HOME_OF_PYTHON)),)
+)
 
 
 def is_masked(path: str, masked: Collection[str]) -> bool:

@@ -4,8 +4,8 @@ import asyncio
 import codecs
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -14,9 +14,7 @@ from toolcrib.core.errors import ToolFailed
 from toolcrib.policy.environment import clean_environment
 from toolcrib.sandbox import seccomp
 from toolcrib.sandbox.bubblewrap import HOME
-from toolcrib.sandbox.contained_process import ContainedProcess
-from toolcrib.sandbox.fork_client import UNPREPARED, SpawnRequest
-from toolcrib.sandbox.isolation import IsolationLevel
+from toolcrib.sandbox.contained_process import UNPREPARED, ContainedProcess, SpawnRequest
 from toolcrib.sandbox.resource_limits import Cgroup, ResourceLimits, watch
 
 KEPT_BYTES: Final = 100_000
@@ -102,8 +100,21 @@ _OURS: Final = {
     "TMPDIR": "/tmp",  # noqa: S108 - a path in the sandbox
     "LANG": "C.UTF-8",
     "TERM": "dumb",
+    # The author of commits, if nothing else is configured: a person's git identity is in files that are hidden.
+    "GIT_AUTHOR_NAME": "agent",
+    "GIT_AUTHOR_EMAIL": "agent@toolcrib.invalid",
+    "GIT_COMMITTER_NAME": "agent",
+    "GIT_COMMITTER_EMAIL": "agent@toolcrib.invalid",
+    # Reading a repository must not change it.
+    "GIT_OPTIONAL_LOCKS": "0",
 }
 _FROM_THE_SERVER: Final = ("LANG", "LANGUAGE", "TZ", "NO_COLOR")
+
+
+@cache
+def _inherited() -> dict[str, str]:
+    """Return the variables of the server that every command gets."""
+    return clean_environment({name: os.environ[name] for name in _FROM_THE_SERVER if name in os.environ})
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +131,8 @@ class SandboxCommand:
     @property
     def environment(self) -> dict[str, str]:
         """Toolcrib's variables, a few of the server's, and the caller's without those that look like secrets."""
-        inherited = clean_environment({name: os.environ[name] for name in _FROM_THE_SERVER if name in os.environ})
-        return {**_OURS, **inherited, **clean_environment(self.env, allow=("*",))}
+        added = clean_environment(self.env, allow=("*",)) if self.env else {}
+        return {**_OURS, **_inherited(), **added}
 
     def check(self) -> None:
         """Raise ``ToolFailed`` if the text cannot be passed to a shell."""
@@ -162,7 +173,6 @@ class CommandResult:
     timed_out: bool
     stopped: str | None
     seconds: float
-    level: IsolationLevel
     contacted: tuple[HostContact, ...] = ()
 
     @property
@@ -170,17 +180,8 @@ class CommandResult:
         return self.output.dropped
 
 
-Arguments = Callable[[int, int], SpawnRequest]
-"""Builds the spawn request from the descriptors of the seccomp filter and of bubblewrap's status pipe."""
-
-
 async def execute(
-    command: SandboxCommand,
-    arguments: Arguments,
-    emit: Callable[[str], None],
-    *,
-    watched: Sequence[Path],
-    level: IsolationLevel = IsolationLevel.NAMESPACES,
+    command: SandboxCommand, request: SpawnRequest, emit: Callable[[str], None], *, watched: Sequence[Path]
 ) -> CommandResult:
     """Run a command until it ends, times out or exceeds a limit.
 
@@ -191,7 +192,7 @@ async def execute(
     reasons: list[str] = []
     timed_out = False
     group = Cgroup.make(command.limits)
-    contained = start(arguments, group)
+    contained = start(request, group)
     watcher: asyncio.Task[None] | None = None
     try:
         contained.listen(gathering.take)
@@ -203,7 +204,7 @@ async def execute(
         watcher = asyncio.create_task(watch(contained.pid, watched, command.limits, stop, grouped=group is not None))
         try:
             async with asyncio.timeout(command.seconds):
-                await admit(contained)
+                await contained.admit()
                 contained.end_input()
                 exit_code = await contained.ended()
         except TimeoutError:
@@ -213,7 +214,7 @@ async def execute(
     finally:
         if watcher is not None:
             watcher.cancel()
-        await asyncio.shield(_end(contained, group))
+        await asyncio.shield(end(contained, group))
     output = gathering.finish()
     if exit_code is None and not timed_out and not reasons:
         raise ToolFailed(f"The sandbox did not start (status {contained.returned}): {output.text.strip()[:500]}")
@@ -223,57 +224,23 @@ async def execute(
         timed_out=timed_out,
         stopped=reasons[0] if reasons else None,
         seconds=monotonic() - began,
-        level=level,
     )
 
 
-def start(arguments: Arguments, group: Cgroup | None, *, unix_sockets: bool = True) -> "StartedProcess":
+def start(request: SpawnRequest, group: Cgroup | None, *, unix_sockets: bool = True) -> ContainedProcess:
     """Start a contained process in its cgroup. It waits inside until it is admitted."""
-
-    def staged(status: int) -> SpawnRequest:
-        return replace(arguments(program, status), cgroup_files=group.doors if group else ())
-
-    program = seccomp.filter_file(unix_sockets=unix_sockets, shared_memory=group is not None)
-    given, input_ = os.pipe2(os.O_CLOEXEC)
+    # One descriptor per command, because reading the filter moves its offset.
+    filter_ = os.memfd_create("seccomp", 0)
     try:
-        contained = StartedProcess.start(staged, inherit=[program], stdin=given)
-    except BaseException:
-        os.close(input_)
-        raise
+        os.write(filter_, seccomp.program(unix_sockets=unix_sockets, shared_memory=group is not None))
+        os.lseek(filter_, 0, os.SEEK_SET)
+        return ContainedProcess.start(request, filter_, cgroup_files=group.doors if group else ())
     finally:
-        os.close(given)
-        os.close(program)
-    os.set_blocking(input_, False)
-    contained.input = input_
-    return contained
+        os.close(filter_)
 
 
-class StartedProcess(ContainedProcess):
-    """A contained process with its standard input, where it first waits for the go-ahead."""
-
-    input: int | None = None
-
-    def end_input(self) -> None:
-        if self.input is not None:
-            os.close(self.input)
-            self.input = None
-
-    def close(self) -> None:
-        self.end_input()
-        super().close()
-
-
-async def admit(contained: StartedProcess) -> None:
-    """Wait until the process is inside the sandbox, then let it run."""
-    await contained.ready.wait()
-    await contained.first_inside()
-    if contained.input is not None:
-        # It may be dead already; its exit status reports that.
-        with suppress(BrokenPipeError):
-            os.write(contained.input, b"\n")
-
-
-async def _end(contained: StartedProcess, group: Cgroup | None) -> None:
+async def end(contained: ContainedProcess, group: Cgroup | None) -> None:
+    """Kill the process with everything inside, wait for its end, and remove its cgroup."""
     contained.kill()
     await contained.ended()
     contained.close()

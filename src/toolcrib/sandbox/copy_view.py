@@ -5,15 +5,25 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from toolcrib.core.errors import TooLarge, ToolFailed
 from toolcrib.sandbox.bubblewrap import ViewMount, is_masked
-from toolcrib.sandbox.filesystem_effect import ChangedEntry, EntryChange, EntryType
-from toolcrib.sandbox.fork_client import PATH
-from toolcrib.sandbox.overlay import DEEPEST, give, locked, stat_in, unlock
+from toolcrib.sandbox.contained_process import PATH
+from toolcrib.sandbox.overlay import (
+    DEEPEST,
+    ChangedEntry,
+    EntryChange,
+    EntryType,
+    give,
+    locked,
+    parent_of,
+    stat_in,
+    unlock,
+)
 
 MOST_ENTRIES: Final = 100_000
 UNSHARE_ARGS: Final = ("/usr/bin/unshare", "--user", "--map-root-user", "--")
@@ -163,17 +173,12 @@ def _state(folder: int, name: str) -> _CopiedEntry:
 
 
 def _empty(root: Path, path: str) -> None:
-    """Empty a masked path of the copy, without following links."""
-    folder = os.open(root, _FOLDER)
-    *parents, name = path.split("/")
-    try:
-        for parent in parents:
-            found = stat_in(folder, parent)
-            if found is None or not stat.S_ISDIR(found.st_mode):
-                return
-            below = os.open(parent, _FOLDER, dir_fd=folder)
-            os.close(folder)
-            folder = below
+    """Empty a masked path of the copy, without following links. A missing path, or one behind a link, stays."""
+    with ExitStack() as opened:
+        try:
+            folder, name = opened.enter_context(parent_of(root, path))
+        except (FileNotFoundError, NotADirectoryError):
+            return
         found = stat_in(folder, name)
         if found is None:
             return
@@ -183,5 +188,3 @@ def _empty(root: Path, path: str) -> None:
         else:
             os.unlink(name, dir_fd=folder)
             os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444, dir_fd=folder))
-    finally:
-        os.close(folder)

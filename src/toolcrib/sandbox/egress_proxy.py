@@ -18,8 +18,7 @@ from typing import Final
 
 from toolcrib.core.ip_addresses import IpAddress, is_public
 from toolcrib.sandbox.command import HostContact
-from toolcrib.sandbox.http_request import PlainRequest, RequestTarget, UnreadableRequest, parse
-from toolcrib.sandbox.tls_client_hello import (
+from toolcrib.sandbox.egress_protocols import (
     HANDSHAKE,
     LONGEST_HELLO,
     LONGEST_RECORD,
@@ -27,13 +26,19 @@ from toolcrib.sandbox.tls_client_hello import (
     RECORD_TYPES,
     UNRECOGNIZED_NAME,
     NameGuard,
+    PlainRequest,
     RejectedHello,
+    RequestTarget,
+    UnreadableRequest,
+    parse,
 )
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 SOCKET: Final = "egress.sock"
 PORTS: Final = (80, 443)
+# Why a contact is refused that could be granted.
+NOT_GRANTED: Final = "not granted"
 _HOST = re.compile(r"(?=.{1,253}\Z)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]\Z")
 _LONGEST_HEAD: Final = 16_384
 _HEAD_SECONDS: Final = 10.0
@@ -101,7 +106,7 @@ class EgressProxy:
                 continue
             if host == name or (name.startswith("*.") and host.endswith(name[1:])):
                 return None
-        return "not granted"
+        return NOT_GRANTED
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -123,7 +128,8 @@ class EgressProxy:
         try:
             address = await self._authorize(target)
         except RejectedHello as refused:
-            await _deny(writer, target, f"{refused}. Ask an owner to grant the host")
+            remedy = ". Name the host in the `hosts` of the call" if str(refused) == NOT_GRANTED else ""
+            await _deny(writer, target, f"{refused}{remedy}")
             return
         if request.is_tunnel:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")

@@ -14,6 +14,7 @@ import stat
 import struct
 import sys
 import tempfile
+from collections.abc import Callable
 
 CLONE_NEWUSER = 0x10000000
 TIOCSTI = 0x5412
@@ -27,12 +28,12 @@ def main() -> None:
     folder = aims["writable"] if os.path.isdir(aims["writable"]) else tempfile.mkdtemp()
     held = {
         "outside-files": not _reads(aims["canary"]),
-        "host-network": not _connects(aims["port"]),
+        "host-network": not _works(lambda: socket.create_connection(("127.0.0.1", aims["port"]), timeout=1).close()),
         "server-environment": not _sees_environment(aims["environment"]),
-        "read-only-zones": not any(_writes(path) for path in aims["unwritable"]),
+        "read-only-mounts": not any(_opens_for_writing(path) for path in aims["unwritable"]),
         "user-namespaces": not _unshares(),
         "terminal-injection": not _injects(),
-        "vsock": not _opens_vsock(),
+        "vsock": not _works(lambda: socket.socket(AF_VSOCK, socket.SOCK_STREAM).close()),
         "no-capabilities": int(status["CapEff"], 16) == 0 and int(status["CapBnd"], 16) == 0,
         "no-new-privileges": status["NoNewPrivs"] == "1",
         "seccomp": status["Seccomp"] == "2",
@@ -50,29 +51,25 @@ def _status() -> dict[str, str]:
         return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
 
 
+def _works(attempt: Callable[[], object]) -> bool:
+    try:
+        attempt()
+    except OSError:
+        return False
+    return True
+
+
+def _opens_for_writing(path: str) -> bool:
+    """Whether a path could be opened for writing. Writes nothing: it might be a kernel setting."""
+    return _works(lambda: os.close(os.open(path, os.O_WRONLY | os.O_CREAT)))
+
+
 def _reads(path: str) -> bool:
     try:
         with open(path) as file:
             return bool(file.read())
     except OSError:
         return False
-
-
-def _writes(path: str) -> bool:
-    """Whether a path could be opened for writing. Writes nothing: it might be a kernel setting."""
-    try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT))
-    except OSError:
-        return False
-    return True
-
-
-def _connects(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 def _processes() -> list[str]:
@@ -134,22 +131,11 @@ def _gives_capability(folder: str) -> bool:
     path = f"{folder}/capability"
     with open(path, "w"):
         pass
-    try:
-        # All capabilities, for any user who runs it.
-        os.setxattr(path, "security.capability", struct.pack("<5I", 0x02000001, 2**32 - 1, 0, 2**32 - 1, 0))
-    except OSError:
-        return False
-    finally:
-        os.unlink(path)
-    return True
-
-
-def _opens_vsock() -> bool:
-    try:
-        socket.socket(AF_VSOCK, socket.SOCK_STREAM).close()
-    except OSError:
-        return False
-    return True
+    # All capabilities, for any user who runs it.
+    capability = struct.pack("<5I", 0x02000001, 2**32 - 1, 0, 2**32 - 1, 0)
+    given = _works(lambda: os.setxattr(path, "security.capability", capability))
+    os.unlink(path)
+    return given
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ such as writing ``/proc/sys``, which is root on the host. So the views are mount
 that owns nothing, and everything after runs under that id.
 
 Runs as a program on a bare interpreter, with its end of a socket and the server's pid as arguments; imports only the
-standard library. ``fork_client`` defines the requests.
+standard library. ``contained_process`` defines the requests.
 """
 
 import ctypes

@@ -7,35 +7,47 @@ before the process may run, and repeatedly after that.
 import asyncio
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
 
 from toolcrib.core.errors import ToolFailed
 from toolcrib.sandbox.bubblewrap import BindMount, ViewMount
-from toolcrib.sandbox.fork_client import BASE, Owner, ViewLayer
-from toolcrib.sandbox.overlay import give, stat_in
-from toolcrib.sandbox.transaction import WRITTEN, furnish, furniture, make_staging_dir, mount_owner, remove_staging
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+from toolcrib.sandbox.contained_process import BASE, Owner, SpawnRequest, ViewLayer
+from toolcrib.sandbox.overlay import give, locked, parent_of, stat_in
+from toolcrib.sandbox.transaction import (
+    WRITTEN,
+    furnish,
+    furniture,
+    make_staging_dir,
+    mount_owner,
+    remove_staging,
+    working_directory,
+)
 
 
 class LiveView:
     """Mounts without an overlay. ``_covers`` and ``_fixed`` are existing paths with their stat results."""
 
-    def __init__(self, mounts: Sequence[ViewMount], folder: Path) -> None:
+    def __init__(self, mounts: Sequence[ViewMount], staging: Path) -> None:
         self._mounts = tuple(mounts)
-        self.folder = folder
-        self.owner: Owner | None = mount_owner(mounts)
+        self.folder = make_staging_dir(staging)
+        self._owner: Owner | None = mount_owner(mounts)
         self._covers: list[tuple[ViewMount, str, os.stat_result]] = []
         self._fixed: list[tuple[ViewMount, str, os.stat_result]] = []
 
-    @classmethod
-    async def lay(cls, mounts: Sequence[ViewMount], staging: Path) -> Self:
-        """Prepare a view of the mounts in a new staging folder."""
-        view = cls(mounts, make_staging_dir(staging))
-        await asyncio.to_thread(view._prepare)
-        return view
+    def prepare(self) -> None:
+        """Create the staging content, and find what to cover."""
+        furnish(self.folder)
+        (self.folder / "void").mkdir(mode=0o555)
+        (self.folder / "blank").touch(mode=0o444)
+        if self._owner:
+            give(self.folder, self._owner)
+        try:
+            for mount in self._mounts:
+                for paths, kept in ((mount.masked, self._covers), (mount.fixed, self._fixed)):
+                    kept += [(mount, path, at) for path in sorted(paths) if (at := _found_below(mount.root, path))]
+        except PermissionError as error:
+            raise locked(error) from None
 
     @property
     def written(self) -> list[Path]:
@@ -47,22 +59,18 @@ class LiveView:
         """The live trees that are writable."""
         return [mount.root for mount in self._mounts if mount.writable]
 
-    def working_directory(self, wanted: str | None) -> str:
-        """Return the working directory. Raises ``ToolFailed`` if it is outside the mounts."""
-        cwd = wanted or self._mounts[0].target
-        if ".." in cwd.split("/") or not any(f"{cwd}/".startswith(f"{mount.target}/") for mount in self._mounts):
-            raise ToolFailed(f"The working directory {cwd!r} is outside the mounts.")
-        return cwd
+    def request(
+        self, binary: str, argv: Sequence[str], environment: Mapping[str, str], cwd: str | None
+    ) -> SpawnRequest:
+        """Build the request to start a command. Raises ``ToolFailed`` if ``cwd`` is outside the mounts."""
+        here, layers = working_directory(cwd, self._mounts), [ViewLayer(mount.root) for mount in self._mounts]
+        return SpawnRequest(binary, argv, environment, here, self._binds(), layers, self.folder, self._owner)
 
-    def layers(self) -> list[ViewLayer]:
-        """Return the trees to mount, without overlays."""
-        return [ViewLayer(mount.root) for mount in self._mounts]
-
-    def binds(self) -> list[BindMount]:
+    def _binds(self) -> list[BindMount]:
         """Return the binds: mounts first, then read-only paths and covers on top of them."""
-        base = Path(BASE, "staging") if self.owner else self.folder
+        base = Path(BASE, "staging") if self._owner else self.folder
         trees = {
-            mount.name: Path(BASE, str(number)) if self.owner else mount.root
+            mount.name: Path(BASE, str(number)) if self._owner else mount.root
             for number, mount in enumerate(self._mounts)
         }
         mounts = [BindMount(trees[mount.name], mount.target, writable=mount.writable) for mount in self._mounts]
@@ -77,13 +85,13 @@ class LiveView:
         """
         laid = [(mount, path, os.stat(self.folder / _blank(was))) for mount, path, was in self._covers]
         for mount, path, wanted in [*laid, *self._fixed]:
-            if not _is_same(_found_below(Path(f"/proc/{first}/root{mount.target}"), path), wanted):
+            if not _is_at(Path(f"/proc/{first}/root{mount.target}"), path, wanted):
                 raise ToolFailed(f"{path} was moved or replaced while the process started. Try again.")
 
     def uncovered(self) -> str | None:
         """Return the first covered or read-only path that was replaced."""
         for mount, path, was in [*self._covers, *self._fixed]:
-            if not _is_same(_found_below(mount.root, path), was):
+            if not _is_at(mount.root, path, was):
                 return path
         return None
 
@@ -91,38 +99,25 @@ class LiveView:
         """Remove the staging folder."""
         await asyncio.to_thread(remove_staging, self.folder)
 
-    def _prepare(self) -> None:
-        furnish(self.folder)
-        (self.folder / "void").mkdir(mode=0o555)
-        (self.folder / "blank").touch(mode=0o444)
-        if self.owner:
-            give(self.folder, self.owner)
-        for mount in self._mounts:
-            for paths, kept in ((mount.masked, self._covers), (mount.fixed, self._fixed)):
-                kept += [(mount, path, found) for path in sorted(paths) if (found := _found_below(mount.root, path))]
-
 
 def _blank(covered: os.stat_result) -> str:
     return "void" if stat.S_ISDIR(covered.st_mode) else "blank"
 
 
-def _is_same(found: os.stat_result | None, wanted: os.stat_result) -> bool:
+def _is_at(root: Path, path: str, wanted: os.stat_result) -> bool:
+    """Whether the very file is still at its path. A path that cannot be read any more counts as replaced."""
+    try:
+        found = _found_below(root, path)
+    except OSError:
+        return False
     return found is not None and (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino)
 
 
 def _found_below(root: Path, path: str) -> os.stat_result | None:
     """Stat a path without following links: a cover is mounted by path, and must be inside the tree."""
-    folder = os.open(root, _FOLDER)
-    *parents, name = path.split("/")
     try:
-        for parent in parents:
-            try:
-                below = os.open(parent, _FOLDER, dir_fd=folder)
-            except OSError:
-                return None
-            os.close(folder)
-            folder = below
-        found = stat_in(folder, name)
-    finally:
-        os.close(folder)
+        with parent_of(root, path) as (folder, name):
+            found = stat_in(folder, name)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     return None if found is None or stat.S_ISLNK(found.st_mode) else found

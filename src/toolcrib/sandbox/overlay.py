@@ -1,25 +1,110 @@
-"""A copy-on-write view: the tree as lower layer, fresh staging as upper layer. Prepares and compares the layers.
+"""Copy-on-write views by overlayfs, and the effect of a command on a tree.
 
-``fork_server`` mounts them inside the sandbox's own namespaces, so that no mount outlives a command.
+The tree is the lower layer, fresh staging the upper one. This module prepares and compares them; ``fork_server`` mounts
+them inside the sandbox's own namespaces, so that no mount outlives a command.
 """
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from toolcrib.core.errors import TooLarge, ToolFailed
 from toolcrib.sandbox.bubblewrap import ViewMount, is_masked
-from toolcrib.sandbox.filesystem_effect import ChangedEntry, EntryChange, EntryType
-from toolcrib.sandbox.fork_client import OverlayDirs
+from toolcrib.sandbox.contained_process import OverlayDirs
 
 # In a user namespace, overlayfs keeps its marks in `user.` attributes.
 XATTR_OPAQUE: Final = "user.overlay.opaque"
 DEEPEST: Final = 128
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE = 1 << 20
+
+
+class EntryChange(StrEnum):
+    CREATED = "created"
+    MODIFIED = "modified"
+    DELETED = "deleted"
+
+
+class EntryType(StrEnum):
+    FILE = "file"
+    FOLDER = "folder"
+    LINK = "link"
+    # A FIFO, socket or device: reported, never imported.
+    SPECIAL = "special"
+
+    @classmethod
+    def of(cls, mode: int) -> "EntryType":
+        """Return the type of a file mode."""
+        return _KINDS.get(stat.S_IFMT(mode), cls.SPECIAL)
+
+
+_KINDS = {stat.S_IFREG: EntryType.FILE, stat.S_IFDIR: EntryType.FOLDER, stat.S_IFLNK: EntryType.LINK}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedEntry:
+    """The change of one entry. ``path`` is relative to the mount's root, with undecodable bytes as surrogates.
+
+    Attributes:
+        body: False if the bytes did not change, only the mode.
+        masked: The command touched a path that was hidden from it, where it saw an empty file or folder.
+    """
+
+    mount: str
+    path: str
+    change: EntryChange
+    kind: EntryType
+    mode: int = 0
+    size: int = 0
+    target: str | None = None
+    body: bool = False
+    masked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FilesystemEffect:
+    """Everything that a command did to its mounts. Bodies stay on disk until they are opened.
+
+    Deletions come first, deepest first; then created and changed entries, folders before their content. Applied in this
+    order to the tree that the command saw, they produce the tree that it left.
+
+    Attributes:
+        written: The directory with the bytes of each mount's created and changed files. Valid as long as ``open``.
+    """
+
+    entries: tuple[ChangedEntry, ...] = ()
+    written: Mapping[str, Path] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, entries: Iterable[ChangedEntry], written: Mapping[str, Path]) -> "FilesystemEffect":
+        """Build the effect. Puts deletions first; otherwise keeps the order."""
+        return cls(tuple(sorted(entries, key=lambda entry: entry.change is not EntryChange.DELETED)), written)
+
+    def __iter__(self) -> Iterator[ChangedEntry]:
+        return iter(self.entries)
+
+    @property
+    def masked(self) -> tuple[ChangedEntry, ...]:
+        """Entries at paths that were hidden from the command."""
+        return tuple(entry for entry in self.entries if entry.masked)
+
+    def open(self, entry: ChangedEntry) -> BinaryIO:
+        """Open the bytes of a created or changed file. Valid until the transaction ends."""
+        if entry.kind is not EntryType.FILE or entry.change is EntryChange.DELETED:
+            raise ToolFailed(f"{entry.path} is a {entry.change} {entry.kind}: it has no bytes to read.")
+        with parent_of(self.written[entry.mount], entry.path) as (folder, name):
+            # Without following a link or blocking on a FIFO.
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+            file = os.open(name, flags, dir_fd=folder)
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise ToolFailed(f"{entry.path} is no longer a regular file.")
+        return open(file, "rb")
 
 
 class OverlayView:
@@ -46,7 +131,7 @@ class OverlayView:
         if owner:
             give(self.upper, owner)
         if self.mount.masked:
-            make_mask(self._mask, self.mount)
+            _make_mask(self._mask, self.mount)
             if owner:
                 give(self._mask, owner)
 
@@ -99,61 +184,45 @@ class _LayerComparison:
                 if name not in kept:
                     yield from self._deleted(lower, name, _joined(path, name), depth)
         for name in names:
-            yield from self._directory(upper, lower, name, _joined(path, name), opaque=opaque, depth=depth)
+            yield from self._entry(upper, lower, name, _joined(path, name), opaque=opaque, depth=depth)
 
-    def _directory(
+    def _entry(
         self, upper: int, lower: int | None, name: str, path: str, *, opaque: bool, depth: int
     ) -> Iterator[ChangedEntry]:
-        after = os.stat(name, dir_fd=upper, follow_symlinks=False)
-        before = stat_in(lower, name)
-        if stat.S_ISCHR(after.st_mode) and after.st_rdev == 0:
-            if before and lower is not None:
-                yield from self._deleted(lower, name, path, depth)
-            return
+        after, before = os.stat(name, dir_fd=upper, follow_symlinks=False), stat_in(lower, name)
         kind = EntryType.of(after.st_mode)
-        replaced = before is not None and EntryType.of(before.st_mode) is not kind
-        if replaced and lower is not None:
+        is_whiteout = stat.S_ISCHR(after.st_mode) and after.st_rdev == 0
+        if before and lower is not None and (is_whiteout or EntryType.of(before.st_mode) is not kind):
             yield from self._deleted(lower, name, path, depth)
-        if replaced:
             before = None
-        if kind is EntryType.FOLDER:
-            yield from self._folder(upper, lower, name, path, after, before, opaque=opaque, depth=depth)
+        if is_whiteout:
             return
-        entry = self._entry(upper, name, path, after, kind)
-        if before is None:
-            yield replace(entry, change=EntryChange.CREATED, body=kind is EntryType.FILE)
-            return
-        assert lower is not None
-        body = _differs(upper, lower, name, kind, after, before)
-        if body or (kind is not EntryType.LINK and stat.S_IMODE(before.st_mode) != entry.mode):
+        if kind in (EntryType.FILE, EntryType.FOLDER):
+            unlock(upper, name, after)
+        entry = ChangedEntry(
+            self._mount,
+            path,
+            EntryChange.MODIFIED if before else EntryChange.CREATED,
+            kind,
+            mode=stat.S_IMODE(after.st_mode),
+            size=after.st_size if kind is EntryType.FILE else 0,
+            target=os.readlink(name, dir_fd=upper) if kind is EntryType.LINK else None,
+        )
+        if before is None or lower is None:
+            yield replace(entry, body=kind is EntryType.FILE)
+        elif body := _differs(upper, lower, name, kind, after, before):
             yield replace(entry, body=body)
-
-    def _folder(
-        self,
-        upper: int,
-        lower: int | None,
-        name: str,
-        path: str,
-        after: os.stat_result,
-        before: os.stat_result | None,
-        *,
-        opaque: bool,
-        depth: int,
-    ) -> Iterator[ChangedEntry]:
-        entry = ChangedEntry(self._mount, path, EntryChange.MODIFIED, EntryType.FOLDER, stat.S_IMODE(after.st_mode))
-        if before is None:
-            yield replace(entry, change=EntryChange.CREATED)
-        elif stat.S_IMODE(before.st_mode) != entry.mode:
+        elif kind is not EntryType.LINK and stat.S_IMODE(before.st_mode) != entry.mode:
             yield entry
-        unlock(upper, name, after)
-        here = os.open(name, _FOLDER, dir_fd=upper)
-        below = os.open(name, _FOLDER, dir_fd=lower) if before and lower is not None else None
-        try:
-            yield from self.folder(here, below, path, opaque=opaque or _is_opaque(here), depth=depth + 1)
-        finally:
-            os.close(here)
-            if below is not None:
-                os.close(below)
+        if kind is EntryType.FOLDER:
+            here = os.open(name, _FOLDER, dir_fd=upper)
+            below = os.open(name, _FOLDER, dir_fd=lower) if before else None
+            try:
+                yield from self.folder(here, below, path, opaque=opaque or _is_opaque(here), depth=depth + 1)
+            finally:
+                os.close(here)
+                if below is not None:
+                    os.close(below)
 
     def _deleted(self, lower: int, name: str, path: str, depth: int) -> Iterator[ChangedEntry]:
         """Yield the deletion of a path and everything below it, deepest first."""
@@ -173,30 +242,8 @@ class _LayerComparison:
             self._mount, path, EntryChange.DELETED, EntryType.of(before.st_mode), stat.S_IMODE(before.st_mode)
         )
 
-    def _entry(self, upper: int, name: str, path: str, after: os.stat_result, kind: EntryType) -> ChangedEntry:
-        if kind is EntryType.FILE:
-            unlock(upper, name, after)
-        return ChangedEntry(
-            self._mount,
-            path,
-            EntryChange.MODIFIED,
-            kind,
-            mode=stat.S_IMODE(after.st_mode),
-            size=after.st_size if kind is EntryType.FILE else 0,
-            target=os.readlink(name, dir_fd=upper) if kind is EntryType.LINK else None,
-        )
 
-
-def ordered(entries: Iterable[ChangedEntry]) -> tuple[ChangedEntry, ...]:
-    """Put deletions first; otherwise keep the order."""
-    listed = list(entries)
-    return (
-        *(entry for entry in listed if entry.change is EntryChange.DELETED),
-        *(entry for entry in listed if entry.change is not EntryChange.DELETED),
-    )
-
-
-def make_mask(mask: Path, mount: ViewMount) -> None:
+def _make_mask(mask: Path, mount: ViewMount) -> None:
     """Create a layer in which masked files are empty, and masked folders are empty and opaque."""
     mask.mkdir()
     tree = os.open(mount.root, _FOLDER)
@@ -238,6 +285,21 @@ def _mask_one(mask: Path, tree: int, path: str) -> None:
         here.chmod(0o555)
     elif not here.exists():
         here.touch(mode=0o444)
+
+
+@contextmanager
+def parent_of(root: Path, path: str) -> Iterator[tuple[int, str]]:
+    """Open the folder of a path below ``root``, step by step without following links. Yields it with the name."""
+    folder = os.open(root, _FOLDER)
+    *parents, name = path.split("/")
+    try:
+        for parent in parents:
+            below = os.open(parent, _FOLDER, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        yield folder, name
+    finally:
+        os.close(folder)
 
 
 def stat_in(folder: int | None, name: str) -> os.stat_result | None:
@@ -291,6 +353,8 @@ def _is_opaque(folder: int) -> bool:
 
 
 def _differs(upper: int, lower: int, name: str, kind: EntryType, after: os.stat_result, before: os.stat_result) -> bool:
+    if kind is EntryType.FOLDER:
+        return False
     if kind is EntryType.LINK:
         return os.readlink(name, dir_fd=upper) != os.readlink(name, dir_fd=lower)
     if kind is EntryType.SPECIAL:

@@ -30,7 +30,7 @@ class ResourceLimits:
     processes: int = 256
     # For what it writes to its mounts, /tmp, its home and /dev/shm.
     disk_bytes: int = 2048 * MIB
-    entries: int = 100_000
+    entries: int = 200_000
     file_bytes: int = 1024 * MIB
     open_files: int = 4096
 

@@ -1,7 +1,6 @@
 """The system calls that a command may not make, as a BPF program for bubblewrap. Needs no library."""
 
 import errno
-import os
 import platform
 import stat
 import struct
@@ -99,17 +98,6 @@ _MODES: Final = {
 # Calls that set a mode if they create a file, which the argument before says.
 _OPENS: Final = {"x86_64": {"open": (2, 2), "openat": (257, 3)}, "aarch64": {"openat": (56, 3)}}
 # fmt: on
-
-
-def filter_file(*, unix_sockets: bool = True, shared_memory: bool = False) -> int:
-    """Return a descriptor from which bubblewrap reads the program.
-
-    One per command, because reading moves its offset.
-    """
-    file = os.memfd_create("seccomp", 0)
-    os.write(file, program(unix_sockets=unix_sockets, shared_memory=shared_memory))
-    os.lseek(file, 0, os.SEEK_SET)
-    return file
 
 
 @cache

@@ -1,78 +1,117 @@
 """A command as a transaction: it runs on copy-on-write views, and its effect is read before it is imported.
 
+What commands write is in the staging directory of the server process.
+
 The live tree is never changed here. Leaving the transaction drops everything that was not imported.
 """
 
 import asyncio
+import fcntl
 import inspect
 import os
+import secrets
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Final
+from typing import Final, Self
 
 from toolcrib.core.errors import ToolFailed
+from toolcrib.runtime.process_setup import make_private
 from toolcrib.sandbox import proxy_bridge, resource_limits
 from toolcrib.sandbox.bubblewrap import (
     GROUP,
     HOME,
     HOSTS,
     INTERPRETER,
+    INTERPRETER_MOUNTS,
     PASSWD,
     BindMount,
     ViewMount,
-    arguments,
-    interpreter_mounts,
 )
 from toolcrib.sandbox.command import CommandResult, SandboxCommand, execute
-from toolcrib.sandbox.copy_view import CopyView
+from toolcrib.sandbox.contained_process import BASE, PATH, SpawnRequest, ViewLayer
+from toolcrib.sandbox.copy_view import UNSHARE_ARGS, CopyView
 from toolcrib.sandbox.egress_proxy import SOCKET, EgressNetwork, EgressProxy
-from toolcrib.sandbox.filesystem_effect import FilesystemEffect
-from toolcrib.sandbox.fork_client import BASE, PATH, SpawnRequest, ViewLayer, staged
-from toolcrib.sandbox.isolation import Isolation
-from toolcrib.sandbox.overlay import OverlayView, give, ordered
+from toolcrib.sandbox.overlay import FilesystemEffect, OverlayView, give
 
 WRITTEN: Final = {"tmp": "/tmp", "home": HOME, "shm": "/dev/shm"}  # noqa: S108 - a path in the sandbox
 _PROXY_VARIABLES: Final = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _SYSTEM: Final = EgressNetwork()
+_LOCK: Final = "lock"
+# Folders that may wait for removal before commands wait for it too.
+_MOST_LITTER: Final = 16
 ETC: Final = {"passwd": PASSWD, "group": GROUP, "hosts": HOSTS}
 _ZERO: Final = "zero"
 _ZERO_BYTES: Final = 1 << 40
 
 
+Dispose = Callable[[Path], Awaitable[None]]
+"""Removes the staging folder of an ended transaction, now or later."""
+
+
+async def dropped(folder: Path) -> None:
+    """Remove the staging folder right away."""
+    await asyncio.to_thread(remove_staging, folder)
+
+
 class Transaction:
-    """Mounts with copy-on-write. Run any number of commands, then read the effect once."""
+    """Mounts with copy-on-write. Run any number of commands, then read the effect once.
+
+    A context, with a new folder below ``staging`` that is always disposed of at the end.
+    """
+
+    _folder: Path
 
     def __init__(
         self,
         mounts: Sequence[ViewMount],
-        folder: Path,
+        staging: Path,
         *,
-        isolation: Isolation,
+        overlay: bool,
         binary: str,
         largest_copy: int,
-        network: EgressNetwork,
+        network: EgressNetwork = _SYSTEM,
+        dispose: Dispose = dropped,
     ) -> None:
-        self._mounts = (*mounts, *interpreter_mounts())
+        if not mounts:
+            raise ToolFailed("A command needs at least one mount.")
+        self._mounts = (*mounts, *INTERPRETER_MOUNTS)
+        self._staging = staging
         self._network = network
-        self._folder = folder
-        self._isolation = isolation
+        self._dispose = dispose
+        self._overlay = overlay
         self._binary = binary
         self._largest_copy = largest_copy
         self._owner = mount_owner(mounts)
         self._views: list[tuple[ViewMount, OverlayView | CopyView | None]] = []
         self._effect: FilesystemEffect | None = None
 
+    async def __aenter__(self) -> Self:
+        self._folder = make_staging_dir(self._staging)
+        preparing = asyncio.ensure_future(asyncio.to_thread(self.prepare))
+        try:
+            await asyncio.shield(preparing)
+        except BaseException:
+            # If it was cancelled, the thread still creates what is about to be removed.
+            await asyncio.wait([preparing])
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.shield(self._dispose(self._folder))
+
     async def run(self, command: SandboxCommand, emit: Callable[[str], None] = lambda _: None) -> CommandResult:
         """Run one command on the views. Later commands in the same transaction see its changes."""
         if self._effect is not None:
             raise ToolFailed("The effect of this transaction was read already; begin another for the next command.")
-        cwd = command.cwd or self._mounts[0].target
-        self._reject_outside(cwd)
+        cwd = working_directory(command.cwd, self._mounts)
         if not command.hosts:
             return await self._run(command, emit, cwd)
         egress = EgressProxy(command.hosts, self._network)
@@ -89,20 +128,10 @@ class Transaction:
             argv = [INTERPRETER, "-I", "-S", "-c", inspect.getsource(proxy_bridge), *argv]
             environment |= dict.fromkeys(_PROXY_VARIABLES, f"http://127.0.0.1:{proxy_bridge.PORT}")
             binds.append(BindMount(self._base / SOCKET, proxy_bridge.PLACE, writable=True))
-
-        def words(program: int, status: int) -> SpawnRequest:
-            inner = arguments(
-                self._binary,
-                argv,
-                binds=binds,
-                cwd=cwd,
-                environment=environment,
-                seccomp=program,
-                status=status,
-            )
-            return staged(inner, self._layers(), staging=self._folder, root_for=self._owner)
-
-        return await execute(command, words, emit, watched=self._watched(), level=self._isolation.level)
+        layers = [ViewLayer(m.root, v.laid() if isinstance(v, OverlayView) else None) for m, v in self._views]
+        request = SpawnRequest(self._binary, argv, environment, cwd, binds, layers, self._folder, self._owner)
+        watched = [*(self._folder / name for name in WRITTEN), *(view.upper for _, view in self._views if view)]
+        return await execute(command, request, emit, watched=watched)
 
     async def effect(self) -> FilesystemEffect:
         """Return what the commands did to the writable mounts. Bodies can be opened until the transaction ends."""
@@ -124,14 +153,14 @@ class Transaction:
     def _view(self, mount: ViewMount, folder: Path) -> OverlayView | CopyView | None:
         if not mount.writable and not mount.masked:
             return None
-        if self._isolation.overlay:
+        if self._overlay:
             return OverlayView(mount, folder)
         return CopyView(mount, folder, largest=self._largest_copy)
 
     def _read(self) -> FilesystemEffect:
         views = [view for mount, view in self._views if view and mount.writable]
-        entries = ordered(entry for view in views for entry in view.entries())
-        return FilesystemEffect(entries, {view.mount.name: view.upper for view in views})
+        entries = (entry for view in views for entry in view.entries())
+        return FilesystemEffect.of(entries, {view.mount.name: view.upper for view in views})
 
     def _binds(self) -> list[BindMount]:
         """List the binds as the fork server mounts them.
@@ -153,56 +182,15 @@ class Transaction:
     def _base(self) -> Path:
         return Path(BASE, "staging") if self._owner else self._folder
 
-    def _layers(self) -> list[ViewLayer]:
-        return [
-            ViewLayer(mount.root, view.laid() if isinstance(view, OverlayView) else None) for mount, view in self._views
-        ]
 
-    def _watched(self) -> list[Path]:
-        return [*(self._folder / name for name in WRITTEN), *(view.upper for _, view in self._views if view)]
-
-    def _reject_outside(self, cwd: str) -> None:
-        parts = cwd.split("/")
-        inside = any(cwd == mount.target or cwd.startswith(f"{mount.target}/") for mount in self._mounts)
-        if not inside or ".." in parts or "\0" in cwd:
-            targets = ", ".join(mount.target for mount in self._mounts)
-            raise ToolFailed(
-                f"The working directory {cwd!r} is outside the mounts. Choose a directory below: {targets}"
-            )
-
-
-Dispose = Callable[[Path], Awaitable[None]]
-"""Removes the staging folder of an ended transaction, now or later."""
-
-
-async def dropped(folder: Path) -> None:
-    """Remove the staging folder right away."""
-    await asyncio.to_thread(remove_staging, folder)
-
-
-@asynccontextmanager
-async def begin(
-    mounts: Sequence[ViewMount],
-    staging: Path,
-    *,
-    isolation: Isolation,
-    binary: str,
-    largest_copy: int,
-    network: EgressNetwork = _SYSTEM,
-    dispose: Dispose = dropped,
-) -> AsyncIterator[Transaction]:
-    """Start a transaction with a new staging folder below ``staging``, which is always disposed of at the end."""
-    if not mounts:
-        raise ToolFailed("A command needs at least one mount.")
-    folder = make_staging_dir(staging)
-    try:
-        transaction = Transaction(
-            mounts, folder, isolation=isolation, binary=binary, largest_copy=largest_copy, network=network
-        )
-        await _to_the_end(transaction.prepare)
-        yield transaction
-    finally:
-        await asyncio.shield(dispose(folder))
+def working_directory(wanted: str | None, mounts: Sequence[ViewMount]) -> str:
+    """Return the working directory, by default the first mount. Raises ``ToolFailed`` if it is outside the mounts."""
+    cwd = wanted or mounts[0].target
+    is_inside = any(f"{cwd}/".startswith(f"{mount.target}/") for mount in mounts)
+    if not is_inside or ".." in cwd.split("/") or "\0" in cwd:
+        targets = ", ".join(mount.target for mount in mounts)
+        raise ToolFailed(f"The working directory {cwd!r} is outside the mounts. Choose a directory below: {targets}")
+    return cwd
 
 
 def furnish(folder: Path) -> None:
@@ -228,16 +216,6 @@ def make_staging_dir(staging: Path) -> Path:
     return Path(mkdtemp(prefix="command-", dir=staging)).resolve()
 
 
-async def _to_the_end(work: Callable[[], None]) -> None:
-    """Run in a thread and wait for it even when cancelled: what it creates is about to be removed."""
-    done = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        await asyncio.shield(done)
-    except asyncio.CancelledError:
-        await asyncio.wait([done])
-        raise
-
-
 def mount_owner(mounts: Sequence[ViewMount]) -> tuple[int, int] | None:
     """Return the ids to map if the server is root: those of the first writable mount's owner."""
     if os.geteuid() != 0:
@@ -258,18 +236,70 @@ def remove_staging(folder: Path) -> None:
     except (OSError, RecursionError):
         # As root of a user namespace, locked modes do not matter, and rm handles any depth.
         subprocess.run(  # noqa: S603 - fixed arguments
-            [
-                "/usr/bin/unshare",
-                "--user",
-                "--map-root-user",
-                "--",
-                "rm",
-                "-rf",
-                "--one-file-system",
-                "--",
-                str(folder),
-            ],
+            [*UNSHARE_ARGS, "rm", "-rf", "--one-file-system", "--", str(folder)],
             env={"PATH": PATH},
             check=False,
             capture_output=True,
         )
+
+
+class StagingDirectory:
+    """A directory of this process. Creating it removes those of dead processes."""
+
+    def __init__(self, above: Path) -> None:
+        self._above = above
+        self._folder: Path | None = None
+        self._lock = -1
+        self._sweeper = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sweeper")
+        self._litter: deque[Future[None]] = deque()
+
+    @property
+    def folder(self) -> Path:
+        """The directory, created at first use: a server that runs no commands leaves none."""
+        if self._folder is None:
+            self._folder = self._made()
+        return self._folder
+
+    async def dispose(self, folder: Path) -> None:
+        """Remove a command's folder in the background. Waits only if many are waiting already."""
+        while self._litter and (self._litter[0].done() or len(self._litter) >= _MOST_LITTER):
+            await asyncio.wrap_future(self._litter.popleft())
+        self._litter.append(self._sweeper.submit(remove_staging, folder))
+
+    def close(self) -> None:
+        """Wait for pending removals, and remove the directory."""
+        self._sweeper.shutdown()
+        if self._folder is not None:
+            remove_staging(self._folder)
+            os.close(self._lock)
+            self._folder = None
+
+    def _made(self) -> Path:
+        make_private(self._above, self._above.parent)
+        for left in self._above.iterdir():
+            _drop_if_nobodys(left)
+        folder = self._above / secrets.token_hex(8)
+        folder.mkdir(mode=0o700)
+        self._lock = _locked(folder)
+        return folder
+
+
+def _locked(folder: Path) -> int:
+    """Return a descriptor that keeps the folder locked as long as this process lives."""
+    # Renamed after it is locked, so that no other process can find it unlocked and take the folder for a dead one's.
+    unnamed = folder / f"{_LOCK}.new"
+    lock = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    unnamed.rename(folder / _LOCK)
+    return lock
+
+
+def _drop_if_nobodys(folder: Path) -> None:
+    # A folder without a lock is just being created by another process.
+    with suppress(OSError):
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove_staging(folder)
+        finally:
+            os.close(lock)

@@ -3,19 +3,25 @@
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from uuid import UUID
 
-from toolcrib.client import ApprovalData, QuestionData, StreamMessage
+from toolcrib.client import ApprovalOut, GrantRuleOut, QuestionPauseOut, StreamMessage
 from toolcrib.core.errors import Conflict, NotFound, ToolcribError
+from toolcrib.core.paused_calls import PauseState
 from toolcrib.sdk.workspace_location import WorkspaceLocation
 
 
 @dataclass(frozen=True, slots=True)
 class Approve:
-    """Approves a call; ``scope`` may extend the approval to the session, or until someone revokes it."""
+    """Approves a call; ``scope`` may extend the approval to the session, or until someone revokes it.
+
+    ``rule`` says which calls it then covers: ``approval.suggested_rule`` by default, one of ``approval.other_rules``,
+    or your own.
+    """
 
     scope: Literal["once", "session", "always"] = "once"
+    rule: GrantRuleOut | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +33,12 @@ class Reject:
 
 # True approves and False rejects this one call.
 CallbackDecision = bool | Approve | Reject
-ApproveCallback = Callable[[ApprovalData], CallbackDecision]
+ApproveCallback = Callable[[ApprovalOut], CallbackDecision]
 # Returns a value for each question, by its name.
-AnswerCallback = Callable[[QuestionData], Mapping[str, Any]]
+AnswerCallback = Callable[[QuestionPauseOut], Mapping[str, Any]]
+
+# The stream messages of calls that pause.
+PAUSES: Final = frozenset({"chat:tool-confirm", "chat:question"})
 
 NOBODY = Reject("There is no approval callback.")
 
@@ -57,47 +66,39 @@ class ApprovalCallbacks:
         Raises:
             NoAnswerCallback: A question came, and there is no ``answer`` callback.
         """
-        waiting_id = message.payload.get("approvalId") or message.payload.get("questionId")
-        if message.type not in ("chat:tool-confirm", "chat:question") or waiting_id in self._asked:
+        pause_id = message.payload.get("pauseId")
+        if message.type not in PAUSES or pause_id in self._asked:
             return
-        self._asked.add(str(waiting_id))
+        self._asked.add(str(pause_id))
         # Someone else may have decided first.
         with suppress(Conflict, NotFound):
-            if message.type == "chat:question":
-                self._question(UUID(waiting_id))
+            pause = self._location.client.paused_call(self._location.id, UUID(pause_id))
+            if pause.state is not PauseState.PENDING:
+                return
+            if isinstance(pause, ApprovalOut):
+                self._decide(pause)
             else:
-                self._approval(UUID(waiting_id))
+                self._answer_questions(pause)
 
-    def _approval(self, approval_id: UUID) -> None:
-        approval = self._location.client.approval(self._location.id, approval_id)
-        if approval.state != "open":
-            return
+    def _decide(self, approval: ApprovalOut) -> None:
         verdict = self._approve(approval) if self._approve else NOBODY
-        match verdict:
-            case Approve(scope):
-                rule = approval.offered if scope != "once" else None
-                self._location.client.decide(self._location.id, approval, approved=True, scope=scope, rule=rule)
-            case Reject(reason):
-                self._location.client.decide(self._location.id, approval, approved=False, reason=reason)
-            case _:
-                # Anything but a clear True is a rejection.
-                self._location.client.decide(self._location.id, approval, approved=verdict is True)
+        # Anything but a clear yes is a rejection.
+        approved = verdict is True or isinstance(verdict, Approve)
+        self._location.client.decide(
+            self._location.id,
+            approval,
+            approved=approved,
+            scope=verdict.scope if isinstance(verdict, Approve) else "once",
+            reason=verdict.reason if isinstance(verdict, Reject) else None,
+            rule=verdict.rule if isinstance(verdict, Approve) else None,
+        )
 
-    def _question(self, question_id: UUID) -> None:
-        question = self._location.client.question(self._location.id, question_id)
-        if question.state != "open":
-            return
+    def _answer_questions(self, pause: QuestionPauseOut) -> None:
         if self._answer is None:
-            asked = "; ".join(str(item["question"]) for item in question.questions)
+            asked = "; ".join(one.question for one in pause.questions)
             raise NoAnswerCallback(f"The agent asks: {asked} Pass a callback: Toolcrib(answer=…)")
-        answers = self._answer(question)
-        self._location.client.answer(self._location.id, question_id, answers, by_button=_pressed(question, answers))
-
-
-def _pressed(question: QuestionData, answers: Mapping[str, Any]) -> list[str]:
-    """Return the names of the questions that were answered with a button's value."""
-    return [
-        item["name"]
-        for item in question.questions
-        if any(button["value"] == answers.get(item["name"]) for button in item.get("buttons") or ())
-    ]
+        answers = self._answer(pause)
+        buttons = [
+            one.name for one in pause.questions if answers.get(one.name) in [button.value for button in one.buttons]
+        ]
+        self._location.client.answer(self._location.id, pause.id, answers, buttons=buttons)

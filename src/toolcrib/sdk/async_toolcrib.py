@@ -8,17 +8,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
-from toolcrib.client import ApprovalData, AuditRecordData, QuestionData
+from toolcrib.client import ApprovalOut, AuditRecordOut, QuestionPauseOut
 from toolcrib.sdk.approval_callbacks import CallbackDecision
 from toolcrib.sdk.run_events import Event, RunResult, RunUnfinished
+from toolcrib.sdk.session_review import SessionReview
 from toolcrib.sdk.toolcrib import Toolcrib, TrustLevel
 
 if TYPE_CHECKING:
     from toolcrib.tools.tool import Tool
 
 # Both kinds of callback work: a coroutine function runs in the event loop, a plain function in a thread.
-AsyncApprove = Callable[[ApprovalData], CallbackDecision | Awaitable[CallbackDecision]]
-AsyncAnswer = Callable[[QuestionData], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+AsyncApprove = Callable[[ApprovalOut], CallbackDecision | Awaitable[CallbackDecision]]
+AsyncAnswer = Callable[[QuestionPauseOut], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 
 
 class AsyncToolcrib:
@@ -137,7 +138,14 @@ class AsyncToolcrib:
         """Return what a run changed: ``path``, ``change``, ``diff`` …"""
         return await asyncio.to_thread(self._crib.changes, result)
 
-    async def log(self, limit: int = 20) -> list[AuditRecordData]:
+    async def review(self) -> SessionReview:
+        """Return what the agent changed in this session since the last review, to keep or revert it.
+
+        Its methods block; call them with ``asyncio.to_thread``.
+        """
+        return await asyncio.to_thread(self._crib.review)
+
+    async def log(self, limit: int = 20) -> list[AuditRecordOut]:
         """Return the newest audit records."""
         return await asyncio.to_thread(self._crib.log, limit)
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from toolcrib.client import RunData, StreamMessage
+from toolcrib.client import RunOut, StreamMessage
 from toolcrib.core.errors import ToolcribError
-from toolcrib.sdk.session_client import is_end
+from toolcrib.sdk.session_client import end_reason, is_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,7 @@ _REASONS = {
     "deadline": "The time limit was reached (run_timeout).",
     "cancelled": "It was cancelled.",
     "violation": "The agent violated the sandbox.",
+    "held": "Somebody stopped the session before the message was sent; it is held.",
 }
 
 
@@ -116,7 +117,7 @@ class TextAssembler:
 class RunEventReader:
     """Converts the stream messages of a session into the events of one run."""
 
-    def __init__(self, run: RunData) -> None:
+    def __init__(self, run: RunOut) -> None:
         self._run = run
         self._words = TextAssembler()
         self._last_message = ""
@@ -144,17 +145,17 @@ class RunEventReader:
                     result=str(payload.get("result") or ""),
                 )
             case "chat:run-state" if is_end(message, self._run):
-                yield self._result(payload)
+                yield self._result(message)
             case _:
                 pass
 
-    def _result(self, payload: Mapping[str, Any]) -> RunResult:
+    def _result(self, message: StreamMessage) -> RunResult:
         return RunResult(
             text=self._last_message,
-            ending=str(payload.get("endReason")),
+            ending=end_reason(message),
             run_id=self._run.id,
             session_id=self._run.session_id,
-            error=payload.get("error"),
+            error=message.payload.get("error"),
         )
 
 

@@ -5,21 +5,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from uuid import UUID
 
-from toolcrib.client import Client, RunData, ServerUnavailable, ServerUnreachable, SessionData, StreamMessage
+from toolcrib.client import Client, RunOut, ServerUnavailable, ServerUnreachable, SessionOut, StreamMessage
 from toolcrib.core.errors import Conflict, ToolcribError
+from toolcrib.schemas.sessions import session_title
 from toolcrib.sdk.workspace_location import WorkspaceLocation
 
 # Retries: an unreachable server rarely comes back; one whose database is unavailable gets half a minute.
 _TRIES: Mapping[type[ToolcribError], int] = {ServerUnreachable: 5, ServerUnavailable: 20}
 _FIRST_WAIT = 0.05
 _LONGEST_WAIT = 2.0
-_TITLE_CHARACTERS = 60
 
 
 class SessionClient:
     """One session, and the position up to which its events were read."""
 
-    def __init__(self, location: WorkspaceLocation, session: SessionData, *, seen: int | None = None) -> None:
+    def __init__(self, location: WorkspaceLocation, session: SessionOut, *, seen: int | None = None) -> None:
         self.location = location
         self.session = session
         self._seen = session.last_seq if seen is None else seen
@@ -33,16 +33,13 @@ class SessionClient:
         """Return the same session at another location, after another process has taken over serving it."""
         return SessionClient(location, self.session, seen=self._seen)
 
-    def send(self, text: str) -> RunData:
+    def send(self, text: str) -> RunOut:
         """Send a message and return its run. The first message becomes the session's title."""
-        if self.session.title is None:
-            title = " ".join(text.split())[:_TITLE_CHARACTERS]
-            printable = "".join(sign for sign in title if sign.isprintable())
-            if printable.strip():
-                self.session = self._client.change_session(self.location.id, self.id, title=printable.strip())
+        if self.session.title is None and (title := session_title(text)):
+            self.session = self._client.change_session(self.location.id, self.id, title=title)
         return self._client.send(self.location.id, self.id, text)
 
-    def follow(self, run: RunData) -> Iterator[StreamMessage]:
+    def follow(self, run: RunOut) -> Iterator[StreamMessage]:
         """Yield all messages until the run has ended. Resumes an interrupted stream where it stopped.
 
         Raises:
@@ -64,7 +61,7 @@ class SessionClient:
                     raise
                 time.sleep(min(_FIRST_WAIT * 2**failures, _LONGEST_WAIT))
 
-    def stop(self, run: RunData) -> None:
+    def stop(self, run: RunOut) -> None:
         """Cancel a run. A run that has ended meanwhile is not an error."""
         with suppress(Conflict):
             self._client.cancel(self.location.id, run.id)
@@ -74,7 +71,14 @@ class SessionClient:
         return self.location.client
 
 
-def is_end(message: StreamMessage, run: RunData) -> bool:
-    """Return whether this message is the end of the run."""
+def is_end(message: StreamMessage, run: RunOut) -> bool:
+    """Return whether this message is the end of the run, or holds it because the session was stopped before."""
     payload = message.payload
-    return message.type == "chat:run-state" and payload.get("runId") == str(run.id) and payload.get("state") == "ended"
+    if message.type != "chat:run-state" or payload.get("runId") != str(run.id):
+        return False
+    return payload.get("state") == "ended" or bool(payload.get("held"))
+
+
+def end_reason(message: StreamMessage) -> str:
+    """Return why a run ended: its ``endReason``, or ``held``."""
+    return "held" if message.payload.get("held") else str(message.payload.get("endReason"))

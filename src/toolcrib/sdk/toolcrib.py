@@ -8,19 +8,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from uuid import UUID
 
-from toolcrib.client import AgentData, AuditRecordData, Client, RunData
+from toolcrib.client import AgentOut, AuditRecordOut, Client, RunOut
+from toolcrib.core import agents
 from toolcrib.core.errors import Misconfigured
-from toolcrib.sdk import undo_targets
 from toolcrib.sdk.approval_callbacks import AnswerCallback, ApprovalCallbacks, ApproveCallback
 from toolcrib.sdk.default_agent import defined_agent, resolve_agent
 from toolcrib.sdk.run_events import Event, RunEventReader, RunResult, RunUnfinished
 from toolcrib.sdk.session_client import SessionClient
+from toolcrib.sdk.session_review import SessionReview
 from toolcrib.sdk.workspace_location import WorkspaceLocation, open_workspace_at
 
 if TYPE_CHECKING:
     from toolcrib.tools.tool import Tool
 
-TrustLevel = Literal["supervised", "guided", "autonomous"]
+TrustLevel = Literal["supervised", "guided", "review", "autonomous"]
 
 
 class Toolcrib:
@@ -29,10 +30,12 @@ class Toolcrib:
     - ``directory``: The workspace.
     - ``model``: ``provider/model``. Without it the environment decides (``ANTHROPIC_API_KEY`` and others, as for the
       CLI).
-    - ``approve``: Called for every call that needs a decision. Without it such calls are rejected.
+    - ``approve``: Called for every call that needs a decision. Without it such calls are rejected. With it, and without
+      ``trust`` and ``agent``, the trust is at most ``guided``: so it is called for every change.
     - ``answer``: Called for the agent's questions.
     - ``tools``: Your own tools, made with ``@tool``.
-    - ``instructions``, ``trust``: The agent's system prompt and its trust level.
+    - ``instructions``, ``trust``: The agent's system prompt and its trust level. By default it is ``review``: changes
+      that can be undone are applied.
     - ``agent``: The name of an existing agent to use instead.
     - ``server``, ``workspace``: The URL of a server to use instead of this process, and the name of a workspace there.
     """
@@ -64,7 +67,7 @@ class Toolcrib:
         self._opened = ExitStack()
         self._location: WorkspaceLocation | None = None
         self._conversation: SessionClient | None = None
-        self._run: RunData | None = None
+        self._run: RunOut | None = None
         self._is_shaped = bool(model or instructions or self._tools)
         if self._is_shaped and (agent is not None or server is not None):
             raise Misconfigured("An existing agent has its own model, instructions and tools. Leave them out.")
@@ -139,11 +142,14 @@ class Toolcrib:
     def explain(self, tool: str, /, **arguments: Any) -> Mapping[str, Any]:
         """Return which rule would decide if the agent made this call, and why: ``action``, ``rule``, ``reason`` …
 
-        Once a session has started, its mode, trust and grants apply.
+        Once a session has started, its mode, trust and grants apply. A session with its own trust is started for this.
         """
-        if self._conversation is not None:
-            return self.client.explain(self._there.id, tool, arguments, session_id=self._conversation.id)
-        return self.client.explain(self._there.id, tool, arguments, agent_id=self._agent().id)
+        if self._conversation is None:
+            agent = self._agent()
+            if self._session_trust(agent) is None:
+                return self.client.explain(self._there.id, tool, arguments, agent_id=agent.id)
+        conversation = self._conversation or self._begun(plan=False)
+        return self.client.explain(self._there.id, tool, arguments, session_id=conversation.id)
 
     def undo(self, result: RunResult | None = None, *, dry_run: bool = False, force: bool = False) -> Mapping[str, Any]:
         """Undo the file changes of a run; by default of the last run that changed something.
@@ -156,22 +162,36 @@ class Toolcrib:
         Returns:
             The changes and the conflicts.
         """
-        target = (
-            undo_targets.UndoTarget({"run_id": str(result.run_id)})
-            if result
-            else undo_targets.last_undo_target(self._there)
-        )
-        return undo_targets.run_undo(self._there, target, dry_run=dry_run, force=force)
+        target = {"run_id": str(result.run_id)} if result else {"last": "run"}
+        return self._undo(target, dry_run=dry_run, force=force)
 
     def redo(self, *, dry_run: bool = False, force: bool = False) -> Mapping[str, Any]:
         """Redo the last undo, if nothing has changed since."""
-        return undo_targets.run_undo(self._there, undo_targets.last_undo(self._there), dry_run=dry_run, force=force)
+        return self._undo({"last": "undo"}, dry_run=dry_run, force=force)
+
+    def _undo(self, target: Mapping[str, str], *, dry_run: bool, force: bool) -> Mapping[str, Any]:
+        arguments = {**target, "dry_run": dry_run, "force": force}
+        # With its output, which nobody reads here, the call may take any time.
+        return cast(
+            Mapping[str, Any],
+            self._there.client.call(self._there.id, "undo", arguments, on_output=lambda _: None),
+        )
 
     def changes(self, result: RunResult) -> list[Mapping[str, Any]]:
         """Return what a run changed: ``path``, ``change``, ``diff`` …"""
         return cast(list[Mapping[str, Any]], self.call("changes", run_id=str(result.run_id))["changes"])
 
-    def log(self, limit: int = 20) -> list[AuditRecordData]:
+    def review(self) -> SessionReview:
+        """Return what the agent changed in this session since the last review, to keep or revert it.
+
+        Usually after a run with ``trust="review"``. The agent learns with the next prompt what was reverted.
+        """
+        if self._conversation is None:
+            raise Misconfigured("There is no session yet. Run something first, or resume a session.")
+        shown = self.client.review(self._there.id, self._conversation.id)
+        return SessionReview(self.client, self._there.id, shown)
+
+    def log(self, limit: int = 20) -> list[AuditRecordOut]:
         """Return the newest audit records: every call, its caller, its approver and its outcome."""
         return self._there.client.audit(self._there.id, limit=limit)
 
@@ -193,11 +213,19 @@ class Toolcrib:
 
     def _begun(self, *, plan: bool) -> SessionClient:
         location, mode = self._there, "plan" if plan else "build"
-        session = location.client.create_session(location.id, agent_id=self._agent().id, mode=mode, trust=self._trust)
+        agent = self._agent()
+        trust = self._session_trust(agent)
+        session = location.client.create_session(location.id, agent_id=agent.id, mode=mode, trust=trust)
         self._conversation = SessionClient(location, session)
         return self._conversation
 
-    def _agent(self) -> AgentData:
+    def _session_trust(self, agent: AgentOut) -> str | None:
+        """Return the trust of a new session. A program with a callback for approvals decides every change."""
+        if self._trust is not None or self._approve is None or self._agent_name is not None:
+            return self._trust
+        return agent.rules.trust.capped(agents.TrustLevel.GUIDED)
+
+    def _agent(self) -> AgentOut:
         if not self._is_shaped:
             return resolve_agent(self._there, self._agent_name)
         names = tuple(one.name for one in self._tools)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from toolcrib.client import Client, WorkspaceData
+from toolcrib.client import Client, WorkspaceOut
 from toolcrib.core.errors import Misconfigured, NotFound
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class WorkspaceLocation:
     """A workspace, and a client for the server that has it."""
 
     client: Client
-    workspace: WorkspaceData
+    workspace: WorkspaceOut
     # The folder for this directory's state on this machine; None for a server's workspace.
     notes: Path | None
     # Whether another process of this user serves the directory; it may end.
@@ -76,7 +76,7 @@ def _token() -> str:
     return token
 
 
-def _chosen(client: Client, name: str | None) -> WorkspaceData:
+def _chosen(client: Client, name: str | None) -> WorkspaceOut:
     own = client.workspaces()
     fitting = [one for one in own if name in (None, one.name, str(one.id))]
     if len(fitting) == 1:

@@ -4,22 +4,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from psycopg.errors import UniqueViolation
 
 from toolcrib.core.agents import AgentRules, TrustLevel
-from toolcrib.core.approvals import Grant, GrantRule
 from toolcrib.core.callers import Agent, WorkspaceRole
 from toolcrib.core.errors import Conflict, NotFound
-from toolcrib.core.ids import AgentId, ApprovalId, GrantId, SessionId, UserId, new_id
+from toolcrib.core.ids import AgentId, GrantId, PauseId, SessionId, UserId, new_id
 from toolcrib.core.json_text import json_text
 from toolcrib.core.packages import PackageAgent
-from toolcrib.policy.agent_definition import parse_definition, plain_rules_from_yaml
+from toolcrib.core.paused_calls import Grant, GrantRule
+from toolcrib.policy.agent_definition import KnownNames, parse_definition, plain_rules_from_yaml, reject_unknown_names
 from toolcrib.policy.trust import bound_agent, ceiling_of, packaged_rules
-from toolcrib.storage.approved_calls import rule_of
-from toolcrib.storage.database import Connection, Database, Tenant
-from toolcrib.workers.worker_pool import in_worker
+from toolcrib.runtime.worker_pool import in_worker
+from toolcrib.storage.database import Connection, Store, Tenant, parse_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,31 +28,27 @@ class StoredGrant:
     agent_id: AgentId
     session_id: SessionId | None
     rule: GrantRule
-    approval_id: ApprovalId
+    pause_id: PauseId
     created_by: UserId
     created_at: datetime
 
 
-class GrantStore:
+class GrantStore(Store):
     """Queries on grants. A grant is written together with its decision."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def list(self, tenant: Tenant) -> list[StoredGrant]:
         """Return the workspace's active grants."""
         async with self._database.transaction(tenant) as connection:
-            cursor = await connection.execute(
+            return await connection.fetch_all(
+                StoredGrant,
                 """
-                select id, agent_id, session_id, tool, paths, commands, approval_id, created_by, created_at
+                select id, agent_id, session_id, pause_id, created_by, created_at,
+                       jsonb_build_object('tools', tools, 'paths', paths, 'commands', commands, 'hosts', hosts,
+                                          'arguments', arguments) as rule
                 from toolcrib.grants where workspace_id = %s and revoked_at is null order by id
                 """,
                 (tenant.workspace_id,),
             )
-            return [
-                StoredGrant(id_, agent, session, _rule(tool, paths, commands), approval, by, at)
-                for id_, agent, session, tool, paths, commands, approval, by, at in await cursor.fetchall()
-            ]
 
     async def revoke(self, tenant: Tenant, grant_id: GrantId) -> None:
         """Revoke a grant. From the agent's next call on, a person is asked again."""
@@ -72,18 +66,7 @@ class GrantStore:
 
 def grants_from(rows: Iterable[Mapping[str, Any]] | None) -> tuple[Grant, ...]:
     """Parse the grants of an agent from their rows."""
-    return tuple(
-        Grant(
-            GrantId(UUID(row["id"])),
-            rule_of(row),
-            SessionId(UUID(row["session_id"])) if row["session_id"] else None,
-        )
-        for row in rows or ()
-    )
-
-
-def _rule(tool: str, paths: Any, commands: Any) -> GrantRule:
-    return rule_of({"tool": tool, "paths": paths, "commands": commands})
+    return tuple(parse_row(Grant, {**row, "rule": row}) for row in rows or ())
 
 
 # Longer definitions are parsed in a worker.
@@ -117,62 +100,61 @@ class StoredAgent:
         return bound_agent(self.id, self.name, self.rules, self.grants, workspace_ceiling=self.workspace_ceiling)
 
 
-class AgentStore:
+class AgentStore(Store):
     """Queries on agents. Only this class writes definition and rules, so that the two always agree."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def create(self, tenant: Tenant, *, name: str, definition: str) -> StoredAgent:
+    async def create(
+        self, tenant: Tenant, *, name: str, definition: str, known: KnownNames | None = None
+    ) -> StoredAgent:
         """Create an agent.
+
+        Args:
+            known: Reject a definition that uses other names of tools and toolsets.
 
         Raises:
             BadArguments: The definition is invalid.
         """
         rules = await _rules(definition)
+        if known is not None:
+            reject_unknown_names(rules, known)
         try:
             async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
-                cursor = await connection.execute(
+                [row] = await connection.fetch_all(
+                    dict,
                     f"""
                     insert into toolcrib.agents (workspace_id, id, name, definition, rules, created_by)
                     values (%s, %s, %s, %s, %s, %s) returning {_COLUMNS}
                     """,  # noqa: S608 - the columns are a constant of this module
                     (tenant.workspace_id, new_id(), name, definition, json_text(rules), tenant.user_id),
                 )
-                row = await cursor.fetchone()
         except UniqueViolation:
             raise _name_taken(name) from None
-        assert row is not None
         return _agent(row)
 
     async def list(self, tenant: Tenant) -> list[StoredAgent]:
         """Return every agent of the workspace, by name."""
         async with self._database.transaction(tenant) as connection:
-            cursor = await connection.execute(
-                f"""
-                select {_COLUMNS} from toolcrib.agents
-                where workspace_id = %s and deleted_at is null order by name
-                """,  # noqa: S608 - as above
+            rows = await connection.fetch_all(
+                dict,
+                f"select {_COLUMNS} from toolcrib.agents where workspace_id = %s and deleted_at is null order by name",  # noqa: S608 - as above
                 (tenant.workspace_id,),
             )
-            return [_agent(row) for row in await cursor.fetchall()]
+        return [_agent(row) for row in rows]
 
     async def get(self, tenant: Tenant, agent_id: AgentId) -> StoredAgent:
         """Return one agent."""
         async with self._database.transaction(tenant) as connection:
-            cursor = await connection.execute(
-                f"""
-                select {_COLUMNS} from toolcrib.agents
-                where workspace_id = %s and id = %s and deleted_at is null
-                """,  # noqa: S608 - as above
+            row = await connection.fetch_one(
+                dict,
+                f"select {_COLUMNS} from toolcrib.agents where workspace_id = %s and id = %s and deleted_at is null",  # noqa: S608 - as above
                 (tenant.workspace_id, agent_id),
             )
-            return _found(await cursor.fetchone(), agent_id)
+        return _found(row, agent_id)
 
     async def default(self, tenant: Tenant) -> AgentId | None:
         """Return the default agent: the workspace's choice, otherwise its oldest agent that names a model."""
         async with self._database.transaction(tenant) as connection:
-            cursor = await connection.execute(
+            row = await connection.fetch_row(
                 """
                 select a.id from toolcrib.agents a join toolcrib.workspaces w on w.id = a.workspace_id
                 where a.workspace_id = %s and a.deleted_at is null
@@ -181,17 +163,30 @@ class AgentStore:
                 """,
                 (tenant.workspace_id,),
             )
-            row = await cursor.fetchone()
         return AgentId(row[0]) if row else None
 
     async def update(
-        self, tenant: Tenant, agent_id: AgentId, *, name: str | None = None, definition: str | None = None
+        self,
+        tenant: Tenant,
+        agent_id: AgentId,
+        *,
+        name: str | None = None,
+        definition: str | None = None,
+        known: KnownNames | None = None,
     ) -> StoredAgent:
-        """Change what is given. The agent's next call follows the new rules."""
-        rules = None if definition is None else json_text(await _rules(definition))
+        """Change what is given. The agent's next call follows the new rules.
+
+        Args:
+            known: Reject a definition that adds other names of tools and toolsets.
+        """
+        given = None if definition is None else await _rules(definition)
+        if given is not None and known is not None:
+            reject_unknown_names(given, known, kept=(await self.get(tenant, agent_id)).rules)
+        rules = None if given is None else json_text(given)
         try:
             async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
-                cursor = await connection.execute(
+                row = await connection.fetch_one(
+                    dict,
                     f"""
                     update toolcrib.agents
                     set name = coalesce(%s, name), definition = coalesce(%s, definition),
@@ -200,9 +195,9 @@ class AgentStore:
                     """,  # noqa: S608 - as above
                     (name, definition, rules, tenant.workspace_id, agent_id),
                 )
-                return _found(await cursor.fetchone(), agent_id)
         except UniqueViolation:
             raise _name_taken(name) from None
+        return _found(row, agent_id)
 
     async def delete(self, tenant: Tenant, agent_id: AgentId) -> None:
         """Delete an agent and its keys. The row stays, because the history shows its name."""
@@ -254,31 +249,27 @@ async def put_packaged(
 
 
 _COLUMNS = """
-    id, name, definition, rules, created_by, created_at, updated_at, toolcrib.agent_grants(workspace_id, id),
-    (select w.max_trust from toolcrib.workspaces w where w.id = workspace_id), package
+    id, name, definition, rules, created_by, created_at, updated_at, package,
+    toolcrib.agent_grants(workspace_id, id) as grants,
+    (select w.max_trust from toolcrib.workspaces w where w.id = workspace_id) as workspace_ceiling
 """
 
 
-def _found(row: tuple[Any, ...] | None, agent_id: AgentId) -> StoredAgent:
+def _found(row: Mapping[str, Any] | None, agent_id: AgentId) -> StoredAgent:
     if row is None:
         raise _no_agent(agent_id)
     return _agent(row)
 
 
-def _agent(row: tuple[Any, ...]) -> StoredAgent:
-    agent_id, name, definition, rules, created_by, created_at, updated_at, grants, ceiling, package = row
-    return StoredAgent(
-        agent_id,
-        name,
-        definition,
-        AgentRules.model_validate(rules),
-        created_by,
-        created_at,
-        updated_at,
-        grants_from(grants),
-        None if ceiling is None else TrustLevel(ceiling),
-        package,
-    )
+def _agent(row: Mapping[str, Any]) -> StoredAgent:
+    return parse_row(StoredAgent, {**row, "grants": grants_from(row["grants"])})
+
+
+async def require_agent(connection: Connection, tenant: Tenant, agent_id: AgentId) -> None:
+    """Raise NotFound unless the workspace has this agent."""
+    statement = "select from toolcrib.agents where workspace_id = %s and id = %s and deleted_at is null"
+    if await connection.fetch_row(statement, (tenant.workspace_id, agent_id)) is None:
+        raise _no_agent(agent_id)
 
 
 def _no_agent(agent_id: AgentId) -> NotFound:

@@ -1,21 +1,22 @@
-"""API keys: a person's own, and those of agents in a workspace."""
+"""API keys of people and of agents in a workspace, and tickets, which open one connection."""
 
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from toolcrib.core.agents import AgentRules, TrustLevel
 from toolcrib.core.callers import Agent, WorkspaceRole
-from toolcrib.core.errors import Conflict, NotFound
+from toolcrib.core.errors import Conflict, NotFound, Unauthenticated
 from toolcrib.core.ids import AgentId, KeyId, UserId, WorkspaceId, new_id
 from toolcrib.policy.trust import bound_agent
-from toolcrib.storage.agents import grants_from
-from toolcrib.storage.database import Connection, Database, Tenant
+from toolcrib.storage.agents import grants_from, require_agent
+from toolcrib.storage.database import Connection, Database, Store, Tenant
 from toolcrib.storage.quotas import API_KEYS, has_all, one_at_a_time
-from toolcrib.storage.users import KEY_PREFIX, ActingUser, acting, hashed, new_secret
+from toolcrib.storage.users import KEY_PREFIX, TICKET_PREFIX, ActingUser, acting, hashed, new_secret
 
 # Enough of a key to recognize it in a list, too little to guess the rest.
 _HINT_LENGTH = len(KEY_PREFIX) + 6
+TICKET_LIFETIME: Final = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,60 +51,25 @@ class ApiKeyStore:
 
     async def create(self, person: ActingUser, *, name: str, expires_at: datetime | None) -> tuple[ApiKey, str]:
         """Create a person's own key. Returns the key and its secret, which cannot be shown again."""
-        secret = new_secret(KEY_PREFIX)
         async with acting(self._database, person) as connection:
-            await self._reject_more(connection, person.user_id)
-            cursor = await connection.execute(
-                f"""
-                insert into toolcrib.api_keys (id, user_id, name, hint, secret_hash, expires_at)
-                values (%s, %s, %s, %s, %s, %s) returning {_COLUMNS}
-                """,  # noqa: S608 - the columns are a constant of this module
-                (new_id(), person.user_id, name, secret[:_HINT_LENGTH], hashed(secret), expires_at),
-            )
-            row = await cursor.fetchone()
-        assert row is not None
-        return ApiKey(*row), secret
+            return await self._insert(connection, person.user_id, None, None, name, expires_at)
 
     async def create_for_agent(
         self, tenant: Tenant, agent_id: AgentId, *, name: str, expires_at: datetime | None
     ) -> tuple[ApiKey, str]:
         """Create a key for an agent in its workspace. The agent acts for the owner who creates it."""
-        secret = new_secret(KEY_PREFIX)
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
-            await self._reject_more(connection, tenant.user_id)
-            cursor = await connection.execute(
-                f"""
-                insert into toolcrib.api_keys
-                    (id, user_id, workspace_id, agent_id, name, hint, secret_hash, expires_at)
-                select %(key)s, %(user)s, a.workspace_id, a.id, %(name)s, %(hint)s, %(hash)s, %(expires_at)s
-                from toolcrib.agents a
-                where a.workspace_id = %(workspace)s and a.id = %(agent)s and a.deleted_at is null
-                returning {_COLUMNS}
-                """,  # noqa: S608 - the columns are a constant of this module
-                {
-                    "key": new_id(),
-                    "user": tenant.user_id,
-                    "name": name,
-                    "hint": secret[:_HINT_LENGTH],
-                    "hash": hashed(secret),
-                    "expires_at": expires_at,
-                    "workspace": tenant.workspace_id,
-                    "agent": agent_id,
-                },
-            )
-            row = await cursor.fetchone()
-        if row is None:
-            raise NotFound(f"Agent {agent_id} not found in this workspace.")
-        return ApiKey(*row), secret
+            await require_agent(connection, tenant, agent_id)
+            return await self._insert(connection, tenant.user_id, tenant.workspace_id, agent_id, name, expires_at)
 
     async def list(self, person: ActingUser) -> list[ApiKey]:
         """Return the keys that a person created, for themselves and for agents, newest first."""
         async with acting(self._database, person) as connection:
-            cursor = await connection.execute(
+            return await connection.fetch_all(
+                ApiKey,
                 f"select {_COLUMNS} from toolcrib.api_keys where user_id = %s order by id desc",  # noqa: S608
                 (person.user_id,),
             )
-            return [ApiKey(*row) for row in await cursor.fetchall()]
 
     async def revoke(self, person: ActingUser, key_id: KeyId) -> None:
         """Revoke a key."""
@@ -118,7 +84,7 @@ class ApiKeyStore:
     async def find(self, secret: str) -> ApiKeyHolder | None:
         """Return the holder of this key; None if it is unknown, expired or revoked, or its agent was deleted."""
         async with self._database.connection() as connection:
-            cursor = await connection.execute(
+            row = await connection.fetch_row(
                 """
                 select user_id, token_version, workspace_id, agent_id, agent_name, rules, grants, max_trust
                 from toolcrib.find_api_key(%s)
@@ -126,36 +92,100 @@ class ApiKeyStore:
                 (hashed(secret),),
                 prepare=True,
             )
-            row = await cursor.fetchone()
-        return _holder(*row) if row else None
+        if row is None:
+            return None
+        user_id, token_version, workspace_id, agent_id, agent_name, rules, grants, max_trust = row
+        if agent_id is None:
+            return ApiKeyHolder(user_id, token_version, None, None)
+        agent = bound_agent(
+            agent_id,
+            agent_name,
+            AgentRules.model_validate(rules),
+            grants_from(grants),
+            workspace_ceiling=None if max_trust is None else TrustLevel(max_trust),
+        )
+        return ApiKeyHolder(user_id, token_version, workspace_id, agent)
 
-    async def _reject_more(self, connection: Connection, user_id: UserId | None) -> None:
+    async def _insert(
+        self,
+        connection: Connection,
+        user_id: UserId | None,
+        workspace_id: WorkspaceId | None,
+        agent_id: AgentId | None,
+        name: str,
+        expires_at: datetime | None,
+    ) -> tuple[ApiKey, str]:
         await one_at_a_time(connection, user_id)
         rows = "select from toolcrib.api_keys where user_id = %s and revoked_at is null"
         if await has_all(connection, rows, (user_id,), most=self._most):
             raise Conflict(f"You have {self._most} API keys, the limit. Revoke one first.")
+        secret = new_secret(KEY_PREFIX)
+        [key] = await connection.fetch_all(
+            ApiKey,
+            f"""
+            insert into toolcrib.api_keys (id, user_id, workspace_id, agent_id, name, hint, secret_hash, expires_at)
+            values (%s, %s, %s, %s, %s, %s, %s, %s) returning {_COLUMNS}
+            """,  # noqa: S608 - the columns are a constant of this module
+            (new_id(), user_id, workspace_id, agent_id, name, secret[:_HINT_LENGTH], hashed(secret), expires_at),
+        )
+        return key, secret
 
 
 _COLUMNS = "id, name, hint, workspace_id, agent_id, created_at, expires_at"
 
 
-def _holder(
-    user_id: UserId,
-    token_version: int,
-    workspace_id: WorkspaceId | None,
-    agent_id: AgentId | None,
-    agent_name: str | None,
-    rules: Any,
-    grants: Any,
-    max_trust: str | None,
-) -> ApiKeyHolder:
-    if agent_id is None or agent_name is None:
-        return ApiKeyHolder(user_id, token_version, None, None)
-    agent = bound_agent(
-        agent_id,
-        agent_name,
-        AgentRules.model_validate(rules),
-        grants_from(grants),
-        workspace_ceiling=None if max_trust is None else TrustLevel(max_trust),
-    )
-    return ApiKeyHolder(user_id, token_version, workspace_id, agent)
+@dataclass(frozen=True, slots=True)
+class RedeemedTicket:
+    """The user and workspace of a used ticket, and how long the connection may last."""
+
+    user_id: UserId
+    token_version: int
+    workspace_id: WorkspaceId
+    connection_expires_at: datetime
+
+
+class TicketStore(Store):
+    """Queries on tickets: single-use secrets that open a connection which cannot send a header."""
+
+    async def create(self, tenant: Tenant, *, connection_expires_at: datetime) -> str:
+        """Create a ticket for this workspace and user. It is shown once and works once."""
+        secret = new_secret(TICKET_PREFIX)
+        async with self._database.transaction(tenant) as connection:
+            # Each creation deletes the user's expired tickets.
+            await connection.execute(
+                """
+                delete from toolcrib.connection_tickets
+                where workspace_id = %s and user_id = %s and expires_at <= now()
+                """,
+                (tenant.workspace_id, tenant.user_id),
+            )
+            await connection.execute(
+                """
+                insert into toolcrib.connection_tickets
+                    (secret_hash, workspace_id, user_id, token_version, expires_at, connection_expires_at)
+                select %s, %s, u.id, u.token_version, %s, %s from toolcrib.users u where u.id = %s
+                """,
+                (
+                    hashed(secret),
+                    tenant.workspace_id,
+                    datetime.now(UTC) + TICKET_LIFETIME,
+                    connection_expires_at,
+                    tenant.user_id,
+                ),
+            )
+        return secret
+
+    async def redeem(self, secret: str) -> RedeemedTicket:
+        """Use up a ticket.
+
+        Raises:
+            Unauthenticated: It is unknown, used or expired.
+        """
+        async with self._database.connection() as connection:
+            row = await connection.fetch_row(
+                "select user_id, token_version, workspace_id, connection_expires_at from toolcrib.redeem_ticket(%s)",
+                (hashed(secret),),
+            )
+        if row is None or row[3] is None:
+            raise Unauthenticated("This ticket is invalid, used or expired. Fetch a new one; it opens one connection.")
+        return RedeemedTicket(*row)

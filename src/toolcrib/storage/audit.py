@@ -12,7 +12,6 @@ from psycopg.types.multirange import Int8Multirange
 from toolcrib.core.audit import AuditRecord
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.json_text import json_text
-from toolcrib.policy.truncation import truncate
 from toolcrib.storage.database import Connection, Database, Tenant
 
 # The workspace and user id in records about the server as a whole.
@@ -20,11 +19,6 @@ SERVER = UUID(int=0)
 
 # The rule of records that database triggers write about changes of permissions. The gate has no rule of this name.
 ADMIN_RULE = "admin"
-
-# How much of the arguments a record holds. A longer value loses its middle and says how much is missing.
-_ARGUMENTS_BYTES = 16_000
-_NAME = 200
-_RULE = 500
 
 # How many records one page scans: a filter without matches must not read a million records.
 _SCAN_LIMIT = 20_000
@@ -105,8 +99,13 @@ class AuditStore:
     async def append(self, records: Sequence[AuditRecord]) -> None:
         """Write records of any workspaces in one statement, and so in one commit."""
         async with self._database.connection() as connection:
-            rows = json_text([audit_row(record) for record in records])
+            rows = json_text([record.row for record in records])
             await connection.execute("select toolcrib.append_audit_records(%s)", (rows,), prepare=True)
+
+    @staticmethod
+    async def append_within(connection: Connection, record: AuditRecord) -> None:
+        """Write a record in the transaction of the change that it is about."""
+        await connection.execute("select toolcrib.append_audit_records(%s)", (json_text([record.row]),))
 
     async def page(
         self,
@@ -161,7 +160,7 @@ class AuditStore:
     async def count_unsealed(self, tenant: Tenant, *, after: int) -> int:
         """Count a workspace's records after the newest seal, up to the limit of a page's scan."""
         async with self._database.transaction(tenant, WorkspaceRole.OWNER) as connection:
-            cursor = await connection.execute(
+            row = await connection.fetch_row(
                 """
                 select count(*) from (
                     select from toolcrib.audit_records where workspace_id = %s and position > %s limit %s
@@ -169,7 +168,6 @@ class AuditStore:
                 """,
                 (tenant.workspace_id, after, _SCAN_LIMIT),
             )
-            row = await cursor.fetchone()
             return int(row[0]) if row else 0
 
 
@@ -188,19 +186,17 @@ class AuditSealStore:
 
     async def last(self, connection: Connection) -> AuditSeal | None:
         """Return the last seal."""
-        cursor = await connection.execute(_SEALS + "order by number desc limit 1")
-        row = await cursor.fetchone()
+        row = await connection.fetch_row(_SEALS + "order by number desc limit 1")
         return _seal(row) if row else None
 
     async def old_gaps(self, connection: Connection) -> tuple[range, ...]:
         """Return the gaps of an hour ago: no transaction lives that long, so they stay empty."""
-        cursor = await connection.execute(
+        row = await connection.fetch_row(
             """
             select gaps from toolcrib.audit_seals where sealed_at < now() - interval '1 hour'
             order by number desc limit 1
-            """
+            """,
         )
-        row = await cursor.fetchone()
         return _ranges(row[0]) if row else ()
 
     async def unsealed(
@@ -276,8 +272,7 @@ class AuditSealStore:
     async def missing(self) -> int:
         """Count the sealed records that are missing, without reading any."""
         async with self._database.as_system() as connection:
-            cursor = await connection.execute(_MISSING)
-            row = await cursor.fetchone()
+            row = await connection.fetch_row(_MISSING)
             return int(row[0]) if row else 0
 
     async def seal(self, number: int) -> AuditSeal | None:
@@ -287,8 +282,7 @@ class AuditSealStore:
 
     async def numbered(self, connection: Connection, number: int) -> AuditSeal | None:
         """Return one seal, within a transaction."""
-        cursor = await connection.execute(_SEALS + "where number = %s", (number,))
-        row = await cursor.fetchone()
+        row = await connection.fetch_row(_SEALS + "where number = %s", (number,))
         return _seal(row) if row else None
 
     async def server_records(self, tool: str) -> list[tuple[datetime, Any]]:
@@ -360,33 +354,6 @@ _SELECT = """
            rule, decided_by, arguments, outcome, error_code, files, hosts, isolation, duration_us
     from toolcrib.audit_records
 """
-
-
-def audit_row(record: AuditRecord) -> dict[str, Any]:
-    """Serialize a record for the database function that appends it."""
-    caller = record.caller
-    return {
-        "id": record.id,
-        "workspace_id": caller.workspace_id,
-        "created_at": record.created_at,
-        "user_id": caller.user_id,
-        "agent_id": caller.agent_id,
-        "session_id": caller.session_id,
-        "run_id": caller.run_id,
-        "call_id": caller.call_id,
-        "via": caller.via,
-        "tool": record.tool[:_NAME],
-        "decision": record.decision,
-        "rule": record.rule[:_RULE],
-        "decided_by": record.decided_by,
-        "arguments": truncate(record.arguments, limit_bytes=_ARGUMENTS_BYTES).value,
-        "outcome": record.outcome,
-        "error_code": record.error_code,
-        "files": record.files,
-        "hosts": record.hosts,
-        "isolation": record.isolation,
-        "duration_us": record.duration_us,
-    }
 
 
 def _seal(row: tuple[Any, ...]) -> AuditSeal:

@@ -1,24 +1,15 @@
 """Background processes as rows: what runs where and for whom, and how it ended."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
 from toolcrib.core.background_processes import BackgroundProcess
 from toolcrib.core.callers import Caller, WorkspaceRole
-from toolcrib.core.change_sets import Author
 from toolcrib.core.errors import Conflict, NotFound
 from toolcrib.core.files import AuthorKind
-from toolcrib.core.ids import (
-    AgentId,
-    BackgroundId,
-    CallId,
-    ProcessId,
-    RunId,
-    SessionId,
-    UserId,
-    WorkspaceId,
-)
-from toolcrib.storage.database import Connection, Database, Tenant
+from toolcrib.core.ids import BackgroundId, ProcessId
+from toolcrib.storage.database import Connection, Store, Tenant, parse_row
 
 # The columns in these statements are constants:
 # ruff: noqa: S608
@@ -28,11 +19,8 @@ _ENDED_SHOWN: Final = 20
 _REMEMBERED_NS: Final = 30 * 24 * 3600 * 10**9
 
 
-class BackgroundProcessStore:
+class BackgroundProcessStore(Store):
     """Queries on background processes."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def begin(self, tenant: Tenant, new: BackgroundProcess, *, most: int) -> None:
         """Insert the row before the process starts.
@@ -40,7 +28,6 @@ class BackgroundProcessStore:
         Raises:
             Conflict: The agent or person already has ``most`` running processes.
         """
-        author = new.author
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             # Serialize, so that two calls do not both take the last free slot.
             await connection.execute(
@@ -55,27 +42,13 @@ class BackgroundProcessStore:
                 insert into toolcrib.background_processes
                     (workspace_id, id, call_id, user_id, agent_id, session_id, run_id, command, isolation, node,
                      process_id, started_ns)
-                select %(workspace)s, %(id)s, %(call)s, %(user)s, %(agent)s, %(session)s, %(run)s, %(command)s,
-                       %(isolation)s, %(node)s, %(process)s, %(started)s
+                select %(workspace_id)s, %(id)s, %(call_id)s, %(user_id)s, %(agent_id)s, %(session_id)s, %(run_id)s,
+                       %(command)s, %(isolation)s, %(node)s, %(process_id)s, %(started_ns)s
                 where (select count(*) from toolcrib.background_processes b
-                       where b.workspace_id = %(workspace)s and b.ended_ns is null and b.user_id = %(user)s
-                         and b.agent_id is not distinct from %(agent)s::uuid) < %(most)s
+                       where b.workspace_id = %(workspace_id)s and b.ended_ns is null and b.user_id = %(user_id)s
+                         and b.agent_id is not distinct from %(agent_id)s::uuid) < %(most)s
                 """,
-                {
-                    "workspace": new.workspace_id,
-                    "id": new.id,
-                    "call": author.call_id,
-                    "user": author.user_id,
-                    "agent": author.agent_id,
-                    "session": author.session_id,
-                    "run": author.run_id,
-                    "command": new.command,
-                    "isolation": new.isolation,
-                    "node": new.node,
-                    "process": new.process_id,
-                    "started": new.started_ns,
-                    "most": most,
-                },
+                {**asdict(new), **asdict(new.author), "most": most},
             )
             if cursor.rowcount == 0:
                 raise Conflict(f"{most} background processes are running, the limit. Stop one first.")
@@ -94,7 +67,8 @@ class BackgroundProcessStore:
     async def of(self, caller: Caller) -> list[BackgroundProcess]:
         """Return the processes of the caller's session or, outside one, of the caller: running and recently ended."""
         async with self._database.transaction(Tenant.of(caller)) as connection:
-            cursor = await connection.execute(
+            rows = await connection.fetch_all(
+                dict,
                 f"""
                 select {_COLUMNS} from toolcrib.background_processes b
                 where {_OWN}
@@ -102,18 +76,18 @@ class BackgroundProcessStore:
                 """,
                 {**_owner(caller), "most": _ENDED_SHOWN},
             )
-            return [_process(row) for row in await cursor.fetchall()]
+        return [_process(row) for row in rows]
 
     async def get(
         self, caller: Caller, id_: BackgroundId, *, needs: WorkspaceRole = WorkspaceRole.VIEWER
     ) -> BackgroundProcess:
         """Return one process of the caller."""
         async with self._database.transaction(Tenant.of(caller), needs) as connection:
-            cursor = await connection.execute(
+            row = await connection.fetch_one(
+                dict,
                 f"select {_COLUMNS} from toolcrib.background_processes b where {_OWN} and b.id = %(id)s",
                 {**_owner(caller), "id": id_},
             )
-            row = await cursor.fetchone()
         if row is None:
             # A process of someone else gets the same answer as an unknown one.
             raise NotFound(f"There is no background process {id_}. List them with `bash_list`.")
@@ -167,23 +141,25 @@ class BackgroundProcessStore:
         Each gets an end time: the last moment at which its server may have been alive.
         """
         async with self._database.as_system() as connection:
-            cursor = await connection.execute(
+            rows = await connection.fetch_all(
+                dict,
                 f"""
-                select {_ORPHAN_COLUMNS} from toolcrib.background_processes b
+                select {_BEFORE_THE_END}, {_END_OF_ORPHAN} from toolcrib.background_processes b
                 left join toolcrib.server_processes p on p.id = b.process_id
                 where b.node = %(node)s and b.ended_ns is null
                   and (p.id is null or p.heartbeat_at < now() - make_interval(secs => %(seconds)s))
                 """,
                 {"node": node, "seconds": seconds},
             )
-            return [_process(row) for row in await cursor.fetchall()]
+        return [_process(row) for row in rows]
 
 
 async def present_within(
     connection: Connection, tenant: Tenant, *, node: str, since_ns: int
 ) -> list[BackgroundProcess]:
     """Return the processes that ran on a node's tree since a time, latest first. Within a change's transaction."""
-    cursor = await connection.execute(
+    rows = await connection.fetch_all(
+        dict,
         f"""
         select {_COLUMNS} from toolcrib.background_processes b
         where b.workspace_id = %s and b.node = %s and (b.ended_ns is null or b.ended_ns >= %s)
@@ -191,15 +167,15 @@ async def present_within(
         """,
         (tenant.workspace_id, node, since_ns),
     )
-    return [_process(row) for row in await cursor.fetchall()]
+    return [_process(row) for row in rows]
 
 
 _BEFORE_THE_END = """b.workspace_id, b.id, b.call_id, b.user_id, b.agent_id, b.session_id, b.run_id, b.command,
     b.isolation, b.node, b.process_id, b.started_ns"""
 _COLUMNS = f"{_BEFORE_THE_END}, b.ended_ns, b.exit_code, b.stop_reason"
-_ORPHAN_COLUMNS = f"""{_BEFORE_THE_END}, greatest(b.started_ns,
-    (extract(epoch from coalesce(p.heartbeat_at + make_interval(secs => %(seconds)s), now())) * 1e9)::bigint),
-    null, null"""
+_END_OF_ORPHAN = """greatest(b.started_ns,
+    (extract(epoch from coalesce(p.heartbeat_at + make_interval(secs => %(seconds)s), now())) * 1e9)::bigint)
+    as ended_ns"""
 
 # The processes of a session or, outside one, of the caller. An agent sees its own only.
 _OWN = """b.workspace_id = %(workspace)s
@@ -218,27 +194,6 @@ def _owner(caller: Caller) -> dict[str, Any]:
     }
 
 
-def _process(row: tuple[Any, ...]) -> BackgroundProcess:
-    workspace, id_, call, user, agent, session, run, command, isolation, node, process_id, started, ended, code, why = (
-        row
-    )
-    return BackgroundProcess(
-        WorkspaceId(workspace),
-        BackgroundId(id_),
-        Author(
-            AuthorKind.AGENT if agent else AuthorKind.USER,
-            UserId(user),
-            AgentId(agent) if agent else None,
-            SessionId(session) if session else None,
-            RunId(run) if run else None,
-            CallId(call),
-        ),
-        command,
-        isolation,
-        node,
-        ProcessId(process_id),
-        started,
-        ended,
-        code,
-        why,
-    )
+def _process(row: Mapping[str, Any]) -> BackgroundProcess:
+    kind = AuthorKind.AGENT if row["agent_id"] else AuthorKind.USER
+    return parse_row(BackgroundProcess, {**row, "author": {**row, "kind": kind}})

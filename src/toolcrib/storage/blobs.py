@@ -4,7 +4,7 @@ Includes garbage collection.
 """
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
@@ -17,6 +17,8 @@ from toolcrib.storage.database import Connection, Database, Tenant
 
 # Below this size zlib's header outweighs what it saves.
 _WORTH_COMPRESSING = 512
+# Contents per query.
+_AT_ONCE = 1_000
 
 
 def digest(body: bytes) -> bytes:
@@ -46,11 +48,18 @@ class BlobStore:
 
     async def get(self, tenant: Tenant, sha256: bytes) -> bytes:
         """Return the content of a hash."""
-        async with self._database.transaction(tenant) as connection:
-            found = await fetch(connection, tenant, [sha256])
-        if sha256 not in found:
-            raise NotFound(f"Content {sha256.hex()} is not stored in this workspace.")
-        return found[sha256]
+        return (await self.get_all(tenant, [sha256]))[sha256]
+
+    async def get_all(self, tenant: Tenant, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return the contents of these hashes. Raises ``NotFound`` if one of them is not stored."""
+        found: dict[bytes, bytes] = {}
+        for start in range(0, len(hashes), _AT_ONCE):
+            async with self._database.transaction(tenant) as connection:
+                found |= await fetch(connection, tenant, hashes[start : start + _AT_ONCE])
+        for key in hashes:
+            if key not in found:
+                raise NotFound(f"Content {key.hex()} is not stored in this workspace.")
+        return found
 
 
 async def fetch(connection: Connection, tenant: Tenant, hashes: Iterable[bytes]) -> dict[bytes, bytes]:

@@ -1,5 +1,6 @@
 """Commits change sets, and marks them as applied once they are on disk."""
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,15 +14,13 @@ from toolcrib.core.audit import AuditRecord, CallRecord
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.change_sets import ChangeSet, FileChange
 from toolcrib.core.errors import BaseChanged
-from toolcrib.core.files import EntryKind, EntryState, Fingerprint
+from toolcrib.core.files import EntryState, Fingerprint
 from toolcrib.core.ids import FileId, VersionId
 from toolcrib.core.json_text import json_text
 from toolcrib.core.paths import WorkspacePath
-from toolcrib.storage.audit import audit_row
 from toolcrib.storage.blobs import packed
 from toolcrib.storage.database import Connection, Database, Tenant
 from toolcrib.storage.files import PathLookup, WorkspaceHome, paths_json, seen
-from toolcrib.storage.tool_calls import call_row
 
 # Above this number paths are not locked one by one: PostgreSQL's lock table is finite.
 _MANY = 200
@@ -71,6 +70,7 @@ class LockedCommit:
     def __init__(self, connection: Connection, tenant: Tenant, paths: Sequence[WorkspacePath], *, whole: bool) -> None:
         self._connection = connection
         self._tenant = tenant
+        self._tenant_parameters = tenant.parameters
         self._paths = paths
         self._whole = whole
         self._holds_locks = False
@@ -81,7 +81,7 @@ class LockedCommit:
         async with self._connection.transaction():
             if self._tenant.user_id is not None:
                 await self._connection.execute(
-                    "select toolcrib.enter_workspace(%s, %s, %s, %s)", self._tenant.parameters
+                    "select toolcrib.enter_workspace(%s, %s, %s, %s)", self._tenant_parameters
                 )
             yield self._connection
 
@@ -93,10 +93,10 @@ class LockedCommit:
         await cursor.execute(
             "select * from toolcrib.lock_paths(%s, %s, %s, %s, %s, %s, %s, %s)",
             (
-                *self._tenant.parameters,
+                *self._tenant_parameters,
                 paths_json(paths),
-                _workspace_key(self._tenant),
-                json_text(keys),
+                _key(self._tenant.workspace_id.bytes),
+                json.dumps(keys),
                 self._whole,
             ),
             prepare=True,
@@ -122,22 +122,34 @@ class LockedCommit:
         """
         bodies = _bodies(change_set)
         packs = [packed(body) for body in bodies.values()]
+        rows = {
+            "set": _set_row(change_set),
+            "files": [_file_row(change) for change in change_set.changes],
+            "blobs": [
+                {"hash": sha256.hex(), "size": len(body), "encoding": encoding}
+                for (sha256, body), (encoding, _) in zip(bodies.items(), packs, strict=True)
+            ],
+        }
+        if call is not None:
+            rows["call"] = call.row
+        if audit is not None:
+            rows["audit"] = [audit.row]
         # A few blobs are passed one by one: the driver is slow with arrays.
         given = "%s::bytea[]" if len(packs) > _FEW else f"array[{', '.join(['%s'] * len(packs))}]::bytea[]"
         contents = [body for _, body in packs]
         try:
             await self._connection.execute(
-                f"select toolcrib.commit_change_set(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, {given})",
+                f"""
+                select toolcrib.commit_change_set(
+                    %s, %s, %s, %s, %s, %s, r -> 'set', r -> 'files', r -> 'call', r -> 'audit', r -> 'blobs', {given})
+                from (select %s::jsonb) as given (r)
+                """,  # noqa: S608 - placeholders only
                 (
-                    *self._tenant.parameters,
+                    *self._tenant_parameters,
                     node,
                     home.epoch,
-                    json_text(_set_row(change_set)),
-                    json_text([_file_row(change) for change in change_set.changes]),
-                    None if call is None else json_text(call_row(call)),
-                    None if audit is None else json_text([audit_row(audit)]),
-                    json_text([_blob_row(*blob) for blob in zip(bodies.items(), packs, strict=True)]),
                     *([contents] if len(packs) > _FEW else contents),
+                    json_text(rows),
                 ),
                 prepare=True,
             )
@@ -174,10 +186,6 @@ def _bodies(change_set: ChangeSet) -> dict[bytes, bytes]:
         for change in change_set.changes
         if change.body is not None and change.after is not None and change.after.sha256 is not None
     }
-
-
-def _blob_row(content: tuple[bytes, bytes], pack: tuple[str, bytes]) -> dict[str, Any]:
-    return {"hash": content[0].hex(), "size": len(content[1]), "encoding": pack[0]}
 
 
 def _set_row(change_set: ChangeSet) -> dict[str, Any]:
@@ -218,7 +226,9 @@ def _file_row(change: FileChange) -> dict[str, Any]:
         "size": state.size,
         "line_count": state.line_count,
         "content_kind": state.content_kind,
-        "target": state.target,
+        "link_target": state.link_target,
+        "trash_id": state.trash_id,
+        "inode": state.inode,
     }
 
 
@@ -227,7 +237,15 @@ def _kept(change: FileChange) -> EntryState:
     if change.after is not None:
         return change.after
     assert change.before is not None
-    return EntryState(change.before.path, change.before.kind, change.before.mode, target=change.before.target)
+    before = change.before
+    return EntryState(
+        before.path,
+        before.kind,
+        before.mode,
+        link_target=before.link_target,
+        trash_id=before.trash_id,
+        inode=before.inode,
+    )
 
 
 async def _mark_applied(connection: Connection, tenant: Tenant, applied: Sequence[AppliedFile]) -> None:
@@ -238,20 +256,6 @@ async def _mark_applied(connection: Connection, tenant: Tenant, applied: Sequenc
     await connection.execute(
         "select toolcrib.mark_applied(%s, %s)", (tenant.workspace_id, json_text(rows)), prepare=True
     )
-
-
-def touches_folders(change_set: ChangeSet) -> bool:
-    """Return whether a folder is moved or deleted. It may contain files, so the whole workspace must be locked."""
-    return any(
-        change.before is not None
-        and change.before.kind is EntryKind.FOLDER
-        and (change.after is None or change.after.path != change.before.path)
-        for change in change_set.changes
-    )
-
-
-def _workspace_key(tenant: Tenant) -> int:
-    return _key(tenant.workspace_id.bytes)
 
 
 def _lock_key(tenant: Tenant, path: WorkspacePath) -> int:

@@ -1,22 +1,70 @@
 """The connection pools, and the tenant for whom every statement runs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, LiteralString, Self, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
+from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
+from pydantic import TypeAdapter
 
 from toolcrib.core.callers import Caller, WorkspaceRole
 from toolcrib.core.errors import Conflict, Forbidden, Misconfigured, NotFound, Superseded, Unauthenticated
 from toolcrib.core.ids import UserId, WorkspaceId
 from toolcrib.storage.migrate import newest_revision
 
-Connection = AsyncConnection[tuple[Any, ...]]
+T = TypeVar("T")
+Parameters = Sequence[Any] | Mapping[str, Any]
+
+
+class Connection(AsyncConnection[tuple[Any, ...]]):
+    """A connection of the pools, with short forms for statements that return rows."""
+
+    async def fetch_row(
+        self, statement: LiteralString, parameters: Parameters | None = None, *, prepare: bool | None = None
+    ) -> tuple[Any, ...] | None:
+        """Execute a statement and return its first row, if it has any."""
+        return await (await self.execute(statement, parameters, prepare=prepare)).fetchone()
+
+    async def returned_row(
+        self, statement: LiteralString, parameters: Parameters | None = None, *, prepare: bool | None = None
+    ) -> tuple[Any, ...]:
+        """Execute a statement that always returns a row, and return it."""
+        row = await self.fetch_row(statement, parameters, prepare=prepare)
+        assert row is not None, statement
+        return row
+
+    async def fetch_all(self, kind: type[T], statement: LiteralString, parameters: Parameters | None = None) -> list[T]:
+        """Execute a statement and return its rows as values of a type; see ``parse_row``."""
+        cursor = self.cursor(row_factory=dict_row)
+        await cursor.execute(statement, parameters)
+        return [parse_row(kind, row) for row in await cursor.fetchall()]
+
+    async def fetch_one(
+        self, kind: type[T], statement: LiteralString, parameters: Parameters | None = None
+    ) -> T | None:
+        """Execute a statement and return its first row as a value of a type, if it has any; see ``parse_row``."""
+        cursor = self.cursor(row_factory=dict_row)
+        await cursor.execute(statement, parameters)
+        row = await cursor.fetchone()
+        return None if row is None else parse_row(kind, row)
+
+
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {}
+
+
+def parse_row(kind: type[T], row: Mapping[str, Any]) -> T:
+    """Create a value from a row: each column fills the field of its name, text becomes an enum, an array a tuple."""
+    adapter = _ADAPTERS.get(kind) or _ADAPTERS.setdefault(kind, TypeAdapter(kind))
+    value: T = adapter.validate_python(row)
+    return value
+
+
 Pool = AsyncConnectionPool[Connection]
 
 NOT_A_MEMBER = "Access forbidden: User is not a member of this workspace"
@@ -34,7 +82,7 @@ class Tenant:
     @classmethod
     def of(cls, caller: Caller) -> Self:
         """Return the tenant of a caller."""
-        return cls(caller.workspace_id, caller.user_id, caller.token_version, caller.agent_id)
+        return cls(caller.workspace_id, caller.user_id, caller.token_version, caller.agent.id if caller.agent else None)
 
     @property
     def parameters(self) -> tuple[Any, ...]:
@@ -100,8 +148,7 @@ class Database:
         """
         async with self.connection(tenant) as connection, connection.transaction():
             if tenant.user_id is not None:
-                cursor = await connection.execute("select toolcrib.enter_workspace(%s, %s, %s, %s)", tenant.parameters)
-                row = await cursor.fetchone()
+                row = await connection.fetch_row("select toolcrib.enter_workspace(%s, %s, %s, %s)", tenant.parameters)
                 require(row[0] if row else None, needs)
             yield connection
 
@@ -120,7 +167,7 @@ class Database:
 
     async def _reject_what_is_unsafe(self) -> None:
         async with self._app.connection() as connection:
-            cursor = await connection.execute(
+            row = await connection.returned_row(
                 """
                 select r.rolname, r.rolsuper, r.rolbypassrls,
                        exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -129,8 +176,6 @@ class Database:
                 from pg_roles r where r.rolname = session_user
                 """
             )
-            row = await cursor.fetchone()
-            assert row is not None
             name, is_super, bypasses, owns, has_schema = row
             if not has_schema:
                 raise Misconfigured(
@@ -149,6 +194,13 @@ class Database:
                     f"The database is at revision {found and found[0]}, this program needs {newest_revision()}. "
                     "Run `toolcrib db upgrade`."
                 )
+
+
+class Store:
+    """Base of the classes with the queries of one aggregate."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
 
 def require(role: str | None, needs: WorkspaceRole) -> WorkspaceRole:
@@ -170,10 +222,19 @@ async def _borrowed_connection(pool: Pool) -> AsyncIterator[Connection]:
     """
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
-    async with pool.connection() as connection:
+    # Not ``pool.connection()``, which commits at the end: connections are in autocommit.
+    connection = await pool.getconn()
+    try:
         if task is not None and task.cancelling() > before:
             raise asyncio.CancelledError
         yield connection
+    except psycopg.Error as error:
+        if connection.closed and not isinstance(error, psycopg.OperationalError):
+            # The driver reports a lost connection in several ways, such as a transaction that cannot be ended.
+            raise psycopg.OperationalError(f"The connection to the database was lost: {error}") from error
+        raise
+    finally:
+        await pool.putconn(connection)
 
 
 @contextmanager
@@ -191,6 +252,11 @@ def translate_error() -> Iterator[None]:
                 raise NotFound("There is no such session in this workspace.") from None
             case "TC410":
                 raise Superseded("This call has already ended. Fetch its outcome by its id.") from None
+            case "TC412":
+                raise Conflict(
+                    "Someone else has decided about one of these files just now. Nothing was done; look at the "
+                    "review again."
+                ) from None
             case "55P03":
                 raise Conflict("Other calls are changing these files. Try again in a moment.") from None
         raise
@@ -200,6 +266,7 @@ def _pool(dsn: str, name: str, size: int) -> Pool:
     conninfo = make_conninfo(dsn, application_name=name, options=_OPTIONS)
     return AsyncConnectionPool(
         conninfo,
+        connection_class=Connection,
         min_size=min(2, size),
         max_size=size,
         open=False,
@@ -224,6 +291,11 @@ async def is_online(database: Database) -> bool:
     except (psycopg.OperationalError, TimeoutError):
         return False
     return True
+
+
+def is_unreachable(error: psycopg.OperationalError) -> bool:
+    """Return whether the connection failed, was cut, or the server is starting or stopping."""
+    return error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
 
 
 def is_transient(error: psycopg.OperationalError) -> bool:

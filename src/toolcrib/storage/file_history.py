@@ -1,28 +1,26 @@
-"""What calls changed per file, and what happened to those files since; for undo and conflict checks."""
+"""What calls changed per file, and what happened to those files since; for undo, reviews and conflict checks."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from uuid import UUID
+from datetime import datetime
 
 from toolcrib.core.callers import WorkspaceRole
-from toolcrib.core.change_sets import UndoCall, within
+from toolcrib.core.change_sets import ChangingCall, LastUndoable, UndoCall, UndoScope, last_undoable, within
 from toolcrib.core.files import File, Version
-from toolcrib.core.ids import CallId, FileId, VersionId
+from toolcrib.core.ids import CallId, FileId, SessionId, VersionId
 from toolcrib.core.paths import Mount, WorkspacePath, mount_root, path_from_row
-from toolcrib.storage.database import Connection, Database, Tenant
+from toolcrib.storage.database import Connection, Store, Tenant
 from toolcrib.storage.files import FILE_COLUMNS, VERSION_COLUMNS, file_of, paths_json, version_of
+from toolcrib.storage.runs import require_session
 
 # The columns in these statements are constants:
 # ruff: noqa: S608
 
 
-@dataclass(frozen=True, slots=True)
-class UndoScope:
-    """Selects calls: by their ids, or all of a run or a session."""
-
-    calls: tuple[UUID, ...] = ()
-    run_id: UUID | None = None
-    session_id: UUID | None = None
+# How many calls that changed files are searched for the last one that is still in effect.
+_LATEST = 5_000
+# Files per query.
+_AT_ONCE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,31 +32,95 @@ class FileTimeline:
     ours: frozenset[VersionId]
 
 
-class UndoStore:
-    """Queries for undo."""
+@dataclass(frozen=True, slots=True)
+class ReviewedFile:
+    """A person's decision about a file, up to a version."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    file_id: FileId
+    version_number: int
+    decision: str
+    decided_by: str
+    decided_at: datetime
+    path: WorkspacePath
+
+
+@dataclass(frozen=True, slots=True)
+class UnreviewedChanges:
+    """What a session's agent changed since the last review, and the decisions of the reviews so far."""
+
+    timelines: list[FileTimeline]
+    reviewed: dict[FileId, ReviewedFile]
+
+
+class UndoStore(Store):
+    """Queries for undo and review."""
 
     async def timelines(self, tenant: Tenant, scope: UndoScope, needs: WorkspaceRole) -> list[FileTimeline]:
         """Return the timeline of every file that these calls changed."""
         async with self._database.transaction(tenant, needs) as connection:
             touched = await _touched(connection, tenant, scope)
-            files = await _files(connection, tenant, list(touched))
-            versions = await _versions(connection, tenant, {id_: first for id_, (first, _) in touched.items()})
-            ours = {id_ for _, ids in touched.values() for id_ in ids}
-            ours |= await _undone_before(connection, tenant, scope, [v for of in versions.values() for v in of], ours)
-        return [_history(file, versions[file.id], ours) for file in files]
+            return await _timelines(connection, tenant, scope, touched)
+
+    async def versions(self, tenant: Tenant, ids: Sequence[FileId]) -> dict[FileId, list[Version]]:
+        """Return all versions of these files, oldest first."""
+        async with self._database.transaction(tenant) as connection:
+            return await _versions(connection, tenant, dict.fromkeys(ids, 1))
+
+    async def unreviewed(self, tenant: Tenant, session_id: SessionId, needs: WorkspaceRole) -> UnreviewedChanges:
+        """Return the timeline of every file that the session's agent changed since a person reviewed it."""
+        scope = UndoScope(session_id=session_id)
+        async with self._database.transaction(tenant, needs) as connection:
+            await require_session(connection, tenant, session_id)
+            reviewed = await _reviewed(connection, tenant, session_id)
+            touched = await _touched(connection, tenant, scope, unreviewed=True)
+            timelines = await _timelines(connection, tenant, scope, touched)
+        return UnreviewedChanges(timelines, reviewed)
+
+    async def last(self, tenant: Tenant, last: LastUndoable, needs: WorkspaceRole) -> UndoScope | None:
+        """Return what the newest change of files that is still in effect belongs to.
+
+        An agent finds its own calls only; that others have undone them counts.
+        """
+        async with self._database.transaction(tenant, needs) as connection:
+            cursor = await connection.execute(
+                """
+                -- The results of other tools may be large.
+                select id, run_id, session_id, case tool when 'undo' then coalesce(result -> 'undone', arguments) end
+                from toolcrib.tool_calls
+                where workspace_id = %(workspace)s and state = 'done' and change_set_id is not null
+                  and (%(agent)s::uuid is null or agent_id = %(agent)s or tool = 'undo')
+                order by id desc limit %(limit)s
+                """,
+                {"workspace": tenant.workspace_id, "agent": tenant.agent_id, "limit": _LATEST},
+            )
+            calls = [
+                ChangingCall(id_, run_id, session_id, None if undone is None else UndoCall(id_, undone))
+                for id_, run_id, session_id, undone in await cursor.fetchall()
+            ]
+        return last_undoable(calls, last)
 
 
-def _history(file: File, versions: Sequence[Version], ours: Collection[VersionId]) -> FileTimeline:
-    return FileTimeline(file, tuple(versions), frozenset(version.id for version in versions if version.id in ours))
+# Of each file: the number of the first relevant version, and the ids of all of them.
+_Touched = Mapping[FileId, tuple[int, list[VersionId]]]
 
 
-async def _touched(
-    connection: Connection, tenant: Tenant, scope: UndoScope
-) -> dict[FileId, tuple[int, list[VersionId]]]:
-    """Return the files, with the number of the first relevant version and the ids of all of them."""
+async def _timelines(connection: Connection, tenant: Tenant, scope: UndoScope, touched: _Touched) -> list[FileTimeline]:
+    ids, files, versions = list(touched), list[File](), dict[FileId, list[Version]]()
+    for start in range(0, len(ids), _AT_ONCE):
+        # In pieces, so that other calls have their turn in between.
+        piece = ids[start : start + _AT_ONCE]
+        files += await _files(connection, tenant, piece)
+        versions |= await _versions(connection, tenant, {id_: touched[id_][0] for id_ in piece})
+    ours = {id_ for _, ids in touched.values() for id_ in ids}
+    ours |= await _undone_before(connection, tenant, scope, [v for of in versions.values() for v in of], ours)
+    return [
+        FileTimeline(file, tuple(versions[file.id]), frozenset(v.id for v in versions[file.id] if v.id in ours))
+        for file in files
+    ]
+
+
+async def _touched(connection: Connection, tenant: Tenant, scope: UndoScope, *, unreviewed: bool = False) -> _Touched:
+    """Return the files that these calls changed; with ``unreviewed``, only what an agent changed since a review."""
     cursor = await connection.execute(
         """
         select v.file_id, min(v.version_number), array_agg(v.id)
@@ -68,7 +130,10 @@ async def _touched(
             where v.workspace_id = c.workspace_id and v.change_set_id = c.id
             offset 0
         ) v
+        left join toolcrib.reviewed_files r on %(unreviewed)s
+            and r.workspace_id = c.workspace_id and r.session_id = c.session_id and r.file_id = v.file_id
         where c.workspace_id = %(workspace)s and c.state = 'committed'
+          and (not %(unreviewed)s or (c.author_kind = 'agent' and v.version_number > coalesce(r.version_number, 0)))
           and (c.call_id = any (%(calls)s) or c.run_id = %(run)s or c.session_id = %(session)s)
           and (%(agent)s::uuid is null or c.agent_id = %(agent)s)
         group by v.file_id
@@ -80,9 +145,26 @@ async def _touched(
             "session": scope.session_id,
             # An agent undoes its own changes only.
             "agent": tenant.agent_id,
+            "unreviewed": unreviewed,
         },
     )
-    return {FileId(id_): (first, [VersionId(v) for v in ids]) for id_, first, ids in await cursor.fetchall()}
+    return {file_id: (first, version_ids) for file_id, first, version_ids in await cursor.fetchall()}
+
+
+async def _reviewed(connection: Connection, tenant: Tenant, session_id: SessionId) -> dict[FileId, ReviewedFile]:
+    cursor = await connection.execute(
+        """
+        select r.file_id, r.version_number, r.decision, coalesce(u.full_name, u.email, 'someone'), r.decided_at,
+               f.mount, f.path
+        from toolcrib.reviewed_files r
+        join toolcrib.files f on f.workspace_id = r.workspace_id and f.id = r.file_id
+        left join toolcrib.users u on u.id = r.decided_by
+        where r.workspace_id = %s and r.session_id = %s
+        """,
+        (tenant.workspace_id, session_id),
+    )
+    rows = await cursor.fetchall()
+    return {row[0]: ReviewedFile(row[0], row[1], row[2], row[3], row[4], path_from_row(row[5], row[6])) for row in rows}
 
 
 async def _undone_before(
@@ -98,12 +180,12 @@ async def _undone_before(
         return set()
     cursor = await connection.execute(
         """
-        select id, arguments from toolcrib.tool_calls
+        select id, coalesce(result -> 'undone', arguments) from toolcrib.tool_calls
         where workspace_id = %s and id = any (%s) and tool = 'undo' order by id
         """,
         (tenant.workspace_id, list(others)),
     )
-    undos = [UndoCall(CallId(id_), arguments) for id_, arguments in await cursor.fetchall()]
+    undos = [UndoCall(CallId(id_), reverted) for id_, reverted in await cursor.fetchall()]
     own = [version for version in versions if version.id in ours]
     scopes = {scope for scope in (undo_scope.run_id, undo_scope.session_id) if scope is not None}
     if undo_scope.session_id is not None:
@@ -158,16 +240,13 @@ class HistorySnapshot:
     any_pending: bool
 
 
-class SnapshotStore:
+class SnapshotStore(Store):
     """Queries on changes after a snapshot."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def now(self, tenant: Tenant) -> HistorySnapshot:
         """Return the current snapshot. A version whose transaction had not ended by then counts as later."""
         async with self._database.connection(tenant) as connection:
-            cursor = await connection.execute(
+            row = await connection.returned_row(
                 """
                 select pg_current_snapshot()::text,
                        (select bool_or(any_pending) from toolcrib.lookup_paths(%s, %s, %s, %s, %s))
@@ -175,8 +254,6 @@ class SnapshotStore:
                 (*tenant.parameters, paths_json([mount_root(Mount.PROJECT)])),
                 prepare=True,
             )
-            row = await cursor.fetchone()
-        assert row is not None
         return HistorySnapshot(*row)
 
     async def changed_since(

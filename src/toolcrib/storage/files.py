@@ -20,7 +20,7 @@ from toolcrib.core.files import (
     Fingerprint,
     Version,
 )
-from toolcrib.core.ids import AgentId, CallId, ChangeSetId, FileId, RunId, UserId, VersionId, WorkspaceId
+from toolcrib.core.ids import AgentId, CallId, ChangeSetId, FileId, RunId, SessionId, UserId, VersionId, WorkspaceId
 from toolcrib.core.json_text import json_text
 from toolcrib.core.paths import WorkspacePath, path_from_row
 from toolcrib.storage.database import NOT_A_MEMBER, Connection, Database, Tenant, require
@@ -77,10 +77,10 @@ class FileStore:
             rows = await cursor.fetchall()
         return seen(rows, tenant, needs)
 
-    async def below(self, tenant: Tenant, folder: WorkspacePath) -> list[File]:
-        """Return every live file below a folder, at any depth, by path."""
+    async def below(self, tenant: Tenant, folders: Sequence[WorkspacePath]) -> list[File]:
+        """Return every live file below these folders, at any depth, by folder and path."""
         async with self._database.transaction(tenant) as connection:
-            return await list_below(connection, tenant, folder)
+            return await list_below(connection, tenant, folders)
 
     async def off_disk(self, tenant: Tenant, folder: WorkspacePath, *, recursive: bool, virtual: bool) -> list[File]:
         """Return files for a listing that may not be on disk: changes still being applied, and ``virtual`` files."""
@@ -144,6 +144,30 @@ class FileStore:
             raise NotFound(f"File {file_id} not found in this workspace.")
         return file_of(row)
 
+    async def made_in_session(
+        self, tenant: Tenant, session_id: SessionId, file_ids: Sequence[FileId]
+    ) -> frozenset[FileId]:
+        """Return those of the files that the session's agent created, and nobody else has deleted and created since."""
+        async with self._database.transaction(tenant) as connection:
+            cursor = await connection.execute(
+                """
+                select f.id from toolcrib.files f
+                cross join lateral (
+                    select v.change_set_id from toolcrib.versions v
+                    where v.workspace_id = f.workspace_id and v.file_id = f.id and not v.deleted
+                      and (v.version_number = 1
+                           or exists (select from toolcrib.versions before
+                                      where before.workspace_id = v.workspace_id and before.file_id = v.file_id
+                                        and before.version_number = v.version_number - 1 and before.deleted))
+                    order by v.version_number desc limit 1
+                ) as created
+                join toolcrib.change_sets c on c.workspace_id = f.workspace_id and c.id = created.change_set_id
+                where f.workspace_id = %s and f.id = any (%s) and c.session_id = %s and c.author_kind = 'agent'
+                """,
+                (tenant.workspace_id, list(file_ids), session_id),
+            )
+            return frozenset(FileId(file_id) for (file_id,) in await cursor.fetchall())
+
     async def deleted(self, tenant: Tenant, tree: str, *, limit: int) -> list[File]:
         """Return soft-deleted files, latest first."""
         async with self._database.transaction(tenant) as connection:
@@ -199,25 +223,36 @@ class FileStore:
     async def version(self, tenant: Tenant, version_id: VersionId) -> Version:
         """Return one version."""
         async with self._database.transaction(tenant) as connection:
-            return await get_version(connection, tenant, version_id)
+            return (await get_versions(connection, tenant, [version_id]))[version_id]
 
 
 # The functions below run within a change's transaction. It holds locks, so it must not wait for a second connection.
 
 
-async def list_below(connection: Connection, tenant: Tenant, folder: WorkspacePath) -> list[File]:
-    """Return every live file below a folder, at any depth, by path."""
-    prefix = "/" if folder.is_root else folder.path + "/"
+async def list_below(connection: Connection, tenant: Tenant, folders: Sequence[WorkspacePath]) -> list[File]:
+    """Return every live file below these folders, at any depth, by folder and path."""
+    prefixes = ["/" if folder.is_root else folder.path + "/" for folder in folders]
     cursor = connection.cursor(binary=True)
     # "0" is the character after "/": a range over the index, where LIKE would scan every row.
     await cursor.execute(
         f"""
-        select {FILE_COLUMNS} from toolcrib.files f
+        select {FILE_COLUMNS}
+        from unnest(%s::text[], %s::text[], %s::text[]) with ordinality as w (mount, low, high, number)
+        cross join lateral (
+            select * from toolcrib.files f
+            where f.workspace_id = %s and f.mount = w.mount and f.path >= w.low and f.path < w.high and not f.deleted
+            order by f.path
+            offset 0
+        ) f
         left join toolcrib.pending_applies p on p.workspace_id = f.workspace_id and p.file_id = f.id
-        where f.workspace_id = %s and f.mount = %s and f.path >= %s and f.path < %s and not f.deleted
-        order by f.path
+        order by w.number, f.path
         """,
-        (tenant.workspace_id, folder.mount_key, prefix, prefix[:-1] + "0"),
+        (
+            [folder.mount_key for folder in folders],
+            prefixes,
+            [prefix[:-1] + "0" for prefix in prefixes],
+            tenant.workspace_id,
+        ),
     )
     return [file_of(row) for row in await cursor.fetchall()]
 
@@ -234,28 +269,32 @@ async def list_pending(
             select * from toolcrib.files f where f.workspace_id = p.workspace_id and f.id = p.file_id limit 1
         ) f
         where p.workspace_id = %(workspace)s
-          and (%(trees)s::text[] is null
-               or exists (select from unnest(%(trees)s::text[], %(paths)s::text[]) as w (tree, path)
-                          where (w.tree, w.path) in ((f.mount, f.path), (p.base_mount, p.base_path))))
+          -- Keys of an object are found by binary search: there may be many paths, and many pending files.
+          and (%(paths)s::jsonb is null or %(paths)s::jsonb ? (f.mount || E'\\n' || f.path)
+               or %(paths)s::jsonb ? (p.base_mount || E'\\n' || p.base_path))
         order by f.mount, f.path
         """,
         {
             "workspace": tenant.workspace_id,
-            "trees": None if paths is None else [path.mount_key for path in paths],
-            "paths": None if paths is None else [path.path for path in paths],
+            "paths": None if paths is None else json_text({f"{path.mount_key}\n{path.path}": None for path in paths}),
         },
     )
     return [file_of(row) for row in await cursor.fetchall()]
 
 
-async def get_version(connection: Connection, tenant: Tenant, version_id: VersionId) -> Version:
-    """Return one version."""
+async def get_versions(
+    connection: Connection, tenant: Tenant, version_ids: Sequence[VersionId]
+) -> dict[VersionId, Version]:
+    """Return these versions by their ids."""
     cursor = connection.cursor(binary=True)
-    await cursor.execute(f"{_VERSIONS} where v.workspace_id = %s and v.id = %s", (tenant.workspace_id, version_id))
-    row = await cursor.fetchone()
-    if row is None:
-        raise NotFound(f"Version {version_id} not found in this workspace.")
-    return version_of(row)
+    await cursor.execute(
+        f"{_VERSIONS} where v.workspace_id = %s and v.id = any (%s)", (tenant.workspace_id, list(version_ids))
+    )
+    found = {version.id: version for version in map(version_of, await cursor.fetchall())}
+    for version_id in version_ids:
+        if version_id not in found:
+            raise NotFound(f"Version {version_id} not found in this workspace.")
+    return found
 
 
 def paths_json(paths: Sequence[WorkspacePath]) -> str:
@@ -275,12 +314,12 @@ def seen(rows: Sequence[tuple[Any, ...]], tenant: Tenant, needs: WorkspaceRole) 
 
 
 FILE_COLUMNS = """f.id, f.mount, f.path, f.type, f.version_id, f.version_number, f.kind, f.mode, f.sha256, f.size,
-    f.line_count, f.content_kind, f.target, f.fingerprint, f.created_at, f.updated_at, p.file_id is not null,
-    p.base_version_id, f.deleted"""
+    f.line_count, f.content_kind, f.link_target, f.trash_id, f.inode, f.fingerprint, f.created_at, f.updated_at,
+    p.file_id is not null, p.base_version_id, f.deleted"""
 
 VERSION_COLUMNS = """v.id, v.file_id, v.version_number, v.change_set_id, v.parent_id, v.deleted, v.mount, v.path,
-    v.kind, v.mode, v.sha256, v.size, v.line_count, v.content_kind, v.target, v.created_at, c.author_kind,
-    c.user_id, c.agent_id, c.run_id, c.call_id"""
+    v.kind, v.mode, v.sha256, v.size, v.line_count, v.content_kind, v.link_target, v.trash_id, v.inode,
+    v.created_at, c.author_kind, c.user_id, c.agent_id, c.run_id, c.call_id"""
 
 _VERSIONS = f"""
     select {VERSION_COLUMNS}
@@ -292,13 +331,13 @@ _VERSIONS = f"""
 def file_of(row: tuple[Any, ...]) -> File:
     """Parse a row of ``FILE_COLUMNS``."""
     (
-        id_, mount, path, type_, version_id, version_number, kind, mode, sha256, size, line_count, content_kind, target,
-        fingerprint, created_at, updated_at, pending, base_version_id, deleted,
+        id_, mount, path, type_, version_id, version_number, kind, mode, sha256, size, line_count, content_kind,
+        link_target, trash_id, inode, fingerprint, created_at, updated_at, pending, base_version_id, deleted,
     ) = row  # fmt: skip
     return File(
         id=FileId(id_),
         type=FileType(type_),
-        state=_state(mount, path, kind, mode, sha256, size, line_count, content_kind, target),
+        state=_state(mount, path, kind, mode, sha256, size, line_count, content_kind, link_target, trash_id, inode),
         version_id=VersionId(version_id),
         version_number=version_number,
         deleted=deleted,
@@ -319,7 +358,9 @@ def _state(
     size: int,
     line_count: int | None,
     content_kind: str,
-    target: str | None,
+    link_target: str | None,
+    trash_id: UUID | None,
+    inode: int | None,
 ) -> EntryState:
     return EntryState(
         path=path_from_row(mount, path),
@@ -329,7 +370,9 @@ def _state(
         size=size,
         line_count=line_count,
         content_kind=ContentKind(content_kind),
-        target=target,
+        link_target=link_target,
+        trash_id=trash_id,
+        inode=inode,
     )
 
 
@@ -337,14 +380,14 @@ def version_of(row: tuple[Any, ...]) -> Version:
     """Parse a row of ``VERSION_COLUMNS``."""
     id_, file_id, version_number, change_set_id, parent_id, deleted = row[:6]
     created_at: datetime
-    created_at, author_kind, user_id, agent_id, run_id, call_id = row[15:]
+    created_at, author_kind, user_id, agent_id, run_id, call_id = row[17:]
     return Version(
         id=VersionId(id_),
         file_id=FileId(file_id),
         version_number=version_number,
         change_set_id=ChangeSetId(change_set_id),
         parent_id=_maybe(VersionId, parent_id),
-        state=_state(*row[6:15]),
+        state=_state(*row[6:17]),
         deleted=deleted,
         author_kind=AuthorKind(author_kind),
         user_id=_maybe(UserId, user_id),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import Conflict, Forbidden, NotFound
@@ -44,8 +44,7 @@ class InvitationStore:
         """
         secret = new_secret(INVITATION_PREFIX)
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
-            cursor = await connection.execute("select toolcrib.find_user(%s)", (email,))
-            row = await cursor.fetchone()
+            row = await connection.fetch_row("select toolcrib.find_user(%s)", (email,))
             if row is not None and row[0] is not None:
                 raise Conflict(f"{email} already has an account on this server. Add them as a member instead.")
             await connection.execute(
@@ -58,7 +57,8 @@ class InvitationStore:
             rows = f"select from toolcrib.invitations where {_OPEN}"
             if await has_all(connection, rows, (tenant.workspace_id,), most=self._most):
                 raise Conflict(f"This workspace has {self._most} open invitations, the limit. Revoke one first.")
-            cursor = await connection.execute(
+            [invitation] = await connection.fetch_all(
+                Invitation,
                 f"""
                 insert into toolcrib.invitations (workspace_id, id, email, role, secret_hash, invited_by, expires_at)
                 values (%s, %s, lower(%s), %s, %s, %s, %s) returning {_COLUMNS}
@@ -73,18 +73,16 @@ class InvitationStore:
                     datetime.now(UTC) + self._lifetime,
                 ),
             )
-            row = await cursor.fetchone()
-        assert row is not None
-        return _invitation(row), secret
+        return invitation, secret
 
     async def list(self, tenant: Tenant) -> list[Invitation]:
         """Return the invitations that can still be accepted, oldest first. Owners only."""
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
-            cursor = await connection.execute(
+            return await connection.fetch_all(
+                Invitation,
                 f"select {_COLUMNS} from toolcrib.invitations where {_OPEN} order by created_at, id",  # noqa: S608
                 (tenant.workspace_id,),
             )
-            return [_invitation(row) for row in await cursor.fetchall()]
 
     async def revoke(self, tenant: Tenant, invitation_id: InvitationId) -> None:
         """Revoke a pending invitation."""
@@ -104,10 +102,10 @@ class InvitationStore:
         """
         user_id = UserId(new_id())
         async with self._database.connection() as connection, connection.transaction():
-            cursor = await connection.execute(
-                "select workspace_id, email, role from toolcrib.accept_invitation(%s, %s)", (hashed(secret), user_id)
+            row = await connection.fetch_row(
+                "select workspace_id, email, role from toolcrib.accept_invitation(%s, %s)",
+                (hashed(secret), user_id),
             )
-            row = await cursor.fetchone()
             if row is None:
                 raise Forbidden("This invitation was used, revoked or has expired. Ask for a new one.")
             workspace_id, email, role = row
@@ -121,8 +119,3 @@ class InvitationStore:
 
 _COLUMNS = "id, email, role, invited_by, created_at, expires_at"
 _OPEN = "workspace_id = %s and accepted_at is null and revoked_at is null and expires_at > now()"
-
-
-def _invitation(row: tuple[Any, ...]) -> Invitation:
-    invitation_id, email, role, invited_by, created_at, expires_at = row
-    return Invitation(invitation_id, email, WorkspaceRole(role), invited_by, created_at, expires_at)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from psycopg.errors import UniqueViolation
@@ -45,7 +45,7 @@ class McpServerStore:
         )
         try:
             async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
-                cursor = await connection.execute(
+                row = await connection.fetch_row(
                     f"""
                     insert into toolcrib.mcp_servers
                         (workspace_id, id, name, transport, command, url, safe_tools, encrypted, key_id, created_by)
@@ -57,7 +57,6 @@ class McpServerStore:
                      locked and locked.data, locked and locked.key_id, tenant.user_id,
                      tenant.workspace_id, MOST_SERVERS),
                 )  # fmt: skip
-                row = await cursor.fetchone()
         except UniqueViolation:
             raise Conflict(f"An MCP server named {name!r} already exists. Choose another name.") from None
         if row is None:
@@ -78,20 +77,19 @@ class McpServerStore:
     ) -> McpServer:
         """Return one server."""
         async with self._database.transaction(tenant, needs=needs) as connection:
-            cursor = await connection.execute(
+            row = await connection.fetch_row(
                 f"select {_COLUMNS} from toolcrib.mcp_servers where workspace_id = %s and id = %s",  # noqa: S608 - as above
                 (tenant.workspace_id, server_id),
             )
-            return _found(await cursor.fetchone(), server_id)
+        return _found(row, server_id)
 
     async def with_secrets(self, server: McpServer) -> McpServer:
         """Return the server with its secrets, to connect to it."""
         async with self._database.transaction(Tenant(server.workspace_id)) as connection:
-            cursor = await connection.execute(
+            row = await connection.fetch_row(
                 "select encrypted, key_id from toolcrib.mcp_servers where workspace_id = %s and id = %s",
                 (server.workspace_id, server.id),
             )
-            row = await cursor.fetchone()
         if row is None or row[0] is None:
             return server
         opened = self._lock.decrypt(EncryptedText(row[1], bytes(row[0])), owner=_owner(server.workspace_id, server.id))
@@ -107,7 +105,7 @@ class McpServerStore:
     ) -> McpServer:
         """Change what is given. Owners only. The command or URL never changes: that would be another server."""
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
-            cursor = await connection.execute(
+            row = await connection.fetch_row(
                 f"""
                 update toolcrib.mcp_servers
                 set enabled = coalesce(%s, enabled), safe_tools = coalesce(%s, safe_tools),
@@ -116,12 +114,12 @@ class McpServerStore:
                 """,  # noqa: S608 - as above
                 (enabled, None if safe_tools is None else list(safe_tools), tenant.workspace_id, server_id),
             )
-            return _found(await cursor.fetchone(), server_id)
+        return _found(row, server_id)
 
     async def approve(self, tenant: Tenant, server: McpServer) -> McpServer:
         """Approve the tools of ``server.offered_tools`` if the server has the latest list. Owners only."""
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
-            cursor = await connection.execute(
+            row = await connection.fetch_row(
                 f"""
                 update toolcrib.mcp_servers
                 set approved_tools = offered_tools, approved_by = %s, approved_at = now(), revision = revision + 1,
@@ -131,7 +129,6 @@ class McpServerStore:
                 """,  # noqa: S608 - as above
                 (tenant.user_id, tenant.workspace_id, server.id, server.revision),
             )
-            row = await cursor.fetchone()
         if row is None:
             raise Conflict("The server's tools changed since you fetched them. Review the new list, then approve it.")
         return _server(row)
@@ -156,7 +153,7 @@ class McpServerStore:
 
     async def save_offered(self, server: McpServer, tools: Sequence[McpTool] | None, error: str | None) -> None:
         """Store the tools that the server offers, or the error if it could not be asked."""
-        offered = None if tools is None else json_text([_tool_row(tool) for tool in tools])
+        offered = None if tools is None else json_text([asdict(tool) for tool in tools])
         async with self._database.transaction(Tenant(server.workspace_id)) as connection:
             await connection.execute(
                 """
@@ -197,16 +194,7 @@ def _server(row: tuple[Any, ...]) -> McpServer:
 
 
 def _tools(rows: list[dict[str, Any]]) -> tuple[McpTool, ...]:
-    return tuple(McpTool(one["name"], one["description"], one["input_schema"], one["sha256"]) for one in rows)
-
-
-def _tool_row(tool: McpTool) -> dict[str, Any]:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "input_schema": dict(tool.input_schema),
-        "sha256": tool.sha256,
-    }
+    return tuple(McpTool(**one) for one in rows)
 
 
 def _found(row: tuple[Any, ...] | None, server_id: McpServerId) -> McpServer:

@@ -38,7 +38,7 @@ def upgrade(owner_dsn: str, *, app_dsn: str | None = None, system_dsn: str | Non
         _run_migrations(owner_dsn, to)
         with connection.transaction():
             connection.execute("set local search_path to toolcrib")
-            for script in sorted(files("toolcrib.storage").joinpath("sql").joinpath("functions").iterdir(), key=_name):
+            for script in _sql_scripts("functions"):
                 # Our own files, executed whole: there is nothing to quote in them.
                 connection.execute(script.read_text().encode())
         row = connection.execute("select version_num from toolcrib.alembic_version").fetchone()
@@ -57,7 +57,7 @@ def fingerprint() -> str:
     """Return a hash of everything that ``upgrade`` would do: a database upgraded with the same hash is up to date."""
     found = hashlib.sha256()
     for directory in ("functions", "migrations"):
-        for script in sorted(files("toolcrib.storage").joinpath("sql").joinpath(directory).iterdir(), key=_name):
+        for script in _sql_scripts(directory):
             found.update(script.name.encode() + b"\0" + script.read_bytes())
     return found.hexdigest()
 
@@ -69,11 +69,11 @@ def run_script(name: str) -> None:
     connection = op.get_bind().connection.driver_connection
     assert connection is not None
     # Past SQLAlchemy, which would read a literal % as a placeholder.
-    connection.execute(files("toolcrib.storage").joinpath("sql").joinpath("migrations").joinpath(name).read_bytes())
+    connection.execute(files("toolcrib.storage").joinpath("sql", "migrations", name).read_bytes())
 
 
-def _name(file: Traversable) -> str:
-    return file.name
+def _sql_scripts(directory: str) -> list[Traversable]:
+    return sorted(files("toolcrib.storage").joinpath("sql", directory).iterdir(), key=lambda script: script.name)
 
 
 def newest_revision() -> str:
@@ -83,7 +83,7 @@ def newest_revision() -> str:
 
 def _revisions() -> set[str]:
     # Read from the names of the scripts: a starting server need not load Alembic.
-    scripts = files("toolcrib.storage").joinpath("migrations").joinpath("versions")
+    scripts = files("toolcrib.storage").joinpath("migrations", "versions")
     return {script.name.removesuffix(".py") for script in scripts.iterdir() if script.name[:4].isdecimal()}
 
 

@@ -1,32 +1,33 @@
 """Packages of a workspace, as rows. Their files are on the node."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import Conflict, NotFound
 from toolcrib.core.json_text import json_text
 from toolcrib.core.packages import Package, PackageContents, Workflow
 from toolcrib.storage.agents import put_packaged
-from toolcrib.storage.database import Connection, Database, Tenant
+from toolcrib.storage.database import Connection, Store, Tenant
 
 
-class PackageStore:
+class PackageStore(Store):
     """Queries on packages. A workspace has one at a time, visible under @pkg."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def install(self, tenant: Tenant, contents: PackageContents, path: Callable[[], Awaitable[None]]) -> Package:
         """Install a package and its agents, or another version of it. ``path`` writes its files, under the lock."""
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
             await _lock(connection, tenant)
-            known = await _named(connection, tenant)
-            if known not in (None, contents.name):
-                raise Conflict(f"Package {known!r} is already installed; a workspace has at most one. Remove it first.")
+            known = await connection.fetch_row(
+                "select name from toolcrib.packages where workspace_id = %s", (tenant.workspace_id,)
+            )
+            if known is not None and known[0] != contents.name:
+                raise Conflict(
+                    f"Package {known[0]!r} is already installed; a workspace has at most one. Remove it first."
+                )
             agents = await put_packaged(connection, tenant, contents.name, contents.agents)
             workflow = None if contents.workflow is None else json_text(contents.workflow.as_json())
-            cursor = await connection.execute(
+            [package] = await connection.fetch_all(
+                Package,
                 f"""
                 insert into toolcrib.packages
                     (workspace_id, name, version, sha256, files, bytes, agents, document, workflow, installed_by)
@@ -50,19 +51,17 @@ class PackageStore:
                     tenant.user_id,
                 ),
             )
-            row = await cursor.fetchone()
             await path()
-        assert row is not None
-        return _package(row)
+        return package
 
     async def list(self, tenant: Tenant) -> list[Package]:
         """Return the workspace's package, if it has one."""
         async with self._database.transaction(tenant) as connection:
-            cursor = await connection.execute(
+            return await connection.fetch_all(
+                Package,
                 f"select {_COLUMNS} from toolcrib.packages where workspace_id = %s",  # noqa: S608 - as above
                 (tenant.workspace_id,),
             )
-            return [_package(row) for row in await cursor.fetchall()]
 
     async def remove(self, tenant: Tenant, name: str, take_away: Callable[[], Awaitable[None]]) -> None:
         """Remove a package and its agents. Sessions that run its workflow keep their rules."""
@@ -79,37 +78,24 @@ class PackageStore:
     async def workflow(self, tenant: Tenant, name: str) -> tuple[bytes | None, Workflow | None]:
         """Return a package's workflow document and its rules."""
         async with self._database.transaction(tenant, needs=WorkspaceRole.MEMBER) as connection:
-            cursor = await connection.execute(
+            row = await connection.fetch_row(
                 "select document, workflow from toolcrib.packages where workspace_id = %s and name = %s",
                 (tenant.workspace_id, name),
             )
-            row = await cursor.fetchone()
         if row is None:
             raise _no_package(name)
         return row[0], None if row[1] is None else Workflow.from_json(row[1])
 
 
 _COLUMNS = """
-    name, version, sha256, files, bytes, agents, workflow is not null as has_workflow, installed_by, installed_at
+    name, version, sha256, files, bytes as size, agents, workflow is not null as has_workflow, installed_by,
+    installed_at
 """
 
 
 async def _lock(connection: Connection, tenant: Tenant) -> None:
     """Serialize changes of a workspace's package."""
     await connection.execute("select from toolcrib.workspaces where id = %s for no key update", (tenant.workspace_id,))
-
-
-async def _named(connection: Connection, tenant: Tenant) -> str | None:
-    cursor = await connection.execute(
-        "select name from toolcrib.packages where workspace_id = %s", (tenant.workspace_id,)
-    )
-    row = await cursor.fetchone()
-    return None if row is None else str(row[0])
-
-
-def _package(row: tuple[Any, ...]) -> Package:
-    name, version, sha256, files, size, agents, has_workflow, installed_by, installed_at = row
-    return Package(name, version, sha256, files, size, tuple(agents), has_workflow, installed_by, installed_at)
 
 
 def _no_package(name: str) -> NotFound:

@@ -1,11 +1,13 @@
 """Proposed change sets: what a call would change, stored until a person decides. Any node can commit one later."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
+from uuid import UUID
 
 from toolcrib.core.change_sets import Author, ChangeSet, FileChange
 from toolcrib.core.errors import NotFound
-from toolcrib.core.files import AuthorKind, ContentKind, EntryKind, EntryState, FileType
+from toolcrib.core.files import ContentKind, EntryKind, EntryState, FileType
 from toolcrib.core.ids import ChangeSetId
 from toolcrib.core.json_text import json_text
 from toolcrib.core.paths import WorkspacePath, path_from_row
@@ -15,23 +17,15 @@ from toolcrib.storage.database import Connection, Tenant
 
 async def save_proposal(connection: Connection, tenant: Tenant, change_set: ChangeSet) -> None:
     """Store the change set and its contents, in the transaction of the approval."""
-    author, workspace = change_set.author, tenant.workspace_id
+    workspace = tenant.workspace_id
     await connection.execute(
         """
         insert into toolcrib.change_sets
             (workspace_id, id, state, author_kind, user_id, agent_id, session_id, run_id, call_id)
-        values (%s, %s, 'proposed', %s, %s, %s, %s, %s, %s)
+        values (%(workspace_id)s, %(id)s, 'proposed', %(kind)s, %(user_id)s, %(agent_id)s, %(session_id)s, %(run_id)s,
+                %(call_id)s)
         """,
-        (
-            workspace,
-            change_set.id,
-            author.kind,
-            author.user_id,
-            author.agent_id,
-            author.session_id,
-            author.run_id,
-            author.call_id,
-        ),
+        {**asdict(change_set.author), "workspace_id": workspace, "id": change_set.id},
     )
     bodies = {
         change.after.sha256: change.body
@@ -74,15 +68,15 @@ async def save_proposal(connection: Connection, tenant: Tenant, change_set: Chan
 
 async def load_proposal(connection: Connection, tenant: Tenant, change_set_id: ChangeSetId) -> ChangeSet:
     """Return the change set as it was proposed, including contents."""
-    cursor = await connection.execute(
+    author = await connection.fetch_one(
+        Author,
         """
-        select author_kind, user_id, agent_id, session_id, run_id, call_id from toolcrib.change_sets
+        select author_kind as kind, user_id, agent_id, session_id, run_id, call_id from toolcrib.change_sets
         where workspace_id = %s and id = %s and state = 'proposed'
         """,
         (tenant.workspace_id, change_set_id),
     )
-    row = await cursor.fetchone()
-    if row is None:
+    if author is None:
         raise NotFound(f"Change set {change_set_id} is no longer proposed.")
     cursor = await connection.execute(
         """
@@ -92,7 +86,7 @@ async def load_proposal(connection: Connection, tenant: Tenant, change_set_id: C
         (tenant.workspace_id, change_set_id),
     )
     rows = await cursor.fetchall()
-    bodies = await fetch(connection, tenant, {bytes(row[-1]) for row in rows if row[-1] is not None})
+    bodies = await fetch(connection, tenant, {row[-1] for row in rows if row[-1] is not None})
     changes = tuple(
         FileChange(
             file_id,
@@ -101,11 +95,11 @@ async def load_proposal(connection: Connection, tenant: Tenant, change_set_id: C
             base,
             _state(before),
             _state(after),
-            None if sha256 is None else bodies[bytes(sha256)],
+            None if sha256 is None else bodies[sha256],
         )
         for file_id, version_id, type_, base, before, after, sha256 in rows
     )
-    return ChangeSet(Author(AuthorKind(row[0]), *row[1:]), changes, change_set_id)
+    return ChangeSet(author, changes, change_set_id)
 
 
 async def drop_proposal(connection: Connection, tenant: Tenant, change_set_id: ChangeSetId) -> None:
@@ -171,7 +165,9 @@ def _json(state: EntryState | None) -> str | None:
             "size": state.size,
             "lines": state.line_count,
             "content": state.content_kind,
-            "target": state.target,
+            "link_target": state.link_target,
+            "trash_id": state.trash_id,
+            "inode": state.inode,
             "unkept_sha256": state.unkept_sha256.hex() if state.unkept_sha256 else None,
         }
     )
@@ -188,7 +184,8 @@ def _state(row: Mapping[str, Any] | None) -> EntryState | None:
         row["size"],
         row["lines"],
         ContentKind(row["content"]),
-        row["target"],
-        # A proposal of an earlier program version has none.
-        bytes.fromhex(row["unkept_sha256"]) if row.get("unkept_sha256") else None,
+        row["link_target"],
+        UUID(row["trash_id"]) if row["trash_id"] else None,
+        row["inode"],
+        bytes.fromhex(row["unkept_sha256"]) if row["unkept_sha256"] else None,
     )

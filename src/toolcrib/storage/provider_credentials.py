@@ -3,8 +3,8 @@
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from hashlib import sha256
 
 from cryptography.exceptions import InvalidTag
@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from toolcrib.core.errors import Misconfigured, NotFound, ProviderError, ProviderErrorKind
 from toolcrib.core.ids import UserId
+from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.storage.database import Database
 from toolcrib.storage.users import ActingUser, acting
 
@@ -72,15 +73,6 @@ def _derived(secret: str) -> tuple[str, AESGCM]:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredProviderCredentials:
-    """Credentials for a provider. The representation shows neither secret nor headers."""
-
-    secret: str = field(default="", repr=False)
-    base_url: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class ProviderCredentialsInfo:
     """What may be shown of credentials."""
 
@@ -96,8 +88,14 @@ class ProviderCredentialStore:
     def __init__(self, database: Database, lock: Encryptor) -> None:
         self._database = database
         self._lock = lock
+        self._of_environment: dict[UserId, Mapping[str, ProviderCredentials]] = {}
+        self._since = datetime.now(UTC)
 
-    async def store(self, person: ActingUser, provider: str, access: StoredProviderCredentials) -> None:
+    def use_environment(self, user_id: UserId, credentials: Mapping[str, ProviderCredentials]) -> None:
+        """Use credentials of this process's environment before the person's stored ones. They are not stored."""
+        self._of_environment[user_id] = credentials
+
+    async def store(self, person: ActingUser, provider: str, access: ProviderCredentials) -> None:
         """Store a person's credentials for a provider. Replaces earlier ones."""
         text = json.dumps({"secret": access.secret, "headers": dict(access.headers)})
         locked = self._lock.encrypt(text, owner=_owner(person.user_id, provider))
@@ -114,7 +112,7 @@ class ProviderCredentialStore:
             )
 
     async def list(self, person: ActingUser) -> list[ProviderCredentialsInfo]:
-        """Return which credentials a person has stored."""
+        """Return which credentials a person has."""
         async with acting(self._database, person) as connection:
             cursor = await connection.execute(
                 """
@@ -123,7 +121,12 @@ class ProviderCredentialStore:
                 """,
                 (person.user_id,),
             )
-            return [ProviderCredentialsInfo(*row) for row in await cursor.fetchall()]
+            stored = {row[0]: ProviderCredentialsInfo(*row) for row in await cursor.fetchall()}
+        of_environment = {
+            provider: ProviderCredentialsInfo(provider, credentials.base_url, self._since, self._since)
+            for provider, credentials in self._of_environment.get(person.user_id, {}).items()
+        }
+        return sorted((stored | of_environment).values(), key=lambda info: info.provider)
 
     async def remove(self, person: ActingUser, provider: str) -> None:
         """Delete a person's credentials for a provider."""
@@ -136,29 +139,32 @@ class ProviderCredentialStore:
                 raise NotFound(f"You have no credentials for {provider!r}.")
 
     async def has(self, user_id: UserId, provider: str) -> bool:
-        """Return whether a person has stored credentials for a provider, with the system role."""
+        """Return whether a person has credentials for a provider, with the system role."""
+        if provider in self._of_environment.get(user_id, {}):
+            return True
         async with self._database.as_system() as connection:
-            cursor = await connection.execute(
+            row = await connection.fetch_row(
                 "select from toolcrib.provider_credentials where user_id = %s and provider = %s", (user_id, provider)
             )
-            return await cursor.fetchone() is not None
+        return row is not None
 
-    async def of(self, user_id: UserId, provider: str) -> StoredProviderCredentials | None:
+    async def of(self, user_id: UserId, provider: str) -> ProviderCredentials | None:
         """Return a person's decrypted credentials for a provider, with the system role, for their run."""
+        if (given := self._of_environment.get(user_id, {}).get(provider)) is not None:
+            return given
         async with self._database.as_system() as connection:
-            cursor = await connection.execute(
+            row = await connection.fetch_row(
                 """
                 select base_url, encrypted, key_id from toolcrib.provider_credentials
                 where user_id = %s and provider = %s
                 """,
                 (user_id, provider),
             )
-            row = await cursor.fetchone()
         if row is None:
             return None
         base_url, encrypted, key_id = row
         found = json.loads(self._lock.decrypt(EncryptedText(key_id, bytes(encrypted)), owner=_owner(user_id, provider)))
-        return StoredProviderCredentials(found["secret"], base_url, found["headers"])
+        return ProviderCredentials(found["secret"], base_url, found["headers"])
 
 
 def _owner(user_id: UserId, provider: str) -> str:

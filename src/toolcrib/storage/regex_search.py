@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import psycopg
 
 from toolcrib.core.errors import BadArguments, TimedOut
-from toolcrib.storage.database import Connection, Database, Tenant
+from toolcrib.storage.database import Connection, Store, Tenant
 
 _QUERIES = {
     ignore_case: f"""
@@ -17,11 +17,8 @@ _QUERIES = {
 }
 
 
-class PostgresRegex:
+class PostgresRegex(Store):
     """Finds the matching lines of a text. Uses no table."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def lines(
         self, tenant: Tenant, text: str, pattern: str, *, ignore_case: bool, seconds: float, limit: int
@@ -50,8 +47,10 @@ async def bounded_matching(connection: Connection, pattern: str, *, seconds: flo
         TimedOut: A statement took longer than ``seconds``.
         BadArguments: The pattern is invalid.
     """
-    if not _is_text(pattern):
-        raise BadArguments({"pattern": "Not valid Unicode: it contains a lone surrogate."})
+    try:
+        pattern.encode()
+    except UnicodeEncodeError:
+        raise BadArguments({"pattern": "Not valid Unicode: it contains a lone surrogate."}) from None
     try:
         await connection.execute(
             "select set_config('statement_timeout', %s, true)", (str(max(1, int(seconds * 1000))),)
@@ -67,11 +66,3 @@ async def bounded_matching(connection: Connection, pattern: str, *, seconds: flo
 def without_nul(text: str) -> str:
     """Return the text with NUL replaced, as PostgreSQL can store it."""
     return text.replace("\0", "\ufffd")
-
-
-def _is_text(pattern: str) -> bool:
-    try:
-        pattern.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -4,35 +4,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg.rows import dict_row
-
 from toolcrib.core.audit import AuditRecord, CallRecord
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.ids import CallId, ProcessId, RunId, WorkspaceId
 from toolcrib.core.json_text import json_text
 from toolcrib.core.runs import RequestedCallState, Run, RunEnding, SessionMessage, Violations
-from toolcrib.storage.audit import audit_row
-from toolcrib.storage.database import Database, Tenant
-from toolcrib.storage.run_rows import (
+from toolcrib.policy.model_results import CallProgress
+from toolcrib.storage.audit import AuditStore
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.runs import (
     COLUMNS,
     ELAPSED,
     MESSAGES,
+    RunStore,
+    announce_review,
     append_run_state_event,
     end_run,
+    fetch_runs,
     lock_run,
     lock_session,
     one_run,
-    run_from,
     save_turn,
 )
 from toolcrib.storage.tool_calls import save_tool_call
 
 
-class RunStepStore:
+class RunStepStore(RunStore):
     """Queries of the run worker and executor."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def claim(
         self, process_id: ProcessId, *, node: str, lease: float, limit: int, in_hand: Sequence[RunId] = ()
@@ -43,8 +41,8 @@ class RunStepStore:
         again.
         """
         async with self._database.as_system() as connection:
-            cursor = connection.cursor(row_factory=dict_row)
-            await cursor.execute(
+            return await fetch_runs(
+                connection,
                 f"""
                 with due as (
                     select r.workspace_id, r.id from toolcrib.runs r
@@ -70,7 +68,6 @@ class RunStepStore:
                 """,  # noqa: S608 - constants of this module
                 {"process": process_id, "node": node, "lease": lease, "limit": limit, "in_hand": list(in_hand)},
             )
-            return [run_from(row) for row in await cursor.fetchall()]
 
     async def list_cancelled(self, process_id: ProcessId) -> list[RunId]:
         """Return which runs of this process were cancelled."""
@@ -98,49 +95,42 @@ class RunStepStore:
             )
             return [SessionMessage(*row) for row in await cursor.fetchall()]
 
-    async def calls(self, run: Run, ids: Sequence[CallId]) -> dict[CallId, "RunCallRow"]:
-        """Return the state of calls."""
-        return await self.calls_in(run.workspace_id, ids)
-
-    async def calls_in(self, workspace_id: WorkspaceId, ids: Sequence[CallId]) -> dict[CallId, "RunCallRow"]:
+    async def calls(self, workspace_id: WorkspaceId, ids: Sequence[CallId]) -> dict[CallId, CallProgress]:
         """Return the state of calls in a workspace that the caller is a member of."""
         if not ids:
             return {}
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
-                select c.id, c.tool, c.state, c.result, c.error, c.is_violation, c.idempotent,
-                       exists (select from toolcrib.approvals a
-                               where a.workspace_id = c.workspace_id and a.call_id = c.id
-                                 and a.state = 'allowed' and a.carried_at is null)
+                select c.id, c.tool, c.state, c.result, c.error, c.idempotent,
+                       exists (select from toolcrib.paused_calls p
+                               where p.workspace_id = c.workspace_id and p.call_id = c.id
+                                 and p.state = 'approved' and p.resumed_at is null)
                 from toolcrib.tool_calls c where c.workspace_id = %s and c.id = any (%s)
                 """,
                 (workspace_id, list(ids)),
             )
-            return {CallId(row[0]): RunCallRow(row) for row in await cursor.fetchall()}
+            return {CallId(row[0]): _call_progress(row) for row in await cursor.fetchall()}
 
     async def violations(self, run: Run) -> Violations:
         """Return the run's sandbox violations; those of protected paths are counted separately."""
         async with self._database.as_system() as connection:
-            cursor = await connection.execute(
+            row = await connection.fetch_row(
                 """
                 select count(*) filter (where not error ? 'protected'), count(*) filter (where error ? 'protected')
                 from toolcrib.tool_calls where workspace_id = %s and run_id = %s and is_violation
                 """,
                 (run.workspace_id, run.id),
             )
-            row = await cursor.fetchone()
         return Violations(*row) if row else Violations()
 
     async def authorization(self, run: Run) -> "RunAuthorization":
         """Return whether the sender is still a member, and a stamp of everything else that affects the run."""
         async with self._database.as_system() as connection:
-            cursor = await connection.execute(
+            row = await connection.returned_row(
                 "select role, stamp from toolcrib.run_authorization(%s, %s, %s, %s)",
                 (run.workspace_id, run.session_id, run.user_id, run.agent_id),
             )
-            row = await cursor.fetchone()
-        assert row is not None
         return RunAuthorization(None if row[0] is None else WorkspaceRole(row[0]), row[1])
 
     async def save_turn(self, run: Run, turn: Mapping[str, Any]) -> int | None:
@@ -169,14 +159,15 @@ class RunStepStore:
                   and exists (select from toolcrib.tool_calls c
                               where c.workspace_id = r.workspace_id and c.id = any (%(calls)s)
                                 and c.state = 'paused')
-                  and not exists (select from toolcrib.approvals a
-                                  where a.workspace_id = r.workspace_id and a.call_id = any (%(calls)s)
-                                    and a.state = 'allowed' and a.carried_at is null)
+                  and not exists (select from toolcrib.paused_calls p
+                                  where p.workspace_id = r.workspace_id and p.call_id = any (%(calls)s)
+                                    and p.state = 'approved' and p.resumed_at is null)
                 """,  # noqa: S608 - a constant of this module
                 {"workspace": run.workspace_id, "run": run.id, "epoch": run.epoch, "calls": list(call_ids)},
             )
             if cursor.rowcount == 0:
                 return False
+            await announce_review(connection, run)
             await append_run_state_event(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
         return True
 
@@ -196,7 +187,7 @@ class RunStepStore:
             await lock_session(connection, run)
             for call, audit in closing:
                 await save_tool_call(connection, tenant, call)
-                await connection.execute("select toolcrib.append_audit_records(%s)", (json_text([audit_row(audit)]),))
+                await AuditStore.append_within(connection, audit)
             if turn is not None:
                 await save_turn(connection, run, turn)
             await end_run(connection, run, end_reason, error)
@@ -253,12 +244,10 @@ class RunStepStore:
                 """,
                 (summary.id, run.workspace_id, run.session_id, up_to),
             )
-            cursor = await connection.execute(
+            row = await connection.returned_row(
                 "select toolcrib.add_message(%s, %s, %s, %s, 'summary', %s, %s)",
                 (run.workspace_id, run.session_id, summary.id, run.id, summary.content, json_text(summary.metadata)),
             )
-            row = await cursor.fetchone()
-            assert row is not None
             # The size is known from here on, whichever process continues.
             await connection.execute(
                 """
@@ -281,14 +270,12 @@ class RunAuthorization:
     stamp: str
 
 
-class RunCallRow:
-    """A call of a run with its state."""
-
-    def __init__(self, row: tuple[Any, ...]) -> None:
-        self.id, self.tool, state, self.result, self.error, self.is_violation, self.idempotent, decided = row
-        self.begun = state == "running"
-        # An approved call resumes with its approval, even if it had started when its process died.
-        self.state = RequestedCallState.DECIDED if decided and state in ("paused", "running") else _CALL_STATES[state]
+def _call_progress(row: tuple[Any, ...]) -> CallProgress:
+    call_id, tool, state, result, error, idempotent, is_approved = row
+    # An approved call resumes with its approval, even if it had started when its process died.
+    resumes = is_approved and state in ("paused", "running")
+    requested = RequestedCallState.DECIDED if resumes else _CALL_STATES[state]
+    return CallProgress(CallId(call_id), tool, requested, result, error, idempotent, begun=state == "running")
 
 
 _CALL_STATES = {

@@ -1,30 +1,23 @@
 """Runs as people use them: submit, get, cancel. Their execution is in ``run_steps``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, LiteralString
 
 from psycopg.rows import dict_row
 
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import Conflict, NotFound
-from toolcrib.core.ids import RunId, SessionId, new_id
+from toolcrib.core.ids import RunId, SessionId, WorkspaceId, new_id
+from toolcrib.core.json_text import json_text
 from toolcrib.core.runs import Run, RunEnding, RunState, SessionMessage
-from toolcrib.storage.database import Tenant
-from toolcrib.storage.run_rows import (
-    MESSAGES,
-    SELECT,
-    append_run_state_event,
-    end_run,
-    lock_session,
-    one_run,
-    require_session,
-    run_from,
-    start_next_queued,
-)
-from toolcrib.storage.run_steps import RunStepStore
+from toolcrib.storage.database import Connection, Database, Parameters, Tenant
 
 
-class RunStore(RunStepStore):
+class RunStore:
     """Queries on runs and messages."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     async def submit(
         self,
@@ -38,14 +31,13 @@ class RunStore(RunStepStore):
         """Submit a user's message: its run starts now or, while the session has another run, later."""
         run_id = RunId(new_id())
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
-            cursor = await connection.execute(
+            row = await connection.fetch_row(
                 """
                 select agent_id, last_message_position from toolcrib.sessions
                 where workspace_id = %s and id = %s for no key update
                 """,
                 (tenant.workspace_id, session_id),
             )
-            row = await cursor.fetchone()
             if row is None:
                 raise NotFound(f"Session {session_id} not found in this workspace.")
             for role, content in history if row[1] == 0 else ():
@@ -73,16 +65,12 @@ class RunStore(RunStepStore):
     async def unfinished(self, tenant: Tenant, session_id: SessionId) -> Run | None:
         """Return the session's run that has not ended, if there is one."""
         async with self._database.transaction(tenant) as connection:
-            cursor = connection.cursor(row_factory=dict_row)
-            await cursor.execute(
-                SELECT
-                + """
-                where workspace_id = %s and session_id = %s and state in ('ready', 'running', 'waiting')
-                """,
+            found = await fetch_runs(
+                connection,
+                SELECT + "where workspace_id = %s and session_id = %s and state in ('ready', 'running', 'waiting')",
                 (tenant.workspace_id, session_id),
             )
-            row = await cursor.fetchone()
-        return run_from(row) if row else None
+        return found[0] if found else None
 
     async def page(
         self, tenant: Tenant, session_id: SessionId, *, before: RunId | None = None, limit: int = 50
@@ -90,8 +78,8 @@ class RunStore(RunStepStore):
         """Return a session's runs, newest first."""
         async with self._database.transaction(tenant) as connection:
             await require_session(connection, tenant, session_id)
-            cursor = connection.cursor(row_factory=dict_row)
-            await cursor.execute(
+            return await fetch_runs(
+                connection,
                 SELECT
                 + """
                 where workspace_id = %(workspace)s and session_id = %(session)s
@@ -100,10 +88,12 @@ class RunStore(RunStepStore):
                 """,
                 {"workspace": tenant.workspace_id, "session": session_id, "before": before, "limit": limit},
             )
-            return [run_from(row) for row in await cursor.fetchall()]
 
     async def cancel(self, tenant: Tenant, run_id: RunId) -> Run:
-        """Cancel a run. One without a process ends at once; others notice it within a second."""
+        """Cancel a run. One without a process ends at once; others notice it within a second.
+
+        The messages queued behind a run that had started are held: who stops an agent does not want it to go on.
+        """
         return await self._cancel_queued(tenant, run_id) or await self._cancel_begun(tenant, run_id)
 
     async def _cancel_queued(self, tenant: Tenant, run_id: RunId) -> Run | None:
@@ -143,6 +133,27 @@ class RunStore(RunStepStore):
             if run.state is RunState.WAITING:
                 # The process that claims it sees that it was cancelled, and ends it properly.
                 await connection.execute("select toolcrib.set_run_ready(%s, %s)", (tenant.workspace_id, run_id))
+            await lock_session(connection, run)
+            await _hold_queued(connection, run)
+        return run
+
+    async def release_held(self, tenant: Tenant, run_id: RunId) -> Run:
+        """Release a held run: it starts now or, while the session has another run, later."""
+        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
+            run = await one_run(connection, tenant, run_id)
+            await lock_session(connection, run)
+            cursor = await connection.execute(
+                """
+                update toolcrib.runs set held = false
+                where workspace_id = %s and id = %s and state = 'queued' and held
+                """,
+                (tenant.workspace_id, run_id),
+            )
+            if cursor.rowcount == 0:
+                raise Conflict("The run is not held. Only a message that a stop held can be released.")
+            await start_next_queued(connection, tenant.workspace_id, run.session_id)
+            run = await one_run(connection, tenant, run_id)
+            await append_run_state_event(connection, run)
         return run
 
     async def messages(
@@ -156,3 +167,146 @@ class RunStore(RunStepStore):
                 (tenant.workspace_id, session_id, after, limit),
             )
             return [SessionMessage(*row) for row in await cursor.fetchall()]
+
+
+ELAPSED = "coalesce((extract(epoch from now() - r.active_since) * 1000)::bigint, 0)"
+
+_NAMES = (
+    "id", "workspace_id", "session_id", "user_id", "agent_id", "via", "prompt", "state", "end_reason", "epoch", "turns",
+    "input_tokens", "output_tokens", "context_tokens", "active_ms", "active_since", "cancelled_by", "error",
+    "created_at", "started_at", "ended_at", "attempts", "takeovers", "held",
+)  # fmt: skip
+COLUMNS = ", ".join(f"r.{name}" for name in _NAMES)
+SELECT = f"select {', '.join(_NAMES)} from toolcrib.runs "  # noqa: S608 - constants of this module
+MESSAGES = "select id, position, run_id, role, content, metadata, created_at from toolcrib.messages "
+
+
+async def lock_run(connection: Connection, run: Run) -> None:
+    """Lock a run that this process executes.
+
+    Raises:
+        Superseded: Another process has taken it over.
+    """
+    await connection.execute("select toolcrib.lock_run(%s, %s, %s)", (run.workspace_id, run.id, run.epoch))
+
+
+async def lock_session(connection: Connection, run: Run) -> None:
+    """Lock the run's session."""
+    await connection.execute(
+        "select from toolcrib.sessions where workspace_id = %s and id = %s for no key update",
+        (run.workspace_id, run.session_id),
+    )
+
+
+async def save_turn(connection: Connection, run: Run, turn: Mapping[str, Any]) -> int | None:
+    """Write a turn of the model and return the position of its message."""
+    row = await connection.fetch_row(
+        "select toolcrib.save_turn(%s, %s, %s, %s)",
+        (run.workspace_id, run.id, run.epoch, json_text({**turn, "session_id": run.session_id})),
+    )
+    return None if row is None else row[0]
+
+
+async def require_session(connection: Connection, tenant: Tenant, session_id: SessionId) -> None:
+    """Raise NotFound if the session does not exist."""
+    await connection.execute("select toolcrib.check_session(%s, %s, null)", (tenant.workspace_id, session_id))
+
+
+async def one_run(connection: Connection, tenant: Tenant, run_id: RunId) -> Run:
+    """Return one run."""
+    found = await fetch_runs(connection, SELECT + "where workspace_id = %s and id = %s", (tenant.workspace_id, run_id))
+    if not found:
+        raise NotFound(f"Run {run_id} not found in this workspace.")
+    return found[0]
+
+
+async def fetch_runs(connection: Connection, statement: LiteralString, parameters: Parameters) -> list[Run]:
+    """Execute a statement that returns the columns of runs."""
+    cursor = connection.cursor(row_factory=dict_row)
+    await cursor.execute(statement, parameters)
+    return [
+        Run(
+            **{
+                **row,
+                "state": RunState(row["state"]),
+                "end_reason": RunEnding(row["end_reason"]) if row["end_reason"] else None,
+            }
+        )
+        for row in await cursor.fetchall()
+    ]
+
+
+async def _hold_queued(connection: Connection, stopped: Run) -> None:
+    """Hold the queued runs of a session whose run was stopped. The session's row is locked."""
+    held = await fetch_runs(
+        connection,
+        f"""
+        update toolcrib.runs r set held = true
+        where r.workspace_id = %s and r.session_id = %s and r.state = 'queued' and not r.held
+        returning {COLUMNS}
+        """,  # noqa: S608 - a constant of this module
+        (stopped.workspace_id, stopped.session_id),
+    )
+    for run in sorted(held, key=lambda run: run.id):
+        await append_run_state_event(connection, run)
+
+
+async def start_next_queued(connection: Connection, workspace_id: WorkspaceId, session_id: SessionId) -> RunId | None:
+    """Start the oldest queued run of a session unless another is unfinished. The session's row is locked."""
+    row = await connection.fetch_row(
+        """
+        select r.id from toolcrib.runs r
+        where r.workspace_id = %(workspace)s and r.session_id = %(session)s and r.state = 'queued'
+          and not r.held
+          and not exists (select from toolcrib.runs o
+                          where o.workspace_id = r.workspace_id and o.session_id = r.session_id
+                            and o.state in ('ready', 'running', 'waiting'))
+        order by r.id limit 1
+        """,
+        {"workspace": workspace_id, "session": session_id},
+    )
+    if row is None:
+        return None
+    await connection.execute("select toolcrib.start_run(%s, %s)", (workspace_id, row[0]))
+    return RunId(row[0])
+
+
+async def end_run(connection: Connection, run: Run, end_reason: RunEnding, error: Mapping[str, Any] | None) -> None:
+    """Mark a run as ended."""
+    await connection.execute(
+        f"""
+        update toolcrib.runs r set state = 'ended', end_reason = %s, error = %s, worker_id = null, ended_at = now(),
+            active_ms = r.active_ms + {ELAPSED}, active_since = null
+        where r.workspace_id = %s and r.id = %s
+        """,  # noqa: S608 - a constant of this module
+        (end_reason, None if error is None else json_text(error), run.workspace_id, run.id),
+    )
+    await announce_review(connection, run)
+    await append_run_state_event(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
+    if (started := await start_next_queued(connection, run.workspace_id, run.session_id)) is not None:
+        await append_run_state_event(connection, await one_run(connection, Tenant(run.workspace_id), started))
+
+
+async def announce_review(connection: Connection, run: Run) -> None:
+    """Append the event that the run's changes wait for a review, if they do."""
+    await connection.execute("select toolcrib.announce_review(%s, %s, %s)", (run.workspace_id, run.session_id, run.id))
+
+
+async def append_run_state_event(connection: Connection, run: Run) -> None:
+    """Append the event of the run's state."""
+    payload = {
+        "runId": run.id,
+        "state": run.state,
+        "endReason": run.end_reason,
+        "error": run.error,
+        "turns": run.turns,
+        "inputTokens": run.input_tokens,
+        "outputTokens": run.output_tokens,
+    }
+    if run.state is RunState.QUEUED:
+        # It becomes a message only when the run starts; until then this shows what is queued.
+        payload |= {"prompt": run.prompt, "held": run.held}
+    await connection.execute(
+        "select toolcrib.append_event(%s, %s, 'run-state', %s)",
+        (run.workspace_id, run.session_id, json_text(payload)),
+    )

@@ -3,14 +3,11 @@
 import psycopg
 
 from toolcrib.core.ids import ProcessId
-from toolcrib.storage.database import Database
+from toolcrib.storage.database import Store
 
 
-class ServerProcessStore:
+class ServerProcessStore(Store):
     """Queries on server processes."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def remove(self, process_id: ProcessId) -> None:
         """Remove a process. Its claims are free at once."""

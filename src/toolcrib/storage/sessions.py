@@ -1,20 +1,20 @@
-"""Sessions and their durable events, numbered without gaps. Also conversation cursors and the end of plan mode."""
+"""Sessions and their durable events, numbered without gaps. Also the end of plan mode."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, LiteralString
 
 from toolcrib.core.agents import AgentRules, TrustLevel
-from toolcrib.core.callers import SessionMode, WorkspaceRole
+from toolcrib.core.callers import Agent, SessionMode, WorkspaceRole
 from toolcrib.core.errors import Conflict, Forbidden, NotFound
 from toolcrib.core.events import Event, EventType
 from toolcrib.core.ids import AgentId, CallId, FileId, SessionId, UserId, new_id
 from toolcrib.core.json_text import json_text
 from toolcrib.core.packages import Workflow
-from toolcrib.policy.phases import reject_unknown_phase
-from toolcrib.policy.trust import reject_beyond_ceiling
-from toolcrib.storage.database import Connection, Database, Tenant
+from toolcrib.policy.trust import in_phase, in_session, reject_beyond_ceiling, reject_unknown_phase
+from toolcrib.storage.agents import require_agent
+from toolcrib.storage.database import Connection, Database, Store, Tenant
 from toolcrib.storage.quotas import SESSIONS, has_all
 
 # How many events back an end is searched: a source that was active a moment ago ended among the newest events.
@@ -42,6 +42,15 @@ class Session:
     phase: str | None = None
     # The package whose workflow it runs, if any.
     package: str | None = None
+
+    def apply_to(self, agent: Agent) -> Agent:
+        """Return the agent as it calls tools in this session: in the session's phase, with the session's trust.
+
+        Both are for the session's own agent only.
+        """
+        if agent.id != self.agent_id:
+            return agent
+        return in_session(in_phase(agent, self.phase), self.trust, by_owner=self.trust_by_owner)
 
 
 class SessionStore:
@@ -74,13 +83,14 @@ class SessionStore:
         """
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             if agent_id is not None:
-                await _reject_unknown_agent(connection, tenant, agent_id)
+                await require_agent(connection, tenant, agent_id)
             await _reject_unknown_phase(connection, tenant, agent_id, phase)
             by_owner = await _reject_beyond_ceiling(connection, tenant, agent_id, trust)
             rows = "select from toolcrib.sessions where workspace_id = %s"
             if await has_all(connection, rows, (tenant.workspace_id,), most=self._most):
                 raise Conflict(f"This workspace has {self._most} sessions, the limit. Delete one first.")
-            cursor = await connection.execute(
+            [session] = await connection.fetch_all(
+                Session,
                 f"""
                 insert into toolcrib.sessions
                     (workspace_id, id, title, agent_id, mode, trust, trust_by_owner, created_by, provider, model,
@@ -103,14 +113,13 @@ class SessionStore:
                     None if workflow is None else json_text(workflow.as_json()),
                 ),
             )
-            row = await cursor.fetchone()
-        assert row is not None
-        return _session(row)
+        return session
 
     async def page(self, tenant: Tenant, *, before: SessionId | None, limit: int) -> list[Session]:
         """Return the workspace's sessions, newest first."""
         async with self._database.transaction(tenant) as connection:
-            cursor = await connection.execute(
+            return await connection.fetch_all(
+                Session,
                 f"""
                 select {_COLUMNS} from toolcrib.sessions
                 where workspace_id = %(workspace)s and (%(before)s::uuid is null or id < %(before)s)
@@ -118,7 +127,6 @@ class SessionStore:
                 """,  # noqa: S608 - as above
                 {"workspace": tenant.workspace_id, "before": before, "limit": limit},
             )
-            return [_session(row) for row in await cursor.fetchall()]
 
     async def get(self, tenant: Tenant, session_id: SessionId) -> Session:
         """Return one session."""
@@ -128,21 +136,15 @@ class SessionStore:
     async def workflow(self, tenant: Tenant, session_id: SessionId) -> Workflow | None:
         """Return the workflow rules of a session, as they were when it was created."""
         async with self._database.transaction(tenant) as connection:
-            cursor = await connection.execute(
+            row = await connection.fetch_row(
                 "select workflow from toolcrib.sessions where workspace_id = %s and id = %s",
                 (tenant.workspace_id, session_id),
             )
-            row = await cursor.fetchone()
         return None if row is None or row[0] is None else Workflow.from_json(row[0])
 
     async def rename(self, tenant: Tenant, session_id: SessionId, title: str | None) -> Session:
         """Change the title."""
-        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
-            await connection.execute(
-                "update toolcrib.sessions set title = %s, updated_at = now() where workspace_id = %s and id = %s",
-                (title, tenant.workspace_id, session_id),
-            )
-            return await _found(connection, tenant, session_id)
+        return await self._update(tenant, session_id, "title = %s, updated_at = now()", title)
 
     async def set_trust(self, tenant: Tenant, session_id: SessionId, trust: TrustLevel | None) -> Session:
         """Set the trust of a session; None means the agent's own.
@@ -153,31 +155,17 @@ class SessionStore:
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             session = await _found(connection, tenant, session_id)
             by_owner = await _reject_beyond_ceiling(connection, tenant, session.agent_id, trust)
-            await connection.execute(
-                "update toolcrib.sessions set trust = %s, trust_by_owner = %s where workspace_id = %s and id = %s",
-                (trust, by_owner, tenant.workspace_id, session_id),
-            )
-            return await _found(connection, tenant, session_id)
+            return await _updated(connection, tenant, session_id, "trust = %s, trust_by_owner = %s", trust, by_owner)
 
     async def choose_model(
         self, tenant: Tenant, session_id: SessionId, *, provider: str | None, model: str | None
     ) -> Session:
         """Set the model from the next turn on; None means the agent's own."""
-        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
-            await connection.execute(
-                "update toolcrib.sessions set provider = %s, model = %s where workspace_id = %s and id = %s",
-                (provider, model, tenant.workspace_id, session_id),
-            )
-            return await _found(connection, tenant, session_id)
+        return await self._update(tenant, session_id, "provider = %s, model = %s", provider, model)
 
     async def set_mode(self, tenant: Tenant, session_id: SessionId, mode: SessionMode) -> Session:
         """Set plan or build mode, as a person. An agent leaves plan mode only with a plan that a person accepted."""
-        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
-            await connection.execute(
-                "update toolcrib.sessions set mode = %s where workspace_id = %s and id = %s",
-                (mode, tenant.workspace_id, session_id),
-            )
-            return await _found(connection, tenant, session_id)
+        return await self._update(tenant, session_id, "mode = %s", mode)
 
     async def enter_phase(self, tenant: Tenant, session_id: SessionId, phase: str | None) -> Session:
         """Set the phase of the agent's workflow, as a person; None means the agent's first.
@@ -188,11 +176,7 @@ class SessionStore:
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             session = await _found(connection, tenant, session_id)
             await _reject_unknown_phase(connection, tenant, session.agent_id, phase)
-            await connection.execute(
-                "update toolcrib.sessions set phase = %s where workspace_id = %s and id = %s",
-                (phase, tenant.workspace_id, session_id),
-            )
-            return await _found(connection, tenant, session_id)
+            return await _updated(connection, tenant, session_id, "phase = %s", phase)
 
     async def delete(self, tenant: Tenant, session_id: SessionId) -> None:
         """Delete a session with its events. Only for its creator and owners. The audit log keeps its records."""
@@ -210,17 +194,11 @@ class SessionStore:
             if cursor.rowcount == 0:
                 raise Forbidden("Only the creator of a session or an owner of the workspace can delete it.")
 
-    # Events
+    async def _update(self, tenant: Tenant, session_id: SessionId, columns: LiteralString, *values: Any) -> Session:
+        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
+            return await _updated(connection, tenant, session_id, columns, *values)
 
-    async def append(self, connection: Connection, tenant: Tenant, event: Event) -> int:
-        """Append an event with the session's next number, in the transaction of the change that it reports."""
-        cursor = await connection.execute(
-            "select toolcrib.append_event(%s, %s, %s, %s)",
-            (tenant.workspace_id, event.session_id, event.type, json_text(event.payload)),
-        )
-        row = await cursor.fetchone()
-        assert row is not None
-        return int(row[0])
+    # Events
 
     async def events_after(self, tenant: Tenant, session_id: SessionId, seq: int, *, limit: int) -> list[Event]:
         """Return up to ``limit`` events with greater numbers.
@@ -229,17 +207,17 @@ class SessionStore:
             NotFound: The workspace has no such session.
         """
         async with self._database.transaction(tenant) as connection:
-            cursor = await connection.execute(
+            events = await connection.fetch_all(
+                Event,
                 """
                 select session_id, type, payload, seq from toolcrib.events
                 where workspace_id = %s and session_id = %s and seq > %s order by seq limit %s
                 """,
                 (tenant.workspace_id, session_id, seq, limit),
             )
-            rows = await cursor.fetchall()
-            if not rows:
+            if not events:
                 await _found(connection, tenant, session_id)
-            return [Event(*row) for row in rows]
+        return events
 
     async def messages_of_calls(
         self, tenant: Tenant, session_id: SessionId, call_ids: Sequence[CallId]
@@ -283,23 +261,22 @@ _COLUMNS = """
 
 
 async def _found(connection: Connection, tenant: Tenant, session_id: SessionId) -> Session:
-    cursor = await connection.execute(
-        f"select {_COLUMNS} from toolcrib.sessions where workspace_id = %s and id = %s",  # noqa: S608 - as above
-        (tenant.workspace_id, session_id),
-    )
-    row = await cursor.fetchone()
-    if row is None:
+    statement = f"select {_COLUMNS} from toolcrib.sessions where workspace_id = %s and id = %s"  # noqa: S608 - as above
+    return _required(await connection.fetch_one(Session, statement, (tenant.workspace_id, session_id)), session_id)
+
+
+async def _updated(
+    connection: Connection, tenant: Tenant, session_id: SessionId, columns: LiteralString, *values: Any
+) -> Session:
+    statement = f"update toolcrib.sessions set {columns} where workspace_id = %s and id = %s returning {_COLUMNS}"  # noqa: S608 - as above
+    session = await connection.fetch_one(Session, statement, (*values, tenant.workspace_id, session_id))
+    return _required(session, session_id)
+
+
+def _required(session: Session | None, session_id: SessionId) -> Session:
+    if session is None:
         raise NotFound(f"Session {session_id} not found in this workspace.")
-    return _session(row)
-
-
-async def _reject_unknown_agent(connection: Connection, tenant: Tenant, agent_id: AgentId) -> None:
-    cursor = await connection.execute(
-        "select from toolcrib.agents where workspace_id = %s and id = %s and deleted_at is null",
-        (tenant.workspace_id, agent_id),
-    )
-    if cursor.rowcount == 0:
-        raise NotFound(f"Agent {agent_id} not found in this workspace.")
+    return session
 
 
 async def _reject_unknown_phase(
@@ -307,10 +284,9 @@ async def _reject_unknown_phase(
 ) -> None:
     if phase is None:
         return
-    cursor = await connection.execute(
+    row = await connection.fetch_row(
         "select rules from toolcrib.agents where workspace_id = %s and id = %s", (tenant.workspace_id, agent_id)
     )
-    row = await cursor.fetchone()
     reject_unknown_phase(AgentRules.model_validate(row[0]) if row else None, phase)
 
 
@@ -318,7 +294,7 @@ async def _reject_beyond_ceiling(
     connection: Connection, tenant: Tenant, agent_id: AgentId | None, trust: TrustLevel | None
 ) -> bool:
     """Check the trust against the maximum. Returns whether the user is an owner."""
-    cursor = await connection.execute(
+    row = await connection.returned_row(
         """
         select w.max_trust, a.rules,
                (select m.role from toolcrib.members m where m.workspace_id = w.id and m.user_id = %(user)s)
@@ -328,8 +304,6 @@ async def _reject_beyond_ceiling(
         """,
         {"workspace": tenant.workspace_id, "agent": agent_id, "user": tenant.user_id},
     )
-    row = await cursor.fetchone()
-    assert row is not None, "whoever got in has a workspace"
     ceiling, rules, role = row
     # The system has no role, and is bound only by the owners' maximum.
     role = WorkspaceRole.OWNER if tenant.user_id is None else WorkspaceRole(role)
@@ -342,79 +316,8 @@ async def _reject_beyond_ceiling(
     return trust is not None and role is WorkspaceRole.OWNER
 
 
-def _session(row: tuple[Any, ...]) -> Session:
-    session_id, title, agent_id, mode, trust, created_by, created_at, last_seq, by_owner, *chosen = row
-    provider, model, phase, package = chosen
-    return Session(
-        session_id,
-        title,
-        agent_id,
-        SessionMode(mode),
-        None if trust is None else TrustLevel(trust),
-        created_by,
-        created_at,
-        last_seq,
-        by_owner,
-        provider,
-        model,
-        phase,
-        package,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class ConversationCursor:
-    """A session, and the number of the last event that the client received.
-
-    It is for clients that name no session but resend the conversation.
-    """
-
-    session_id: SessionId
-    last_seq: int
-
-
-class ConversationCursorStore:
-    """Queries on conversation cursors. A session has at most one."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def load(self, tenant: Tenant, digest: bytes) -> ConversationCursor | None:
-        """Return and delete the newest cursor with this digest: of two concurrent requests only one continues there."""
-        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
-            cursor = await connection.execute(
-                """
-                delete from toolcrib.conversation_cursors where workspace_id = %(workspace)s and session_id = (
-                    select session_id from toolcrib.conversation_cursors
-                    where workspace_id = %(workspace)s and digest = %(digest)s
-                    order by session_id desc limit 1 for update skip locked
-                )
-                returning session_id, last_seq
-                """,
-                {"workspace": tenant.workspace_id, "digest": digest},
-            )
-            row = await cursor.fetchone()
-        return None if row is None else ConversationCursor(*row)
-
-    async def save(self, tenant: Tenant, cursor: ConversationCursor, digest: bytes) -> None:
-        """Save the client's position in a session. Replaces the earlier one."""
-        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
-            await connection.execute(
-                """
-                insert into toolcrib.conversation_cursors (workspace_id, session_id, digest, last_seq)
-                values (%s, %s, %s, %s)
-                on conflict (workspace_id, session_id) do update set
-                    digest = excluded.digest, last_seq = excluded.last_seq
-                """,
-                (tenant.workspace_id, cursor.session_id, digest, cursor.last_seq),
-            )
-
-
-class PlanModeStore:
+class PlanModeStore(Store):
     """Queries on accepted plans."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def leave(self, tenant: Tenant, session_id: SessionId, plan: FileId, name: str) -> str | None:
         """Switch the session to build mode if a person accepted this plan in it by button. Returns why not, or None.
@@ -423,14 +326,15 @@ class PlanModeStore:
         latest plan of the session. Each answer works once.
         """
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
-            cursor = await connection.execute(
+            row = await connection.fetch_row(
                 """
                 select s.mode, exists (
-                    select from toolcrib.questions q, jsonb_array_elements(q.items) as item
+                    select from toolcrib.paused_calls q, jsonb_array_elements(q.questions) as item
                     where q.workspace_id = s.workspace_id and q.session_id = s.id and q.state = 'answered'
-                      and q.answers ->> (item ->> 'name') = 'Accept' and (item ->> 'name') = any (q.by_button)
+                      and q.answers ->> (item ->> 'name') = 'Accept'
+                      and (item ->> 'name') = any (q.answered_with_button)
                       and item -> 'buttons' @> '[{"value": "Reject"}]'
-                      and not q.used
+                      and q.answer_used_at is null
                       -- The plan has not changed since the question was asked.
                       and not exists (select from toolcrib.versions v
                                       where v.workspace_id = s.workspace_id and v.file_id = %(plan)s
@@ -448,7 +352,6 @@ class PlanModeStore:
                 """,
                 {"workspace": tenant.workspace_id, "session": session_id, "plan": plan, "name": name},
             )
-            row = await cursor.fetchone()
             if row is None:
                 return "Session not found."
             mode, accepted = row
@@ -465,8 +368,8 @@ class PlanModeStore:
             )
             await connection.execute(
                 """
-                update toolcrib.questions set used = true
-                where workspace_id = %s and session_id = %s and state = 'answered' and not used
+                update toolcrib.paused_calls set answer_used_at = now()
+                where workspace_id = %s and session_id = %s and state = 'answered' and answer_used_at is null
                 """,
                 (tenant.workspace_id, session_id),
             )

@@ -11,11 +11,11 @@ from toolcrib.core.audit import AuditRecord, CallRecord
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.change_sets import UndoCall, UndoneCalls
 from toolcrib.core.errors import NotFound
-from toolcrib.core.ids import AgentId, ApprovalId, CallId, RunId, SessionId, UserId, WorkspaceId
+from toolcrib.core.ids import AgentId, CallId, PauseId, RunId, SessionId, UserId, WorkspaceId
 from toolcrib.core.json_text import json_text
-from toolcrib.storage.audit import audit_row
+from toolcrib.storage.audit import AuditStore
 from toolcrib.storage.database import Connection, Database, Tenant
-from toolcrib.storage.run_rows import require_session
+from toolcrib.storage.runs import require_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class ToolCallStore:
 
     async def _get(self, tenant: Tenant, call_id: CallId, *, within: SessionId | None, anywhere: bool) -> StoredCall:
         async with self._database.transaction(tenant) as connection:
-            cursor = await connection.execute(
+            row = await connection.fetch_row(
                 """
                 select id, tool, arguments, state, result, error, change_set_id, started_at, ended_at
                 from toolcrib.tool_calls
@@ -81,7 +81,6 @@ class ToolCallStore:
                     "within": within,
                 },
             )
-            row = await cursor.fetchone()
         if row is None:
             raise NotFound(f"Call {call_id} not found in this workspace.")
         return StoredCall(*row)
@@ -98,7 +97,7 @@ class ToolCallStore:
         async with self._database.transaction(tenant, needs) as connection:
             await save_tool_call(connection, tenant, call)
             if audit is not None:
-                await connection.execute("select toolcrib.append_audit_records(%s)", (json_text([audit_row(audit)]),))
+                await AuditStore.append_within(connection, audit)
 
     async def interrupted(self, *, lease: float, limit: int) -> list[InterruptedCall]:
         """Return calls outside runs that were running when their process died, with the system role."""
@@ -110,9 +109,9 @@ class ToolCallStore:
                 where state = 'running' and run_id is null and started_at < now() - make_interval(secs => %s)
                   and not toolcrib.process_is_alive(process_id, %s)
                   -- An approved call is resumed, not ended.
-                  and not exists (select from toolcrib.approvals a
-                                  where a.workspace_id = c.workspace_id and a.call_id = c.id
-                                    and a.state = 'allowed' and a.carried_at is null)
+                  and not exists (select from toolcrib.paused_calls p
+                                  where p.workspace_id = c.workspace_id and p.call_id = c.id
+                                    and p.state = 'approved' and p.resumed_at is null)
                 limit %s
                 """,
                 (lease, lease, limit),
@@ -122,31 +121,7 @@ class ToolCallStore:
 
 async def save_tool_call(connection: Connection, tenant: Tenant, call: CallRecord) -> None:
     """Write the call's row and events, within a transaction of the tenant."""
-    await connection.execute("select toolcrib.save_tool_call(%s, %s)", (tenant.workspace_id, json_text(call_row(call))))
-
-
-def call_row(call: CallRecord) -> dict[str, Any]:
-    """Serialize a call for the database function that saves it."""
-    caller = call.caller
-    return {
-        "id": caller.call_id,
-        "session_id": caller.session_id,
-        "run_id": caller.run_id,
-        "run_epoch": caller.run_epoch,
-        "user_id": caller.user_id,
-        "agent_id": caller.agent_id,
-        "tool": call.tool,
-        "arguments": call.arguments,
-        "state": call.state,
-        "result": call.result,
-        "error": call.error,
-        "change_set_id": call.change_set_id,
-        "process_id": call.process_id,
-        "idempotent": call.idempotent,
-        "approval_id": call.approval_id,
-        "is_violation": call.is_violation,
-        "events": call.events or None,
-    }
+    await connection.execute("select toolcrib.save_tool_call(%s, %s)", (tenant.workspace_id, json_text(call.row)))
 
 
 # How many files of one call are counted, and how many later calls are searched for undos.
@@ -158,15 +133,15 @@ _LATER_CALLS = 20_000
 class CallDecision:
     """What a person was asked about a call, and the decision."""
 
-    approval_id: ApprovalId
+    pause_id: PauseId
     state: str
-    scope: str | None
+    grant_scope: str | None
     rule: str
     reason: str
     decided_by: UserId | None
     decided_by_name: str | None
     decided_at: datetime | None
-    denial: str | None
+    rejection_reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +182,8 @@ class CallHistoryStore:
                 """
                 select c.id, c.session_id, c.run_id, c.user_id, c.agent_id, c.tool, c.arguments, c.state, c.error,
                        c.change_set_id, c.started_at, c.ended_at, coalesce(v.files, 0) as files,
-                       a.id as approval_id, a.state as approval_state, a.scope, a.rule, a.reason, a.decided_by,
-                       coalesce(u.full_name, u.email) as decided_by_name, a.decided_at, a.denial
+                       p.id as pause_id, p.state as pause_state, p.grant_scope, p.rule, p.reason, p.decided_by,
+                       coalesce(u.full_name, u.email) as decided_by_name, p.decided_at, p.rejection_reason
                 from toolcrib.tool_calls c
                 left join lateral (
                     select count(*) as files
@@ -217,12 +192,12 @@ class CallHistoryStore:
                           limit %(most)s) v
                 ) v on c.change_set_id is not null
                 left join lateral (
-                    select * from toolcrib.approvals a
-                    where a.workspace_id = c.workspace_id and a.call_id = c.id
-                    order by a.created_at desc limit 1
-                ) a on true
+                    select * from toolcrib.paused_calls p
+                    where p.workspace_id = c.workspace_id and p.call_id = c.id and p.kind = 'approval'
+                    order by p.created_at desc limit 1
+                ) p on true
                 left join lateral (
-                    select full_name, email from toolcrib.users where id = a.decided_by limit 1
+                    select full_name, email from toolcrib.users where id = p.decided_by limit 1
                 ) u on true
                 where c.workspace_id = %(workspace)s and c.session_id = %(session)s
                   and (%(before)s::uuid is null or c.id < %(before)s)
@@ -256,23 +231,23 @@ class _CallHistoryRow:
     started_at: datetime
     ended_at: datetime | None
     files: int
-    approval_id: ApprovalId | None
-    approval_state: str | None
-    scope: str | None
+    pause_id: PauseId | None
+    pause_state: str | None
+    grant_scope: str | None
     rule: str | None
     reason: str | None
     decided_by: UserId | None
     decided_by_name: str | None
     decided_at: datetime | None
-    denial: str | None
+    rejection_reason: str | None
 
 
 async def _undone_since(connection: Connection, tenant: Tenant, oldest: CallId) -> UndoneCalls:
     """Return what undos have reverted since, in any session or none."""
     cursor = await connection.execute(
         """
-        select id, arguments from (
-            select id, tool, arguments, state, change_set_id from toolcrib.tool_calls
+        select id, coalesce(result -> 'undone', arguments) from (
+            select id, tool, arguments, result, state, change_set_id from toolcrib.tool_calls
             where workspace_id = %s and id >= %s order by id limit %s
         ) later
         where tool = 'undo' and state = 'done' and change_set_id is not null
@@ -280,7 +255,7 @@ async def _undone_since(connection: Connection, tenant: Tenant, oldest: CallId) 
         """,
         (tenant.workspace_id, oldest, _LATER_CALLS),
     )
-    return UndoneCalls.by(UndoCall(CallId(id_), arguments) for id_, arguments in await cursor.fetchall())
+    return UndoneCalls.by(UndoCall(CallId(id_), reverted) for id_, reverted in await cursor.fetchall())
 
 
 def _past_call(row: _CallHistoryRow, undone: UndoneCalls) -> CallSummary:
@@ -305,17 +280,17 @@ def _past_call(row: _CallHistoryRow, undone: UndoneCalls) -> CallSummary:
 
 
 def _decided(row: _CallHistoryRow) -> CallDecision | None:
-    if row.approval_id is None:
+    if row.pause_id is None:
         return None
-    assert row.approval_state is not None and row.rule is not None and row.reason is not None
+    assert row.pause_state is not None and row.rule is not None and row.reason is not None
     return CallDecision(
-        approval_id=row.approval_id,
-        state=row.approval_state,
-        scope=row.scope,
+        pause_id=row.pause_id,
+        state=row.pause_state,
+        grant_scope=row.grant_scope,
         rule=row.rule,
         reason=row.reason,
         decided_by=row.decided_by,
         decided_by_name=row.decided_by_name,
         decided_at=row.decided_at,
-        denial=row.denial,
+        rejection_reason=row.rejection_reason,
     )

@@ -6,14 +6,16 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from toolcrib.core.files import EntryKind
-from toolcrib.core.ids import ChangeSetId, FileId, WorkspaceId
+from toolcrib.core.change_sets import TrashedFile
+from toolcrib.core.ids import ChangeSetId, WorkspaceId
 from toolcrib.core.json_text import json_text
 from toolcrib.core.paths import WorkspacePath, path_from_row
-from toolcrib.storage.database import Connection, Database, Tenant
+from toolcrib.storage.database import Connection, Store, Tenant, parse_row
 
 # How long a staged entry is kept if no approval extends it.
 _SOON = timedelta(hours=1)
+# In place of a change set's id, which a staged entry does not have yet.
+_STAGED = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,22 +27,10 @@ class TrashLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class TrashedFile:
-    """An entry that a change set moves to the trash, and its path before."""
-
-    token: UUID
-    file_id: FileId
-    path: WorkspacePath
-    kind: EntryKind
-    mode: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
 class TrashEntry:
     """One entry of the trash; its row remains after the entry has expired."""
 
-    token: UUID
+    trash_id: UUID
     change_set_id: ChangeSetId
     path: WorkspacePath
     size: int
@@ -59,26 +49,38 @@ class ExpiredTrashEntry:
     """An expired entry that must be deleted from disk."""
 
     workspace_id: WorkspaceId
-    token: UUID
+    trash_id: UUID
 
 
-class TrashStore:
+class TrashStore(Store):
     """Queries on the trash."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def find(self, tenant: Tenant, tokens: Sequence[UUID]) -> dict[UUID, TrashEntry]:
+    async def find(self, tenant: Tenant, trash_ids: Sequence[UUID]) -> dict[UUID, TrashEntry]:
         """Return these entries, including expired ones."""
         async with self._database.transaction(tenant) as connection:
-            cursor = await connection.execute(
+            rows = await connection.fetch_all(
+                dict,
                 """
-                select t.id, t.change_set_id, t.mount, t.path, t.size, t.trashed_at, t.expires_at, t.expired_at
+                select t.id as trash_id, t.change_set_id, t.mount, t.path, t.size, t.trashed_at, t.expires_at,
+                       t.expired_at
                 from toolcrib.trash t where t.workspace_id = %s and t.id = any (%s)
                 """,
-                (tenant.workspace_id, list(tokens)),
+                (tenant.workspace_id, list(trash_ids)),
             )
-            return {entry.token: entry for entry in map(_entry, await cursor.fetchall())}
+        entries = (parse_row(TrashEntry, row | {"path": path_from_row(row["mount"], row["path"])}) for row in rows)
+        return {entry.trash_id: entry for entry in entries}
+
+    async def kept_bytes(self, tenant: Tenant) -> int:
+        """Return how much the trash of the workspace keeps now, without what is only staged."""
+        async with self._database.transaction(tenant) as connection:
+            [kept] = await connection.returned_row(
+                """
+                select coalesce(sum(size), 0)::bigint from toolcrib.trash
+                where workspace_id = %s and expired_at is null and expires_at > now() and change_set_id <> %s
+                """,
+                (tenant.workspace_id, _STAGED),
+            )
+        return int(kept)
 
     async def stage(self, tenant: Tenant, staged: Sequence[TrashedFile], *, node: str) -> None:
         """Record entries that are staged only to be moved into the tree by a change set that has no id yet.
@@ -97,7 +99,7 @@ class TrashStore:
                 """,
                 {
                     "workspace": tenant.workspace_id,
-                    "none": UUID(int=0),
+                    "none": _STAGED,
                     "node": node,
                     "soon": _SOON,
                     "staged": json_text([_row(one) for one in staged]),
@@ -108,27 +110,27 @@ class TrashStore:
         """Expire due entries of this node, so that they cannot be restored, and return what to delete from disk.
 
         Entries that expired but were not deleted because of a crash are returned again. Entries still being moved into
-        the trash stay.
+        the trash stay, and so do those whose change waits for a review.
         """
         async with self._database.as_system() as connection:
-            cursor = await connection.execute(
+            return await connection.fetch_all(
+                ExpiredTrashEntry,
                 """
                 with expired as (
                     select t.workspace_id, t.id from toolcrib.trash t
                     where t.node = %s and not t.deleted and (t.expires_at <= now() or t.expired_at is not null)
+                      and (t.expired_at is not null or t.expires_at = t.trashed_at
+                           or not toolcrib.awaits_review(t.workspace_id, t.change_set_id, t.file_id))
                       and not exists (select from toolcrib.pending_applies p
                                       where p.workspace_id = t.workspace_id and p.file_id = t.file_id)
                     order by t.expires_at limit %s for update skip locked
                 )
                 update toolcrib.trash t set expired_at = coalesce(t.expired_at, now()) from expired e
                 where t.workspace_id = e.workspace_id and t.id = e.id
-                returning t.workspace_id, t.id
+                returning t.workspace_id, t.id as trash_id
                 """,
                 (node, limit),
             )
-            return [
-                ExpiredTrashEntry(WorkspaceId(workspace_id), token) for workspace_id, token in await cursor.fetchall()
-            ]
 
     async def mark_deleted(self, expired: Sequence[ExpiredTrashEntry]) -> None:
         """Record that these are deleted from disk."""
@@ -139,7 +141,7 @@ class TrashStore:
                 from unnest(%s::uuid[], %s::uuid[]) as e (workspace_id, id)
                 where t.workspace_id = e.workspace_id and t.id = e.id
                 """,
-                ([one.workspace_id for one in expired], [one.token for one in expired]),
+                ([one.workspace_id for one in expired], [one.trash_id for one in expired]),
             )
 
 
@@ -157,6 +159,8 @@ async def record_trashed(
     anew: bool = True,
 ) -> None:
     """Record what a change set moves to the trash. The oldest entries expire if there is too much.
+
+    Entries whose change waits for a review stay.
 
     Unless ``anew``, existing rows stay as they are.
     """
@@ -193,44 +197,40 @@ async def record_trashed(
             where workspace_id = %(workspace)s and expired_at is null and expires_at > now()
         ) as kept
         where t.workspace_id = %(workspace)s and t.id = kept.id and kept.sum > %(most)s
+          and not toolcrib.awaits_review(t.workspace_id, t.change_set_id, t.file_id)
         """,
         {"workspace": tenant.workspace_id, "most": limits.most_bytes},
     )
 
 
-async def extend_staged(connection: Connection, tenant: Tenant, tokens: Sequence[UUID], keep: timedelta) -> None:
+async def extend_staged(connection: Connection, tenant: Tenant, trash_ids: Sequence[UUID], keep: timedelta) -> None:
     """Keep staged entries as long as their approval is pending."""
     await connection.execute(
         "update toolcrib.trash set expires_at = now() + %s where workspace_id = %s and id = any (%s)",
-        (keep, tenant.workspace_id, list(tokens)),
+        (keep, tenant.workspace_id, list(trash_ids)),
     )
 
 
-async def record_restored(connection: Connection, tenant: Tenant, tokens: Sequence[UUID]) -> bool:
+async def record_restored(connection: Connection, tenant: Tenant, trash_ids: Sequence[UUID]) -> bool:
     """Remove the entries that a change set restores.
 
     Returns False if one has expired: then it must not be committed.
     """
     cursor = await connection.execute(
         "delete from toolcrib.trash t where t.workspace_id = %s and t.id = any (%s) and t.expired_at is null",
-        (tenant.workspace_id, list(tokens)),
+        (tenant.workspace_id, list(trash_ids)),
     )
-    return cursor.rowcount == len(tokens)
+    return cursor.rowcount == len(trash_ids)
 
 
 def _row(displaced: TrashedFile) -> dict[str, Any]:
+    state = displaced.state
     return {
-        "id": displaced.token,
+        "id": displaced.trash_id,
         "file_id": displaced.file_id,
-        "mount": displaced.path.mount_key,
-        "path": displaced.path.path,
-        "kind": displaced.kind,
-        "mode": displaced.mode,
-        "size": displaced.size,
+        "mount": state.path.mount_key,
+        "path": state.path.path,
+        "kind": state.kind,
+        "mode": state.mode,
+        "size": state.size,
     }
-
-
-def _entry(row: tuple[Any, ...]) -> TrashEntry:
-    token, change_set_id, tree, path, size, trashed_at, expires_at, expired_at = row
-    workspace_path = path_from_row(tree, path)
-    return TrashEntry(token, ChangeSetId(change_set_id), workspace_path, size, trashed_at, expires_at, expired_at)

@@ -1,4 +1,4 @@
-"""Users, their logins and refresh tokens, and tickets. API keys are in ``api_keys``."""
+"""Users, their logins and refresh tokens, and an operator's actions on accounts. API keys are in ``api_keys``."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -6,14 +6,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import Final
 from uuid import UUID
 
 from psycopg.errors import UniqueViolation
 
-from toolcrib.core.errors import Conflict, Forbidden, Unauthenticated
-from toolcrib.core.ids import UserId, WorkspaceId, new_id
-from toolcrib.storage.database import Connection, Database, Tenant
+from toolcrib.core.errors import Conflict, Forbidden, NotFound, Unauthenticated
+from toolcrib.core.ids import UserId, new_id
+from toolcrib.storage.database import Connection, Database, Store
 
 # Prefixes of the secrets that the server issues. Each is shown once and stored as a hash.
 
@@ -126,39 +125,26 @@ class UserStore:
     async def find_login(self, email: str) -> StoredLogin | None:
         """Return the login of an email address."""
         async with self._database.connection() as connection:
-            cursor = await connection.execute(
-                "select id, email, full_name, password_hash, token_version from toolcrib.find_login(%s)",
+            return await connection.fetch_one(
+                StoredLogin,
+                "select id as user_id, email, full_name, password_hash, token_version from toolcrib.find_login(%s)",
                 (email,),
             )
-            row = await cursor.fetchone()
-        return StoredLogin(*row) if row else None
 
     async def profile(self, person: ActingUser) -> UserProfile:
         """Return the user's profile."""
         async with acting(self._database, person) as connection:
-            cursor = await connection.execute(
-                "select id, email, full_name, created_at from toolcrib.users where id = %s", (person.user_id,)
+            [profile] = await connection.fetch_all(
+                UserProfile,
+                f"select {_PROFILE} from toolcrib.users where id = %s",  # noqa: S608 - constant columns
+                (person.user_id,),
             )
-            row = await cursor.fetchone()
-        assert row is not None, "acting() lets in only those who exist"
-        return UserProfile(*row)
+        return profile
 
     async def end_all_tokens(self, person: ActingUser) -> None:
         """End every login of a user on every device. API keys stay valid."""
         async with acting(self._database, person) as connection:
-            await connection.execute(
-                """
-                update toolcrib.users set token_version = token_version + 1, logins_ended_at = now() where id = %s
-                """,
-                (person.user_id,),
-            )
-            await connection.execute(
-                """
-                update toolcrib.refresh_tokens set revoked_at = now()
-                where user_id = %s and revoked_at is null
-                """,
-                (person.user_id,),
-            )
+            await _end_logins(connection, person.user_id)
 
     async def require(self, person: ActingUser) -> None:
         """Check a token's version.
@@ -175,7 +161,7 @@ class UserStore:
         The intervals overlap, because a transaction has the time of its start but is visible at its end.
         """
         async with self._database.as_system() as connection:
-            cursor = await connection.execute(
+            row = await connection.returned_row(
                 """
                 select now() - interval '30 seconds', array(
                     select id from toolcrib.users
@@ -183,8 +169,6 @@ class UserStore:
                 """,
                 (moment,),
             )
-            row = await cursor.fetchone()
-        assert row is not None
         return row[0], frozenset(map(UserId, row[1]))
 
     # Refresh tokens
@@ -216,10 +200,9 @@ class UserStore:
     async def revoke_family(self, secret: str) -> None:
         """End the login of a token. An unknown token is not an error."""
         async with self._database.connection() as connection, connection.transaction():
-            cursor = await connection.execute(
+            row = await connection.fetch_row(
                 "select family_id from toolcrib.find_refresh_token(%s)", (self._hashed(secret),)
             )
-            row = await cursor.fetchone()
             if row is not None:
                 await connection.execute("select toolcrib.revoke_token_family(%s)", row)
 
@@ -227,7 +210,7 @@ class UserStore:
         self, connection: Connection, secret: str, lifetime: timedelta, overlap: timedelta
     ) -> RefreshedLogin | None:
         # The row stays locked until the commit: of two requests with one token, the second finds it used.
-        cursor = await connection.execute(
+        row = await connection.fetch_row(
             """
             select id, user_id, family_id, token_version,
                    used_at is not null or revoked_at is not null, expires_at <= now(),
@@ -236,7 +219,6 @@ class UserStore:
             """,
             (overlap, self._hashed(secret)),
         )
-        row = await cursor.fetchone()
         if row is None:
             return None
         token_id, user_id, family_id, token_version, is_spent, is_expired, was_spent_just_now = row
@@ -269,9 +251,11 @@ class UserStore:
         return hashed(f"{secret}{self._bound_to}")
 
 
+_PROFILE = "id as user_id, email, full_name, created_at"
+
+
 async def _anyone(connection: Connection) -> bool:
-    row = await (await connection.execute("select toolcrib.has_users()")).fetchone()
-    return bool(row and row[0])
+    return bool((await connection.returned_row("select toolcrib.has_users()"))[0])
 
 
 async def insert_user(
@@ -283,79 +267,87 @@ async def insert_user(
         Conflict: The address has an account.
     """
     try:
-        cursor = await connection.execute(
-            """
+        [profile] = await connection.fetch_all(
+            UserProfile,
+            f"""
             insert into toolcrib.users (id, email, full_name, password_hash) values (%s, %s, %s, %s)
-            returning id, email, full_name, created_at
-            """,
+            returning {_PROFILE}
+            """,  # noqa: S608 - the columns are a constant of this module
             (user_id, email, full_name, password_hash),
         )
     except UniqueViolation:
         raise Conflict(f"An account for {email} already exists. Log in instead.") from None
-    row = await cursor.fetchone()
-    assert row is not None
-    return UserProfile(*row)
-
-
-LIFETIME: Final = timedelta(seconds=30)
+    return profile
 
 
 @dataclass(frozen=True, slots=True)
-class RedeemedTicket:
-    """The user and workspace of a used ticket, and how long the connection may last."""
+class Account:
+    """A user account, as an operator sees it."""
 
     user_id: UserId
-    token_version: int
-    workspace_id: WorkspaceId
-    connection_expires_at: datetime
+    email: str
+    full_name: str | None
+    created_at: datetime
+    disabled_at: datetime | None
 
 
-class TicketStore:
-    """Queries on tickets: single-use secrets that open a connection which cannot send a header."""
+class UserAdmin(Store):
+    """An operator's queries on all accounts, with the system role, by email address."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    async def list(self) -> list[Account]:
+        """Return all accounts in the order of their creation."""
+        async with self._database.as_system() as connection:
+            return await connection.fetch_all(
+                Account,
+                f"select {_PROFILE}, disabled_at from toolcrib.users order by created_at, id",  # noqa: S608 - as above
+            )
 
-    async def create(self, tenant: Tenant, *, connection_expires_at: datetime) -> str:
-        """Create a ticket for this workspace and user. It is shown once and works once."""
-        secret = new_secret(TICKET_PREFIX)
-        async with self._database.transaction(tenant) as connection:
-            # Each creation deletes the user's expired tickets.
+    async def disable(self, email: str) -> None:
+        """End all logins, keys and tickets of a user at once, and block new logins until the account is enabled."""
+        async with self._database.as_system() as connection, connection.transaction():
+            user_id = await _user_id(connection, email)
             await connection.execute(
-                """
-                delete from toolcrib.connection_tickets
-                where workspace_id = %s and user_id = %s and expires_at <= now()
-                """,
-                (tenant.workspace_id, tenant.user_id),
+                "update toolcrib.users set disabled_at = coalesce(disabled_at, now()) where id = %s", (user_id,)
             )
+            await _end_everything(connection, user_id)
+
+    async def enable(self, email: str) -> None:
+        """Allow a user to log in again. Ended logins and keys stay ended."""
+        async with self._database.as_system() as connection, connection.transaction():
+            user_id = await _user_id(connection, email)
+            await connection.execute("update toolcrib.users set disabled_at = null where id = %s", (user_id,))
+
+    async def set_password(self, email: str, password_hash: str) -> None:
+        """Set a new password. Ends all logins made with the old one."""
+        async with self._database.as_system() as connection, connection.transaction():
+            user_id = await _user_id(connection, email)
             await connection.execute(
-                """
-                insert into toolcrib.connection_tickets
-                    (secret_hash, workspace_id, user_id, token_version, expires_at, connection_expires_at)
-                select %s, %s, u.id, u.token_version, %s, %s from toolcrib.users u where u.id = %s
-                """,
-                (
-                    hashed(secret),
-                    tenant.workspace_id,
-                    datetime.now(UTC) + LIFETIME,
-                    connection_expires_at,
-                    tenant.user_id,
-                ),
+                "update toolcrib.users set password_hash = %s where id = %s", (password_hash, user_id)
             )
-        return secret
+            await _end_everything(connection, user_id)
 
-    async def redeem(self, secret: str) -> RedeemedTicket:
-        """Use up a ticket.
 
-        Raises:
-            Unauthenticated: It is unknown, used or expired.
-        """
-        async with self._database.connection() as connection:
-            cursor = await connection.execute(
-                "select user_id, token_version, workspace_id, connection_expires_at from toolcrib.redeem_ticket(%s)",
-                (hashed(secret),),
-            )
-            row = await cursor.fetchone()
-        if row is None or row[3] is None:
-            raise Unauthenticated("This ticket is invalid, used or expired. Fetch a new one; it opens one connection.")
-        return RedeemedTicket(*row)
+async def _user_id(connection: Connection, email: str) -> UserId:
+    row = await connection.fetch_row(
+        "select id from toolcrib.users where email = lower(%s) for no key update", (email,)
+    )
+    if row is None:
+        raise NotFound(f"There is no account {email}. `toolcrib user list` lists all accounts.")
+    return UserId(row[0])
+
+
+async def _end_everything(connection: Connection, user_id: UserId) -> None:
+    await _end_logins(connection, user_id)
+    await connection.execute(
+        "update toolcrib.api_keys set revoked_at = now() where user_id = %s and revoked_at is null", (user_id,)
+    )
+    await connection.execute("delete from toolcrib.connection_tickets where user_id = %s", (user_id,))
+
+
+async def _end_logins(connection: Connection, user_id: UserId) -> None:
+    await connection.execute(
+        "update toolcrib.users set token_version = token_version + 1, logins_ended_at = now() where id = %s", (user_id,)
+    )
+    await connection.execute(
+        "update toolcrib.refresh_tokens set revoked_at = now() where user_id = %s and revoked_at is null", (user_id,)
+    )

@@ -15,8 +15,9 @@ from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.storage.database import Connection, Database, Tenant
 from toolcrib.storage.regex_search import bounded_matching, without_nul
 
-_FOLDERS = {"/chats": FileType.CHAT, "/agents": FileType.AGENT}
-_PATHS = {type_: folder for folder, type_ in _FOLDERS.items()}
+# The folders of virtual files in @project.
+VIRTUAL_FOLDERS = {"/chats": FileType.CHAT, "/agents": FileType.AGENT}
+_PATHS = {type_: folder for folder, type_ in VIRTUAL_FOLDERS.items()}
 
 
 class VirtualFileStore:
@@ -117,7 +118,7 @@ async def virtual_below(
         _FILES + " where v.type = any (%(types)s) order by v.id",
         {
             "workspace": tenant.workspace_id,
-            "types": list(_PATHS) if folder.is_root else [_FOLDERS[folder.path]],
+            "types": list(_PATHS) if folder.is_root else [VIRTUAL_FOLDERS[folder.path]],
         },
     )
     return folders + [_file(row) for row in await cursor.fetchall()]
@@ -125,13 +126,13 @@ async def virtual_below(
 
 def is_virtual_folder(path: WorkspacePath) -> bool:
     """Return whether virtual files, if there are any, are in this folder."""
-    return path.mount is Mount.PROJECT and path.path in _FOLDERS
+    return path.mount is Mount.PROJECT and path.path in VIRTUAL_FOLDERS
 
 
 def _source_of(path: WorkspacePath) -> tuple[FileType, UUID] | None:
     """Return what the file at a path would be derived from."""
     folder, _, name = path.path.rpartition("/")
-    type_ = _FOLDERS.get(folder) if path.mount is Mount.PROJECT else None
+    type_ = VIRTUAL_FOLDERS.get(folder) if path.mount is Mount.PROJECT else None
     if type_ is None or not name.endswith(f".{type_}"):
         return None
     try:
@@ -173,7 +174,7 @@ async def _folders(connection: Connection, tenant: Tenant) -> list[File]:
     row: Sequence[datetime | None] = await cursor.fetchone() or ()
     return [
         _folder(tenant.workspace_id, path, since)
-        for path, since in zip(_FOLDERS, row, strict=True)
+        for path, since in zip(VIRTUAL_FOLDERS, row, strict=True)
         if since is not None
     ]
 

@@ -1,9 +1,10 @@
-"""Workspaces, their members and their usage. Files are in ``files``."""
+"""Workspaces, their members and their deletion. Files are in ``files``, usage in ``quotas``."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import LiteralString
 
 from psycopg.errors import UniqueViolation
 
@@ -11,7 +12,7 @@ from toolcrib.core.agents import TrustLevel
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import Conflict, NotFound
 from toolcrib.core.ids import AgentId, UserId, WorkspaceId, new_id
-from toolcrib.storage.database import Connection, Database, Tenant, require
+from toolcrib.storage.database import Connection, Database, Store, Tenant, require
 from toolcrib.storage.quotas import WORKSPACES, has_all, one_at_a_time
 from toolcrib.storage.users import ActingUser, acting
 
@@ -76,31 +77,24 @@ class WorkspaceStore:
     async def list_own(self, person: ActingUser, *, before: WorkspaceId | None, limit: int) -> list[Workspace]:
         """Return the workspaces of a person, newest first."""
         async with acting(self._database, person) as connection:
-            cursor = await connection.execute(
-                """
-                select w.id, w.name, m.role, w.home_node, w.created_at, w.max_trust, w.default_agent_id
-                from toolcrib.members m join toolcrib.workspaces w on w.id = m.workspace_id
+            return await connection.fetch_all(
+                Workspace,
+                _WORKSPACES
+                + """
                 where m.user_id = %(user)s and (%(before)s::uuid is null or w.id < %(before)s)
                 order by w.id desc limit %(limit)s
                 """,
                 {"user": person.user_id, "before": before, "limit": limit},
             )
-            return [_as_workspace(*row) for row in await cursor.fetchall()]
 
     async def find_by_root_path(self, person: ActingUser, *, root_path: str, node: str) -> Workspace | None:
         """Return the person's workspace for this directory on this node."""
         async with acting(self._database, person) as connection:
-            cursor = await connection.execute(
-                """
-                select w.id, w.name, m.role, w.home_node, w.created_at, w.max_trust, w.default_agent_id
-                from toolcrib.members m join toolcrib.workspaces w on w.id = m.workspace_id
-                where m.user_id = %s and w.root_path = %s and w.home_node = %s
-                order by w.id limit 1
-                """,
+            return await connection.fetch_one(
+                Workspace,
+                _WORKSPACES + "where m.user_id = %s and w.root_path = %s and w.home_node = %s order by w.id limit 1",
                 (person.user_id, root_path, node),
             )
-            row = await cursor.fetchone()
-        return _as_workspace(*row) if row else None
 
     async def get(self, tenant: Tenant) -> Workspace:
         """Return the workspace."""
@@ -109,22 +103,14 @@ class WorkspaceStore:
 
     async def rename(self, tenant: Tenant, name: str) -> Workspace:
         """Change the name."""
-        async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
-            await connection.execute(
-                "update toolcrib.workspaces set name = %s where id = %s", (name, tenant.workspace_id)
-            )
-            return await _workspace(connection, tenant.workspace_id, _user(tenant))
+        return await self._update(tenant, "update toolcrib.workspaces set name = %s where id = %s", name)
 
     async def limit_trust(self, tenant: Tenant, max_trust: TrustLevel | None) -> Workspace:
         """Set the maximum trust of all agents and sessions here; None removes it.
 
         It applies to running calls at once.
         """
-        async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
-            await connection.execute(
-                "update toolcrib.workspaces set max_trust = %s where id = %s", (max_trust, tenant.workspace_id)
-            )
-            return await _workspace(connection, tenant.workspace_id, _user(tenant))
+        return await self._update(tenant, "update toolcrib.workspaces set max_trust = %s where id = %s", max_trust)
 
     async def set_default_agent(self, tenant: Tenant, agent_id: AgentId | None) -> Workspace:
         """Set the agent of sessions that name none.
@@ -153,21 +139,24 @@ class WorkspaceStore:
         if self._on_deleted is not None:
             self._on_deleted()
 
+    async def _update(self, tenant: Tenant, statement: LiteralString, value: str | None) -> Workspace:
+        async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
+            await connection.execute(statement, (value, tenant.workspace_id))
+            return await _workspace(connection, tenant.workspace_id, _user(tenant))
+
     # Members
 
     async def members(self, tenant: Tenant) -> list[Member]:
         """Return the members."""
         async with self._database.transaction(tenant) as connection:
-            cursor = await connection.execute(
-                _MEMBERS + "where m.workspace_id = %s order by m.joined_at, m.user_id", (tenant.workspace_id,)
+            return await connection.fetch_all(
+                Member, _MEMBERS + "where m.workspace_id = %s order by m.joined_at, m.user_id", (tenant.workspace_id,)
             )
-            return [_as_member(*row) for row in await cursor.fetchall()]
 
     async def add_member(self, tenant: Tenant, *, email: str, role: WorkspaceRole) -> Member:
         """Add a registered user."""
         async with self._governing(tenant) as connection:
-            cursor = await connection.execute("select toolcrib.find_user(%s)", (email,))
-            row = await cursor.fetchone()
+            row = await connection.fetch_row("select toolcrib.find_user(%s)", (email,))
             if row is None or row[0] is None:
                 raise NotFound(f"There is no account {email}. Create one first.")
             user_id = UserId(row[0])
@@ -214,15 +203,18 @@ class WorkspaceStore:
                 "select from toolcrib.workspaces where id = %s for no key update", (tenant.workspace_id,)
             )
             # Checked again under the lock: another owner may have just demoted this one.
-            cursor = await connection.execute(
+            row = await connection.fetch_row(
                 "select role from toolcrib.members where workspace_id = %s and user_id = %s",
                 (tenant.workspace_id, tenant.user_id),
             )
-            row = await cursor.fetchone()
             require(row[0] if row else None, needs)
             yield connection
 
 
+_WORKSPACES = """
+    select w.id, w.name, m.role, w.home_node, w.created_at, w.max_trust, w.default_agent_id
+    from toolcrib.members m join toolcrib.workspaces w on w.id = m.workspace_id
+"""
 _MEMBERS = """
     select m.user_id, u.email, u.full_name, m.role, m.joined_at
     from toolcrib.members m join toolcrib.users u on u.id = m.user_id
@@ -230,27 +222,20 @@ _MEMBERS = """
 
 
 async def _workspace(connection: Connection, workspace_id: WorkspaceId, user_id: UserId) -> Workspace:
-    cursor = await connection.execute(
-        """
-        select w.id, w.name, m.role, w.home_node, w.created_at, w.max_trust, w.default_agent_id
-        from toolcrib.workspaces w join toolcrib.members m on m.workspace_id = w.id
-        where w.id = %s and m.user_id = %s
-        """,
-        (workspace_id, user_id),
+    # The tenant was checked: its user is a member.
+    [workspace] = await connection.fetch_all(
+        Workspace, _WORKSPACES + "where w.id = %s and m.user_id = %s", (workspace_id, user_id)
     )
-    row = await cursor.fetchone()
-    assert row is not None, "whoever got in is a member"
-    return _as_workspace(*row)
+    return workspace
 
 
 async def _member(connection: Connection, tenant: Tenant, user_id: UserId) -> Member:
-    cursor = await connection.execute(
-        _MEMBERS + "where m.workspace_id = %s and m.user_id = %s", (tenant.workspace_id, user_id)
+    member = await connection.fetch_one(
+        Member, _MEMBERS + "where m.workspace_id = %s and m.user_id = %s", (tenant.workspace_id, user_id)
     )
-    row = await cursor.fetchone()
-    if row is None:
+    if member is None:
         raise _no_member(user_id)
-    return _as_member(*row)
+    return member
 
 
 async def _reject_last_owner(connection: Connection, tenant: Tenant, user_id: UserId) -> None:
@@ -267,77 +252,68 @@ def _user(tenant: Tenant) -> UserId:
     return tenant.user_id
 
 
-def _as_workspace(
-    workspace_id: WorkspaceId,
-    name: str,
-    role: str,
-    home_node: str | None,
-    created_at: datetime,
-    max_trust: str | None,
-    default_agent_id: AgentId | None,
-) -> Workspace:
-    ceiling = None if max_trust is None else TrustLevel(max_trust)
-    return Workspace(workspace_id, name, WorkspaceRole(role), home_node, created_at, ceiling, default_agent_id)
-
-
-def _as_member(user_id: UserId, email: str, full_name: str | None, role: str, joined_at: datetime) -> Member:
-    return Member(user_id, email, full_name, WorkspaceRole(role), joined_at)
-
-
 def _no_member(user_id: UserId) -> NotFound:
     return NotFound(f"User {user_id} is not a member of this workspace.")
 
 
-# Counting a workspace of millions of files must not hold a connection for minutes.
-_SECONDS = 5
-
-
 @dataclass(frozen=True, slots=True)
-class WorkspaceUsage:
-    """The storage of a workspace. ``stored_bytes`` is after compression; ``trash_bytes`` can be restored."""
+class DeletedWorkspace:
+    """What remains to be removed: the rows, or the files on one node."""
 
-    files: int
-    deleted_files: int
-    versions: int
-    contents: int
-    content_bytes: int
-    stored_bytes: int
-    trash_entries: int
-    trash_bytes: int
-    sessions: int
-    calls: int
-    pending: int
+    workspace_id: WorkspaceId
+    node: str
+
+    @property
+    def is_rows(self) -> bool:
+        """Whether it is about the rows."""
+        return not self.node
 
 
-class UsageStore:
-    """Counts a workspace's rows, on request of a person; too slow for calls."""
+class DeletedWorkspaceStore(Store):
+    """Queries of the workspace deletion."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    async def claim(self, *, node: str, process: str, lease: float, again_after: timedelta) -> list[DeletedWorkspace]:
+        """Claim deletions that no live process works on: unfinished ones, and finished ones due for a second pass."""
+        async with self._database.as_system() as connection:
+            return await connection.fetch_all(
+                DeletedWorkspace,
+                """
+                with due as (
+                    select d.workspace_id, d.node from toolcrib.deleted_workspaces d
+                    where d.node in ('', %(node)s)
+                      and (d.finished_at is null or d.finished_at < now() - %(again)s)
+                      and (d.claimed_by is null or d.claimed_by = %(process)s
+                           or not toolcrib.process_is_alive(d.claimed_by, %(lease)s))
+                    order by d.deleted_at limit 10 for update skip locked
+                )
+                update toolcrib.deleted_workspaces d set claimed_by = %(process)s
+                from due where d.workspace_id = due.workspace_id and d.node = due.node
+                returning d.workspace_id, d.node
+                """,
+                {"node": node, "process": process, "lease": lease, "again": again_after},
+            )
 
-    async def of(self, tenant: Tenant) -> WorkspaceUsage:
-        """Return the usage of the workspace."""
-        async with self._database.transaction(tenant) as connection:
-            await connection.execute("select set_config('statement_timeout', %s, true)", (f"{_SECONDS}s",))
+    async def remove_rows(self, workspace_id: WorkspaceId, *, limit: int) -> int:
+        """Delete up to ``limit`` rows of each table except the audit log. Returns how many; 0 if none are left."""
+        async with self._database.as_system() as connection:
+            [removed] = await connection.returned_row("select toolcrib.remove_rows(%s, %s)", (workspace_id, limit))
+        return int(removed)
+
+    async def finish(self, deleted: DeletedWorkspace) -> None:
+        """Mark as finished. The second time, delete the row as well."""
+        async with self._database.as_system() as connection, connection.transaction():
             cursor = await connection.execute(
                 """
-                select f.live, f.gone, v.count, b.count, b.content, b.stored, t.count, t.bytes, s.count, c.count,
-                       p.count
-                from (select count(*) filter (where not deleted) as live, count(*) filter (where deleted) as gone
-                      from toolcrib.files where workspace_id = %(workspace)s) f,
-                     (select count(*) from toolcrib.versions where workspace_id = %(workspace)s) v,
-                     (select count(*), coalesce(sum(size), 0)::bigint as content,
-                             coalesce(sum(length(body)), 0)::bigint as stored
-                      from toolcrib.blobs where workspace_id = %(workspace)s) b,
-                     (select count(*), coalesce(sum(size), 0)::bigint as bytes
-                      from toolcrib.trash
-                      where workspace_id = %(workspace)s and expired_at is null and expires_at > now()) t,
-                     (select count(*) from toolcrib.sessions where workspace_id = %(workspace)s) s,
-                     (select count(*) from toolcrib.tool_calls where workspace_id = %(workspace)s) c,
-                     (select count(*) from toolcrib.pending_applies where workspace_id = %(workspace)s) p
+                delete from toolcrib.deleted_workspaces
+                where workspace_id = %s and node = %s and finished_at is not null
                 """,
-                {"workspace": tenant.workspace_id},
+                (deleted.workspace_id, deleted.node),
             )
-            row = await cursor.fetchone()
-        assert row is not None
-        return WorkspaceUsage(*row)
+            if cursor.rowcount == 0:
+                await connection.execute(
+                    """
+                    update toolcrib.deleted_workspaces set finished_at = now(), claimed_by = null
+                    where workspace_id = %s and node = %s
+                    """,
+                    (deleted.workspace_id, deleted.node),
+                )

@@ -1,1 +1,1 @@
-"""Tools: a folder per toolset, one module per tool. A module-level ``tool`` is registered automatically."""
+"""Tools: a folder per family, a tool or a few kindred ones per module. Every ``Tool`` in a module is registered."""

@@ -1,22 +1,24 @@
-"""The definition of a tool, and the ``tool`` decorator. Independent of callers and decisions."""
+"""The definition of a tool, and the ``tool`` decorator. A tool's metadata says all that the rest must know about it."""
 
 import asyncio
 import inspect
+import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, wraps
 from itertools import islice
-from typing import Any, ClassVar, get_type_hints, overload
+from typing import Any, ClassVar, Final, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.alias_generators import to_camel
+from typing_extensions import is_typeddict
 
-from toolcrib.core.callers import Caller
+from toolcrib.core.callers import Caller, SessionMode
 from toolcrib.core.errors import MOST_FIELDS, BadArguments, Misconfigured, ToolcribError
 from toolcrib.core.paths import WorkspacePath
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
-from toolcrib.tools.context import ToolContext
+from toolcrib.tools.context import QuestionsAsked, ToolContext
 
 
 class ToolArguments(BaseModel):
@@ -35,26 +37,48 @@ class ToolDefinition(BaseModel):
     input_schema: dict[str, Any]
 
 
+# The toolset of tools that a Python program adds, unless it names another one.
+OWN_TOOLSET: Final = "custom"
+
 ToolFunction = Callable[[Any, ToolContext], Awaitable[Any]]
+
+
+# Stands for a value that is derived from the other fields.
+_DERIVED: Final[Any] = None
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool: its name, arguments, declared effects and function.
+    """A tool: its name, arguments, declared effects, metadata and function.
 
     Attributes:
         effects: Returns what a call would touch, from its arguments.
         idempotent: A call can safely run again after a crash, when it is unknown whether it ran.
         checks_membership: The function accesses the tree first, which checks membership. Otherwise, or if the call
-            names
-            no paths, the gate checks it beforehand.
+            names no paths, the gate checks it beforehand.
         available: Models see the tool. False for one that this server cannot run; a call then explains why.
         replannable: It runs again when the tree changed before its commit. Otherwise that is a conflict.
         drafts: All it does is a change set with paths that its arguments do not name. So the set is planned before an
             approval, and no grant can cover it beforehand.
+        declared_read_only: Its author says that it changes nothing, and an owner accepted that (an MCP server's
+            `readOnlyHint`). An agent of trust ``review`` needs no approval for it; a guided one does.
         timeout: Returns how long a call by this caller may run. Without it, the limit of the agent or the server
             applies.
+        read_only: An agent without permissions may use it. By default a safe tool that runs no command and asks nobody.
+        modes: The modes of a session in which a model sees it. By default ``build``, and ``plan`` if it plans, asks a
+            person, or is safe and runs no command.
+        plan_files_only: In plan mode, it may write plan files and nothing else.
+        default: The default agent has it. By default the tools of the toolset ``workspace``.
+        exposed_over_mcp: MCP clients with a person's key see it. By default the tools of the toolset ``workspace``.
+        in_execution_log: People's calls are in the execution log too. Agents' calls always are.
+        result: The type of the result. By default the function's return annotation, if that is a pydantic model or a
+            ``TypedDict``.
+        encode_result: Encodes what the function returns in this tool's dialect. Without it, a pydantic model becomes
+            its JSON value, and anything else is the result as it is.
         encode_error: Encodes a failure or denial in this tool's dialect. Without it, errors stay errors.
+        requires: The kind of a service that the function gets with ``context.resource``. If the server has none, or
+            its ``is_available()`` is false, models do not see the tool.
+        hosts: Returns the hosts that a call contacts, from the required service. They are part of its effects.
     """
 
     name: str
@@ -70,18 +94,76 @@ class Tool:
     available: bool | Callable[[], bool] = True
     replannable: bool = True
     drafts: bool = False
+    declared_read_only: bool = False
     timeout: Callable[[Any, Caller], float] | None = None
+    read_only: bool = _DERIVED
+    modes: frozenset[SessionMode] = _DERIVED
+    plan_files_only: bool = False
+    default: bool = _DERIVED
+    exposed_over_mcp: bool = _DERIVED
+    in_execution_log: bool = False
+    result: type | None = None
+    encode_result: Callable[[Any], Any] | None = None
     encode_error: Callable[[ToolcribError], Any] | None = None
+    requires: type | None = None
+    hosts: Callable[[Any], tuple[str, ...]] | None = None
+
+    def __post_init__(self) -> None:
+        derived = {
+            "read_only": self.danger is Danger.SAFE and self.category not in (ToolCategory.EXEC, ToolCategory.HUMAN),
+            "modes": frozenset(SessionMode) if self._is_for_planning else frozenset({SessionMode.BUILD}),
+            "default": self.toolset == "workspace",
+            "exposed_over_mcp": self.toolset == "workspace",
+            "result": _result_type(self.function),
+        }
+        for name, value in derived.items():
+            if getattr(self, name) is _DERIVED:
+                object.__setattr__(self, name, value)
+
+    @property
+    def _is_for_planning(self) -> bool:
+        if self.plan_files_only or self.category in (ToolCategory.PLAN, ToolCategory.HUMAN):
+            return True
+        return self.danger is Danger.SAFE and self.category is not ToolCategory.EXEC
+
+    def bind(self, resources: Mapping[type, Any]) -> "Tool":
+        """Return the tool with the availability and the hosts of the service that it requires."""
+        if self.requires is None:
+            return self
+        resource = resources.get(self.requires)
+        if resource is None:
+            return replace(self, available=False)
+        available = getattr(resource, "is_available", self.available)
+        if self.hosts is None:
+            return replace(self, available=available)
+        effects, hosts = self.effects, self.hosts(resource)
+        return replace(self, available=available, effects=lambda arguments: replace(effects(arguments), hosts=hosts))
+
+    async def run(self, arguments: Any, context: ToolContext) -> Any:
+        """Run the function and return the encoded result.
+
+        Returns ``None`` if it asked a person: ``context.asked`` has the questions.
+        """
+        try:
+            result = await self.function(arguments, context)
+        except QuestionsAsked:
+            return None
+        if self.encode_result is not None:
+            return self.encode_result(result)
+        if isinstance(result, BaseModel):
+            return result.model_dump(mode="json", by_alias=True)
+        return result
 
     @property
     def is_available(self) -> bool:
         return self.available if isinstance(self.available, bool) else self.available()
 
-    @property
+    @cached_property
     def is_quick(self) -> bool:
         """Whether a call waits only for the tree and the database. False for tools of other authors."""
         is_ours = self.function.__module__.startswith("toolcrib.tools.")
-        return is_ours and self.timeout is None and self.category in (ToolCategory.FILE, ToolCategory.PLAN)
+        is_timed = self.timeout not in (None, no_time_limit)
+        return is_ours and not is_timed and self.category in (ToolCategory.FILE, ToolCategory.PLAN)
 
     def parse(self, arguments: Mapping[str, Any]) -> BaseModel:
         """Validate the arguments. Raises ``BadArguments`` with the wrong fields and what was expected."""
@@ -138,11 +220,12 @@ def tool(function: Callable[..., Any], /) -> Tool: ...
 def tool(
     *,
     name: str | None = None,
-    toolset: str = "custom",
+    toolset: str = OWN_TOOLSET,
     category: ToolCategory = ToolCategory.FILE,
     danger: Danger = Danger.DANGEROUS,
     effects: Callable[[Any], Effects] | None = None,
     idempotent: bool = False,
+    **metadata: Any,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -151,17 +234,19 @@ def tool(
     /,
     *,
     name: str | None = None,
-    toolset: str = "custom",
+    toolset: str = OWN_TOOLSET,
     category: ToolCategory = ToolCategory.FILE,
     danger: Danger = Danger.DANGEROUS,
     effects: Callable[[Any], Effects] | None = None,
     idempotent: bool = False,
+    **metadata: Any,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool from a typed function: ``@tool`` alone, or ``@tool(danger=Danger.SAFE)``.
 
     The schema comes from the signature, the descriptions from the docstring. A parameter annotated ``ToolContext`` is
     filled by Toolcrib; the others are the arguments. Paths use the types of ``toolcrib.core.paths``; unless ``effects``
     is given, a safe tool reads them and a dangerous one writes them. By default a tool is dangerous and not idempotent.
+    ``metadata`` are further fields of ``Tool``.
     """
 
     def made(function: Callable[..., Any]) -> Tool:
@@ -177,10 +262,61 @@ def tool(
             effects=effects or (_reads if danger is Danger.SAFE else _writes),
             function=_called(function, context_name),
             idempotent=idempotent,
-            checks_membership=False,
+            **{"checks_membership": False, **metadata},
         )
 
     return made if function is None else made(function)
+
+
+def built_in(
+    toolset: str,
+    *,
+    effects: Callable[[Any], Effects],
+    name: str | None = None,
+    description: str | None = None,
+    category: ToolCategory = ToolCategory.FILE,
+    danger: Danger = Danger.SAFE,
+    **metadata: Any,
+) -> Callable[[ToolFunction], Tool]:
+    """Make a tool from a function that takes its ``ToolArguments`` as a whole, and the context.
+
+    Unless given, the description is the docstring as one paragraph. ``metadata`` are further fields of ``Tool``.
+    """
+
+    def made(function: ToolFunction) -> Tool:
+        [arguments, *_] = get_type_hints(function).values()
+        return Tool(
+            name=name or function.__name__,
+            toolset=toolset,
+            description=description or " ".join((function.__doc__ or "").split()),
+            category=category,
+            danger=danger,
+            arguments=arguments,
+            effects=effects,
+            function=function,
+            **metadata,
+        )
+
+    return made
+
+
+def no_time_limit(_: Any, __: Caller) -> float:
+    """The ``timeout`` of a tool whose work may take any time, in proportion to what the caller asks for."""
+    return math.inf
+
+
+def no_effects(_: BaseModel) -> Effects:
+    """The effects of a tool whose arguments name nothing that it touches."""
+    return Effects()
+
+
+def _result_type(function: Callable[..., Any]) -> type | None:
+    """Return the return annotation if it is a pydantic model or a ``TypedDict``."""
+    annotation = getattr(function, "__annotations__", {}).get("return")
+    if isinstance(annotation, str):
+        annotation = get_type_hints(function).get("return")
+    is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    return annotation if is_model or is_typeddict(annotation) else None
 
 
 def _arguments(function: Callable[..., Any], words: dict[str, str]) -> tuple[str | None, type[BaseModel]]:
@@ -219,6 +355,7 @@ def _words(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
 
 def _called(function: Callable[..., Any], context_name: str | None) -> ToolFunction:
+    @wraps(function)
     async def call(arguments: BaseModel, context: ToolContext) -> Any:
         given = {name: getattr(arguments, name) for name in type(arguments).model_fields}
         if context_name:

@@ -6,16 +6,19 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import ModuleType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from toolcrib.core.agents import AgentRules
 from toolcrib.core.errors import Misconfigured, NotFound
 from toolcrib.core.ids import UserId, WorkspaceId
+from toolcrib.policy.agent_definition import KnownNames
 from toolcrib.policy.permissions import READ_RESULT, is_offered
-from toolcrib.tools.tool import Tool, ToolDefinition
+from toolcrib.tools.tool import OWN_TOOLSET, Tool, ToolDefinition
 
 # The prefix of tool names that belong to one workspace. No built-in tool has it.
 ADDED_PREFIX: Final = "mcp:"
+# For how many different rules the offered tools are cached.
+_MOST_KNOWN: Final = 1_000
 
 
 class WorkspaceToolSource(Protocol):
@@ -24,19 +27,27 @@ class WorkspaceToolSource(Protocol):
     async def tools_of(self, workspace_id: WorkspaceId) -> Mapping[str, Tool]: ...
 
 
-class OwnTools(Protocol):
-    """Tools that this server cannot run itself, but that work for people with their own keys."""
+class OwnResources(Protocol):
+    """Services that this server does not have itself, but that work for people with their own keys."""
 
-    async def tools_of(self, user_id: UserId) -> Collection[str]: ...
+    async def resources_of(self, user_id: UserId) -> Collection[type]: ...
 
 
 class ToolRegistry:
-    """Finds tools, and lists those that an agent may see."""
+    """Finds tools, and lists those that an agent may see. ``resources`` are the services that tools may require."""
 
     def __init__(
-        self, tools: Iterable[Tool] = (), *, added: WorkspaceToolSource | None = None, own: OwnTools | None = None
+        self,
+        tools: Iterable[Tool] = (),
+        *,
+        resources: Mapping[type, Any] | None = None,
+        added: WorkspaceToolSource | None = None,
+        own: OwnResources | None = None,
     ) -> None:
+        self.resources = resources or {}
         self._tools: dict[str, Tool] = {}
+        # What agents see, by the part of their rules that decides it.
+        self._offered: dict[object, tuple[Tool, ...]] = {}
         self._lock = threading.Lock()
         self._added = added
         self._own = own
@@ -49,26 +60,44 @@ class ToolRegistry:
             if tool.name in self._tools:
                 raise Misconfigured(f"A tool named {tool.name!r} already exists. Choose another name.")
             # A new dict, so that iterations over the old one are not affected.
-            self._tools = {**self._tools, tool.name: tool}
+            self._tools = {**self._tools, tool.name: tool.bind(self.resources)}
+            self._offered = {}
 
-    async def for_workspace(self, workspace_id: WorkspaceId, name: str | None = None) -> "ToolRegistry":
-        """Return the tools of one workspace. ``name`` is the wanted tool; for most names nothing is loaded."""
-        if self._added is None or (name is not None and not name.startswith(ADDED_PREFIX)):
+    async def for_workspace(self, workspace_id: WorkspaceId) -> "ToolRegistry":
+        """Return the tools of one workspace."""
+        if self._added is None:
             return self
-        there = ToolRegistry()
-        there._tools = {**await self._added.tools_of(workspace_id), **self._tools}
-        return there
+        return self._with({**await self._added.tools_of(workspace_id), **self._tools})
 
-    async def for_person(self, workspace_id: WorkspaceId, user_id: UserId) -> "ToolRegistry":
-        """Return the tools of one workspace, with those made available by the person's own keys."""
-        found = await self.for_workspace(workspace_id)
-        if self._own is None or all(tool.is_available for tool in self._tools.values()):
+    async def find(self, workspace_id: WorkspaceId, name: str) -> Tool | None:
+        """Return the tool with this name in one workspace."""
+        if self._added is not None and name.startswith(ADDED_PREFIX):
+            return (await self._added.tools_of(workspace_id)).get(name)
+        return self._tools.get(name)
+
+    async def for_person(
+        self, workspace_id: WorkspaceId, user_id: UserId, rules: AgentRules | None = None
+    ) -> "ToolRegistry":
+        """Return the tools of one workspace, with those made available by the person's own keys.
+
+        With an agent's rules, only what they offer is loaded.
+        """
+        is_wanted = rules is None or any(toolset.startswith(ADDED_PREFIX) for toolset in rules.toolsets)
+        found = await self.for_workspace(workspace_id) if is_wanted else self
+        offered = self._tools.values() if rules is None else self._offered_to(rules)
+        if self._own is None or all(tool.available is True or tool.is_available for tool in offered):
             return found
-        works = await self._own.tools_of(user_id)
+        works = await self._own.resources_of(user_id)
+        return self._with(
+            {
+                name: replace(tool, available=True) if tool.requires in works else tool
+                for name, tool in found._tools.items()
+            }
+        )
+
+    def _with(self, tools: dict[str, Tool]) -> "ToolRegistry":
         there = ToolRegistry()
-        there._tools = {
-            name: replace(tool, available=True) if name in works else tool for name, tool in found._tools.items()
-        }
+        there._tools = tools
         return there
 
     def get(self, name: str) -> Tool | None:
@@ -81,6 +110,12 @@ class ToolRegistry:
             raise NotFound(f"Tool '{name}' not found")
         return tool
 
+    @property
+    def names(self) -> KnownNames:
+        """The names that an agent's rules may use, besides those of MCP servers."""
+        toolsets = {tool.toolset for tool in self._tools.values()}
+        return KnownNames(frozenset(self._tools), frozenset({OWN_TOOLSET, *toolsets}))
+
     def list_for_scope(self, rules: AgentRules | None) -> list[Tool]:
         """List the tools that an agent with these rules sees; without rules, all of them.
 
@@ -88,8 +123,8 @@ class ToolRegistry:
         """
         if rules is None:
             return list(self._tools.values())
-        offered = (tool for tool in self._tools.values() if tool.name != READ_RESULT)
-        return [tool for tool in offered if tool.is_available and is_offered(rules, tool)]
+        offered = (tool for tool in self._offered_to(rules) if tool.name != READ_RESULT)
+        return [tool for tool in offered if tool.available is True or tool.is_available]
 
     def definitions_for_scope(self, rules: AgentRules | None) -> list[ToolDefinition]:
         """Return the definitions of the tools that an agent with these rules sees."""
@@ -97,8 +132,7 @@ class ToolRegistry:
 
     def read_result(self, rules: AgentRules) -> Tool | None:
         """Return the tool with which an agent reads the rest of a cut result; ``None`` if it is denied."""
-        tool = self._tools.get(READ_RESULT)
-        return tool if tool is not None and is_offered(rules, tool) else None
+        return next((tool for tool in self._offered_to(rules) if tool.name == READ_RESULT), None)
 
     def list_for_mcp(self, rules: AgentRules) -> list[Tool]:
         """List the tools for an agent's MCP client, which gets the list once, before any result."""
@@ -106,10 +140,27 @@ class ToolRegistry:
         reads_on = self.read_result(rules)
         return [*offered, reads_on] if offered and reads_on else offered
 
+    def _offered_to(self, rules: AgentRules) -> tuple[Tool, ...]:
+        """Return the tools that an agent with these rules may use, whether or not this server can run them."""
+        # Read before the tools: ``add`` replaces it after them.
+        known = self._offered
+        permissions = (rules.tool_permissions or {}).items()
+        key = (frozenset(rules.toolsets), frozenset((name, permission.allowed) for name, permission in permissions))
+        offered = known.get(key)
+        if offered is None:
+            offered = tuple(tool for tool in self._tools.values() if is_offered(rules, tool))
+            if len(known) >= _MOST_KNOWN:
+                known.clear()
+            known[key] = offered
+        return offered
+
 
 def discover_tools(package: ModuleType) -> Iterator[Tool]:
-    """Yield every module-level ``tool`` below ``package``."""
+    """Yield every tool that is bound to a name in a module below ``package``, in the order of their definition."""
+    seen: set[int] = set()
     for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        bound = getattr(importlib.import_module(found.name), "tool", None)
-        if isinstance(bound, Tool):
-            yield bound
+        for bound in vars(importlib.import_module(found.name)).values():
+            # A module may import a tool of another one.
+            if isinstance(bound, Tool) and id(bound) not in seen:
+                seen.add(id(bound))
+                yield bound

@@ -1,17 +1,25 @@
 """The Brave Search API, with the operator's key or a person's own. The key is sent to its host only and never shown."""
 
+from typing import Final
+
 import httpx2
 from pydantic import SecretStr
 
-from toolcrib.core.errors import Misconfigured
-from toolcrib.websearch.engine_http import EngineResponse, ask, is_loopback, parsed
-from toolcrib.websearch.search_engine import EngineFailed, SearchResult
-from toolcrib.websearch.text_sanitizer import pages, to_plain_text
+from toolcrib.core.errors import BadArguments, Misconfigured
+from toolcrib.core.ids import UserId
+from toolcrib.storage.provider_credentials import ProviderCredentialStore
+from toolcrib.websearch.search_engine import EngineFailed, EngineResponse, SearchResult, ask, is_loopback, pages, parsed
+from toolcrib.websearch.text_sanitizer import to_plain_text
 
 ADDRESS = "https://api.search.brave.com/res/v1/web/search"
 # Limits of its documentation.
 _MOST_RESULTS = 20
 _MOST_WORDS = 50
+
+# The engines for which a person may store a key, as credentials name them.
+ENGINES: Final = ("brave",)
+_TOOLS: Final = frozenset({"web_search"})
+_CHECK_SECONDS: Final = 10.0
 
 
 class Brave:
@@ -60,6 +68,42 @@ class Brave:
             return "its rate limit is reached; wait, or use a larger plan"
         details = ": ".join(filter(None, (code, detail)))
         return f"{answer.refusal} ({details})" if details else answer.refusal
+
+
+class SearchKeys:
+    """Loads keys and creates engines with them. Only the operator sets ``url``: a key is sent nowhere else."""
+
+    def __init__(self, rows: ProviderCredentialStore, *, url: str) -> None:
+        self._rows = rows
+        self._url = url
+
+    @property
+    def host(self) -> str:
+        """The host that a search with such a key contacts."""
+        return self._engine("none").host
+
+    async def engine_of(self, user_id: UserId) -> Brave | None:
+        """Return the engine that this person's searches use first, or None if they stored no key."""
+        stored = await self._rows.of(user_id, Brave.name)
+        return None if stored is None else self._engine(stored.secret)
+
+    async def has_key(self, user_id: UserId) -> bool:
+        """Whether this person stored a key."""
+        return await self._rows.has(user_id, Brave.name)
+
+    async def check(self, secret: str, *, ask: bool) -> None:
+        """Raise BadArguments if the key is malformed or, with ``ask``, if the engine rejects it."""
+        if not is_key(secret.strip()):
+            raise BadArguments({"secret": "Expected a key without spaces or special characters"})
+        if not ask:
+            return
+        try:
+            await self._engine(secret).search("toolcrib", most=1, seconds=_CHECK_SECONDS)
+        except EngineFailed as failure:
+            raise BadArguments({"secret": f"The search engine rejected the key: {failure}"}) from None
+
+    def _engine(self, secret: str) -> Brave:
+        return Brave(SecretStr(secret), url=self._url, source="the key that you stored")
 
 
 def is_key(value: str) -> bool:

@@ -1,15 +1,13 @@
 """SearXNG, and its predecessor searx: the operator's own server, queried for JSON."""
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import httpx2
 
 from toolcrib.core.errors import Misconfigured
-from toolcrib.websearch.engine_http import EngineResponse, ask, parsed
-from toolcrib.websearch.search_engine import EngineFailed, SearchResult
-from toolcrib.websearch.text_sanitizer import pages, to_plain_text
+from toolcrib.websearch.search_engine import EngineFailed, EngineResponse, SearchResult, ask, pages, parsed
+from toolcrib.websearch.text_sanitizer import to_plain_text
 
 
 class SearXNG:
@@ -66,9 +64,6 @@ def _silent(engines: Any) -> str:
     """Return ``bing: timeout, brave: too many requests``; they come as pairs, in some versions as names."""
     if not isinstance(engines, list):
         return ""
-    names = [": ".join(to_plain_text(word, most=80) for word in _words(engine)) for engine in engines[:5]]
+    pairs = [engine[:2] if isinstance(engine, list) else (engine,) for engine in engines[:5]]
+    names = [": ".join(to_plain_text(word, most=80) for word in pair) for pair in pairs]
     return ", ".join(names) + (f" and {len(engines) - 5} more" if len(engines) > 5 else "")
-
-
-def _words(engine: Any) -> Iterable[Any]:
-    return engine[:2] if isinstance(engine, list) else (engine,)

@@ -1,6 +1,6 @@
 """Sanitizes text and URLs of search results, which are untrusted and read by models and terminals.
 
-Also finds secrets in queries, and parses the result lists of engines.
+Also finds secrets in queries.
 """
 
 import html
@@ -8,8 +8,6 @@ import re
 import unicodedata
 from typing import Any
 from urllib.parse import urlsplit
-
-from toolcrib.websearch.search_engine import EngineFailed, SearchResult
 
 _MOST_ADDRESS = 2_000
 # Engines mark matches, and some return whole fragments. Other angle brackets are the author's: List<String>.
@@ -84,23 +82,3 @@ def find_secret(text: str) -> str | None:
     """
     found = _PATTERN.search(text)
     return None if found is None or found.lastindex is None else list(_SHAPES)[found.lastindex - 1]
-
-
-MOST_TITLE = 300
-MOST_SNIPPET = 1_000
-
-
-def pages(results: Any, *, title: str, address: str, snippet: str, most: int) -> list[SearchResult]:
-    """Return the first ``most`` valid pages. The keywords are the engine's field names; broken entries are skipped."""
-    if not isinstance(results, list):
-        raise EngineFailed("the response contains no list of results")
-    found: list[SearchResult] = []
-    # More than any engine returns on a page; a hostile list must not keep the server busy.
-    for result in results[:500]:
-        if len(found) == most:
-            break
-        where = web_address(result.get(address)) if isinstance(result, dict) else None
-        if where is not None:
-            name = to_plain_text(result.get(title), most=MOST_TITLE) or where
-            found.append(SearchResult(name, where, to_plain_text(result.get(snippet), most=MOST_SNIPPET)))
-    return found

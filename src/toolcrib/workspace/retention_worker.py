@@ -81,4 +81,4 @@ class TrashCollector:
 
     def _remove(self, expired: Sequence[ExpiredTrashEntry]) -> None:
         for one in expired:
-            self._mounts.trash(one.workspace_id).delete(one.token)
+            self._mounts.trash(one.workspace_id).delete(one.trash_id)

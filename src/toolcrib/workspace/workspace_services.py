@@ -1,9 +1,7 @@
-"""The services that every ``WorkspaceTree`` of this server shares, and the guard interface."""
+"""The services that the trees of all calls share."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
-from toolcrib.core.paths import WorkspacePath
 from toolcrib.storage.blobs import BlobStore
 from toolcrib.storage.change_sets import ChangeSetStore
 from toolcrib.storage.file_history import SnapshotStore, UndoStore
@@ -16,19 +14,9 @@ from toolcrib.workspace.fs.ripgrep import Ripgrep
 from toolcrib.workspace.sync.reconcile import Reconciler
 
 
-class Guard(Protocol):
-    """Denies access by raising. The policy's guard, or one that allows everything."""
-
-    def check_read(self, path: WorkspacePath) -> None: ...
-
-    def check_write(self, path: WorkspacePath) -> None: ...
-
-    def check_name(self, path: WorkspacePath) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class WorkspaceServices:
-    """The services that every ``WorkspaceTree`` of this server shares."""
+    """The services that the trees of all calls share: stores, mounts, limits."""
 
     files: FileStore
     blobs: BlobStore

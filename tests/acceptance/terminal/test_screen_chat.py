@@ -1,5 +1,6 @@
 """The full-screen chat in a real terminal of 80 by 24, through complete sessions."""
 
+import json
 import os
 import re
 import signal
@@ -59,7 +60,7 @@ def test_a_session_from_the_first_message_to_resuming_after_a_kill(own: Laptop) 
         says("", ("ask_user", {"questions": [ASKS]})),
         says("Autumn it is."),
     ]
-    with tmux(own, at=project) as chat:
+    with tmux(own, "chat", "--trust", "guided", at=project) as chat:
         looks_like(chat, "begin", "Message the agent…", "ready")
         assert COLOUR.search(chat.coloured())
         chat.says("Write a haiku")
@@ -84,7 +85,7 @@ def test_a_session_from_the_first_message_to_resuming_after_a_kill(own: Laptop) 
         chat.press("2")
         chat.shows("Autumn it is.", "ready")
 
-        chat.press("C-z")
+        chat.press("C-g")
         looks_like(chat, "undo", "would be removed: /haiku.md", "y yes")
         assert haiku.exists()
         chat.press("y")
@@ -125,6 +126,24 @@ def test_a_session_from_the_first_message_to_resuming_after_a_kill(own: Laptop) 
 
     assert haiku.read_text() == HAIKU
     assert not (own.data / "postgres" / "postmaster.pid").exists()
+
+
+@pytest.mark.req("CT-8", part="the loser of a race of two deciders is told")
+@pytest.mark.req("CT-8", part="deceiving characters are escaped, every line is seen, commands keep their lines")
+def test_approval_shows_a_command_in_its_lines_and_says_who_was_faster(own: Laptop) -> None:
+    project = own.project("marsh", below="home")
+    deceptive = "ok\r-removed\u202e" + " " * 300 + "evil" + "\n"
+    own.model.script = [
+        says("", ("write", {"path": "/a.txt", "content": deceptive})),
+        says("Written."),
+    ]
+    with tmux(own, "chat", "--trust", "guided", at=project) as chat:
+        chat.shows("ready")
+        chat.says("Write")
+        chat.shows("1 file changed, +1 -0", "+ok\\r-removed\\u202e⟦300 spaces⟧evil", "y approve")
+        [pending] = json.loads(own.says("approve", "--json", at=project))
+        own.says("approve", pending["id"], "--yes", at=project)
+        chat.shows("Already approved by", "Written.", "ready", without="n reject")
 
 
 @pytest.mark.req("CL-1", part="two terminals in one directory, on the whole screen")

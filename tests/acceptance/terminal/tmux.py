@@ -101,16 +101,15 @@ def applied(screen: str) -> str:
 
 
 @contextmanager
-def tmux(laptop: Laptop, *arguments: str, at: Path, **environment: str) -> Iterator[Screen]:
-    """The installed command in a terminal. It stops when the terminal does."""
+def tmux(laptop: Laptop, *arguments: str, at: Path, shell: bool = False, **environment: str) -> Iterator[Screen]:
+    """The installed command in a terminal, or a shell to start it from. It stops when the terminal does."""
     socket = laptop.base / f"tmux-{os.urandom(4).hex()}"
     given = " ".join(
         f"{name}={shlex.quote(value)}"
         for name, value in (laptop.environment | {"LOGNAME": "ada"} | environment).items()
     )
-    command = (
-        f"cd {shlex.quote(str(at))} && exec env -i {given} TERM=screen-256color {TOOLCRIB} {shlex.join(arguments)}"
-    )
+    program = "PS1='$ ' bash --norc --noprofile -i" if shell else f"{TOOLCRIB} {shlex.join(arguments)}"
+    command = f"cd {shlex.quote(str(at))} && exec env -i {given} TERM=screen-256color {program}"
     _tmux(
         socket,
         *("-f", "/dev/null", "new-session", "-d", "-x", str(COLUMNS), "-y", str(LINES), "sh"),

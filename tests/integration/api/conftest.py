@@ -10,93 +10,23 @@ from pwdlib.hashers.argon2 import Argon2Hasher
 from tests.integration.api.accounts import API, PASSWORD, Founder, Newcomer, Someone, new_email
 from tests.integration.api.websocket_room import Room, listening
 from tests.openapi_checks import Described
-from toolcrib.api.access_tokens import AccessTokens, LoginLinks, SetupLinks
 from toolcrib.api.api_services import ApiServices
 from toolcrib.api.app import create_app
 from toolcrib.api.passwords import Passwords
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.events import EventHub
-from toolcrib.gate.audit_verification import AuditVerifier
-from toolcrib.providers.provider_registry import ProviderRegistry, open_providers
-from toolcrib.runs.run_loader import CredentialResolver
-from toolcrib.runs.run_service import RunService
-from toolcrib.sandbox.sandbox import Sandbox
+from toolcrib.providers.provider_registry import ProviderRegistry
 from toolcrib.settings import Settings
-from toolcrib.storage.agents import AgentStore, GrantStore
-from toolcrib.storage.api_keys import ApiKeyStore
-from toolcrib.storage.audit import AuditSealStore, AuditStore
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.storage.files import FileStore
-from toolcrib.storage.invitations import InvitationStore
-from toolcrib.storage.packages import PackageStore
-from toolcrib.storage.provider_credentials import ProviderCredentialStore
-from toolcrib.storage.runs import RunStore
-from toolcrib.storage.sessions import ConversationCursorStore, SessionStore
-from toolcrib.storage.tool_calls import CallHistoryStore, ToolCallStore
-from toolcrib.storage.users import ActingUser, TicketStore, UserStore
-from toolcrib.storage.workspaces import UsageStore, WorkspaceStore
-from toolcrib.wiring import assemble, audit_seal_key, credentials_lock
-from toolcrib.workspace.packages.installer import PackageInstaller
-
-
-@pytest.fixture
-async def live(database: Database) -> AsyncIterator[EventHub]:
-    async with EventHub.open(database) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def providers() -> AsyncIterator[ProviderRegistry]:
-    async with open_providers(private_hosts=["*"]) as opened:
-        yield opened
+from toolcrib.storage.users import ActingUser
+from toolcrib.wiring import api_services, assemble
 
 
 @pytest.fixture
 def services(settings: Settings, database: Database, live: EventHub, providers: ProviderRegistry) -> ApiServices:
-    sandbox = Sandbox()
-    engine = assemble(settings, database, live=live, sandbox=sandbox)
-    access = ProviderCredentialStore(database, credentials_lock(settings))
-    return ApiServices(
-        settings=settings,
-        database=database,
-        accounts=UserStore(database),
-        keys=ApiKeyStore(database),
-        workspaces=WorkspaceStore(database),
-        agents=AgentStore(database),
-        packages=PackageInstaller(
-            PackageStore(database),
-            engine.workspace_services.files,
-            engine.workspace_services.mounts,
-            node=settings.node_name,
-        ),
-        files=FileStore(database),
-        audit=AuditStore(database),
-        verifier=AuditVerifier(AuditSealStore(database), audit_seal_key(settings), anchor=settings.audit_anchor),
-        usage=UsageStore(database),
-        past_calls=CallHistoryStore(database),
-        sandbox=sandbox,
-        calls=ToolCallStore(database),
-        sessions=SessionStore(database),
-        conversation_cursors=ConversationCursorStore(database),
-        tickets=TicketStore(database),
-        live=live,
-        executor=engine.executor,
-        registry=engine.registry,
-        toolbox=engine.toolbox,
-        approvals=engine.approvals,
-        questions=engine.questions,
-        grants=GrantStore(database),
-        invitations=InvitationStore(database),
-        run_service=RunService(RunStore(database), engine.wake_signal, live),
-        access=access,
-        model_access=CredentialResolver(access),
-        search_keys=engine.search_keys,
-        providers=providers,
-        passwords=Passwords(Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1)),
-        tokens=AccessTokens.from_settings(settings),
-        login_links=LoginLinks(settings.jwt_secret.get_secret_value(), node=settings.node_name),
-        setup_links=SetupLinks(settings.jwt_secret.get_secret_value()),
-    )
+    """The services of the routes, without background workers and with quick password hashes."""
+    passwords = Passwords(Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1))
+    return api_services(assemble(settings, database, live=live), live, providers, passwords=passwords)
 
 
 @pytest.fixture

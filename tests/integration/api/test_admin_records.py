@@ -13,11 +13,9 @@ from toolcrib.core.agents import TrustLevel
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.core.mcp_servers import McpTransport
+from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.storage.database import Tenant
-from toolcrib.storage.mcp_servers import McpServerStore
-from toolcrib.storage.provider_credentials import StoredProviderCredentials
 from toolcrib.storage.users import ActingUser
-from toolcrib.wiring import credentials_lock
 
 pytestmark = pytest.mark.req("AU-1", part="administrative actions are audited")
 
@@ -130,7 +128,7 @@ async def test_changes_of_the_session_phase_are_recorded(
 async def test_changes_of_mcp_servers_are_recorded_without_tokens(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, tenant: Tenant
 ) -> None:
-    servers = McpServerStore(services.database, credentials_lock(services.settings))
+    servers = services.toolbox.rows
     program = await servers.create(
         tenant,
         name="tools",
@@ -158,8 +156,8 @@ async def test_changes_of_credentials_and_personal_keys_are_recorded(
     services: ApiServices, database_urls: DatabaseUrls, ada: Someone
 ) -> None:
     person = ActingUser(ada.id)
-    await services.access.store(person, "anthropic", StoredProviderCredentials(secret=SECRET))
-    await services.access.store(person, "anthropic", StoredProviderCredentials(secret=f"{SECRET}2"))
+    await services.access.store(person, "anthropic", ProviderCredentials(secret=SECRET))
+    await services.access.store(person, "anthropic", ProviderCredentials(secret=f"{SECRET}2"))
     await services.access.remove(person, "anthropic")
     _, secret = await services.keys.create(person, name="laptop", expires_at=None)
 

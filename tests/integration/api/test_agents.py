@@ -194,3 +194,27 @@ async def test_creator_of_an_agent_key_sees_and_revokes_it(
     assert (key["name"], key["workspace_id"]) == ("ci", str(workspace_id))
     assert revoked.status_code == 204
     assert code_of(after) == (401, "INVALID_TOKEN")
+
+
+@pytest.mark.req("PO-1", part="names of tools")
+async def test_unknown_tool_is_rejected_with_the_nearest_name(
+    client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId
+) -> None:
+    address = f"/workspaces/{workspace_id}/agents"
+    own = "tool_permissions: {my_own_tool: {allowed: true}}\n"
+    program = await services.agents.create(Tenant(workspace_id, ada.id), name="program", definition=own)
+
+    wrong = "toolsets: [workspac]\ntool_permissions: {bsah: {allowed: true}, 'mcp:later/send': {allowed: true}}\n"
+    adding = await client.post(address, json={"name": "a", "definition": wrong}, headers=ada.headers)
+    changing = await client.patch(f"{address}/{program.id}", json={"definition": wrong}, headers=ada.headers)
+    keeping = await client.patch(
+        f"{address}/{program.id}", json={"definition": own + "model: m\n"}, headers=ada.headers
+    )
+
+    assert code_of(adding) == code_of(changing) == (400, "VALIDATION_ERROR")
+    assert adding.json()["fields"] == {
+        "toolsets.0": "Unknown toolset `workspac`. Did you mean `workspace`?",
+        "tool_permissions.bsah": "Unknown tool `bsah`. Did you mean `bash`?",
+    }
+    # A program's own tool exists only while the program runs; others may still edit its agent.
+    assert keeping.status_code == 200, keeping.text

@@ -13,9 +13,9 @@ from toolcrib.core.callers import Agent, Caller, WorkspaceRole
 from toolcrib.core.ids import AgentId, WorkspaceId, new_id
 from toolcrib.gate.audit_checkpoints import CheckpointSigner, is_signed
 from toolcrib.gate.audit_seals import AuditSealer
-from toolcrib.storage.audit import AuditFilter, AuditSealStore
+from toolcrib.storage.audit import AuditFilter
 from toolcrib.storage.database import Tenant
-from toolcrib.wiring import audit_seal_key
+from toolcrib.wiring import Stores, audit_seal_key
 
 
 @pytest.fixture
@@ -80,6 +80,7 @@ async def test_every_kind_of_record_can_be_read(
 async def test_only_owners_read_the_audit_log(
     client: httpx2.AsyncClient,
     services: ApiServices,
+    stores: Stores,
     ada: Someone,
     newcomer: Newcomer,
     workspace_id: WorkspaceId,
@@ -127,21 +128,26 @@ async def test_page_scans_a_limited_number_of_records_and_returns_a_cursor(
 
 @pytest.mark.req("AU-1", part="verification over HTTP")
 async def test_owner_verifies_the_audit_log_in_parts_and_sees_what_is_not_sealed(
-    client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId, calls: list[str]
+    client: httpx2.AsyncClient,
+    services: ApiServices,
+    stores: Stores,
+    ada: Someone,
+    workspace_id: WorkspaceId,
+    calls: list[str],
 ) -> None:
-    sealer = AuditSealer(AuditSealStore(services.database), audit_seal_key(services.settings))
+    sealer = AuditSealer(stores.audit_seals, audit_seal_key(services.settings))
     address = f"/workspaces/{workspace_id}/audit/verification"
     while await sealer.seal():
         pass
     record = AuditRecord(Caller(workspace_id, ada.id), "read", "allow", "role", {}, "done", datetime.now(UTC), 1)
     await services.audit.append([record])
-    newest = await AuditSealStore(services.database).newest()
+    newest = await stores.audit_seals.newest()
     assert newest is not None
 
     result = (await client.get(address, params={"after": newest.number - 1}, headers=ada.headers)).json()
     beyond = (await client.get(address, params={"after": newest.number + 7}, headers=ada.headers)).json()
 
-    before = await AuditSealStore(services.database).seal(newest.number - 1)
+    before = await stores.audit_seals.seal(newest.number - 1)
     assert result == {
         "whole": True,
         "problems": [],
@@ -159,6 +165,7 @@ async def test_owner_verifies_the_audit_log_in_parts_and_sees_what_is_not_sealed
 async def test_only_an_owner_gets_a_signed_checkpoint(
     client: httpx2.AsyncClient,
     services: ApiServices,
+    stores: Stores,
     ada: Someone,
     newcomer: Newcomer,
     workspace_id: WorkspaceId,
@@ -167,9 +174,9 @@ async def test_only_an_owner_gets_a_signed_checkpoint(
     bob = await newcomer()
     await services.workspaces.add_member(Tenant(workspace_id, ada.id), email=bob.email, role=WorkspaceRole.MEMBER)
     address = f"/workspaces/{workspace_id}/audit/checkpoint"
-    while await AuditSealer(AuditSealStore(services.database), audit_seal_key(services.settings)).seal():
+    while await AuditSealer(stores.audit_seals, audit_seal_key(services.settings)).seal():
         pass
-    newest = await AuditSealStore(services.database).newest()
+    newest = await stores.audit_seals.newest()
     assert newest is not None
 
     result = (await client.get(address, headers=ada.headers)).json()

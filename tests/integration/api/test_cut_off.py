@@ -2,26 +2,24 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 
 from tests.integration.api.websocket_room import Room, listening
+from tests.integration.events.conftest import redis
 from tests.integration.events.redis_server import RedisServer
 from toolcrib.core.callers import Caller
+from toolcrib.core.ids import SessionId
 from toolcrib.core.tool_calls import ToolCall
 from toolcrib.events import EventHub
 from toolcrib.storage.database import Database
 
+__all__ = ["redis"]
+
 EVENTS = 2_000
 CUTS = 200
-
-
-@pytest.fixture
-def redis() -> Iterator[RedisServer]:
-    with RedisServer() as server:
-        yield server
 
 
 @pytest.fixture
@@ -47,7 +45,8 @@ async def test_client_disconnected_200_times_gets_every_event_once_in_order_and_
     room: Room, second_room: Room
 ) -> None:
     chance = random.Random(2000)
-    approval = await _something_waits(room)
+    session_id, approval = await _something_waits(room)
+    room, second_room = (replace(one, session_id=session_id) for one in (room, second_room))
     seen: list[int] = []
     happening = asyncio.create_task(_much_happens(room, chance))
 
@@ -56,7 +55,7 @@ async def test_client_disconnected_200_times_gets_every_event_once_in_order_and_
         wanted = EVENTS if cut == CUTS else min(EVENTS, len(seen) + chance.randint(0, 2 * EVENTS // CUTS))
         async with chance.choice([room, second_room]).client() as client:
             resumed = await client.resume(after=len(seen))
-            assert resumed["payload"]["openApprovals"] == [approval]
+            assert resumed["payload"]["pausedCalls"] == [approval]
             while len(seen) < wanted:
                 message = await client.next()
                 seen += [message["seq"]] if "seq" in message else []
@@ -66,20 +65,17 @@ async def test_client_disconnected_200_times_gets_every_event_once_in_order_and_
     assert seen == list(range(1, EVENTS + 1))
 
 
-async def _something_waits(room: Room) -> str:
-    """Start an agent's call that waits for approval and return the approval's id. It is the session's first event."""
+async def _something_waits(room: Room) -> tuple[SessionId, str]:
+    """Start an agent's call that waits for approval, as its session's first event; return both ids."""
     services = room.services
     agent = await services.agents.create(
         room.tenant, name="writer", definition="tool_permissions: {write: {allowed: true}}"
     )
-    async with services.database.as_system() as connection:
-        await connection.execute(
-            "update toolcrib.sessions set agent_id = %s where id = %s", (agent.id, room.session_id)
-        )
+    session = await services.sessions.create(room.tenant, agent_id=agent.id)
     assert room.tenant.user_id is not None
-    caller = Caller(room.workspace_id, room.tenant.user_id, agent=agent.as_caller, session_id=room.session_id)
+    caller = Caller(room.workspace_id, room.tenant.user_id, agent=agent.as_caller, session_id=session.id)
     outcome = await services.executor.execute(ToolCall("write", {"path": "/x", "content": "x"}), caller)
-    return str(outcome.metadata["approval_id"])
+    return session.id, str(outcome.metadata["pause_id"])
 
 
 async def _much_happens(room: Room, chance: random.Random) -> None:

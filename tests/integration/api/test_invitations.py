@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -17,8 +16,7 @@ from toolcrib.api.app import create_app
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.storage.database import Tenant
-from toolcrib.storage.invitations import InvitationStore
-from toolcrib.storage.user_admin import UserAdmin
+from toolcrib.storage.users import UserAdmin
 
 pytestmark = pytest.mark.req("OP-3", part="invitations")
 
@@ -89,9 +87,12 @@ async def test_invitation_works_once_even_for_two_guests_at_once(
 
 async def test_expired_invitation_is_rejected(client: httpx2.AsyncClient, services: ApiServices, ada: Someone,
                                                   workspace_id: WorkspaceId, url: str) -> None:  # fmt: skip
-    hasty = InvitationStore(services.database, lifetime=timedelta(seconds=-1))
     email = new_email()
-    _, token = await hasty.create(Tenant(workspace_id, ada.id), email=email, role=WorkspaceRole.MEMBER)
+    _, token = await services.invitations.create(Tenant(workspace_id, ada.id), email=email, role=WorkspaceRole.MEMBER)
+    async with services.database.as_system() as connection:
+        await connection.execute(
+            "update toolcrib.invitations set expires_at = now() - interval '1 second' where email = %s", (email,)
+        )
 
     refused = await accepted(client, token)
     listed = await client.get(url, headers=ada.headers)

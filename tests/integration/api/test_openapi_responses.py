@@ -11,7 +11,7 @@ from fastapi import FastAPI
 # Where any value is valid, because others decide it: a model, a person's form, a provider, another program.
 OPEN = {
     "AnyToolCallOut.result",
-    "ApprovalOut.shown",
+    "ApprovalOut.input",
     "AuditRecordOut.arguments",
     "CallSummaryOut.arguments",
     "EffectsOut.output",

@@ -101,3 +101,12 @@ async def test_session_with_a_package_starts_with_its_document_and_keeps_its_rul
     assert code_of(refused) == (400, "VALIDATION_ERROR")
     [kept] = (await client.get(sessions, headers=ada.headers)).json()["items"]
     assert kept["package"] == "demo"
+
+
+@pytest.mark.req("PO-1", part="names of tools")
+async def test_unknown_tool_in_a_package_is_a_warning(client: httpx2.AsyncClient, ada: Someone, workspace: str) -> None:
+    files = {"agents/planner.yaml": "tool_permissions: {raed: {allowed: true}, read: {allowed: true}}\n"}
+    made = await client.post(f"{workspace}/packages", content=package_of(files=files), headers=ada.headers)
+
+    assert made.status_code == 201, made.text
+    assert made.json()["warnings"] == ["demo.planner: Unknown tool `raed`. Did you mean `read`?"]

@@ -13,7 +13,7 @@ from tests.integration.api.accounts import API, Someone, code_of
 from toolcrib.api.api_services import ApiServices
 from toolcrib.api.app import create_app
 from toolcrib.storage.database import Database
-from toolcrib.storage.workspaces import WorkspaceStore
+from toolcrib.wiring import Stores
 
 
 async def test_health_needs_no_token(client: httpx2.AsyncClient) -> None:
@@ -147,7 +147,7 @@ async def broken(request: Request) -> Response:
 async def test_unreachable_database_is_503(services: ApiServices, database_urls: DatabaseUrls, ada: Someone) -> None:
     async with Database.open(database_urls.app, database_urls.system, pool_size=2) as closed:
         pass
-    services = replace(services, database=closed, workspaces=WorkspaceStore(closed))
+    services = replace(services, database=closed, workspaces=Stores(services.settings, closed).workspaces)
     transport = httpx2.ASGITransport(create_app(services))
     async with httpx2.AsyncClient(transport=transport, base_url=API) as client:
         health = await client.get("http://localhost/health")

@@ -10,7 +10,7 @@ from tests.integration.websearch.engines import Brave
 from tests.integration.websearch.loopback import loopback
 from toolcrib.api.api_services import ApiServices
 from toolcrib.core.errors import BadArguments
-from toolcrib.gate.search_keys import SearchKeys
+from toolcrib.websearch.brave import SearchKeys
 
 pytestmark = pytest.mark.req("SE-1", part="a person's own key")
 

@@ -10,6 +10,7 @@ from toolcrib.core.errors import Unauthenticated
 from toolcrib.core.events import Event
 from toolcrib.core.ids import SessionId, WorkspaceId, new_id
 from toolcrib.storage.database import Tenant
+from toolcrib.storage.events import EventStore
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ async def test_events_are_read_in_pages(
     session = (await client.post(url, json={}, headers=ada.headers)).json()["id"]
     async with services.database.transaction(tenant) as connection:
         for number in range(5):
-            await services.sessions.append(
+            await EventStore.append_within(
                 connection, tenant, Event(SessionId(session), "message", {"messageId": str(number)})
             )
 

@@ -300,9 +300,9 @@ async def test_tool_approve_decides_only_the_call_that_it_names(room: Room) -> N
         second = await client.call("write", path="/second.txt", content="x")
         asked = await client.until_type("chat:tool-confirm")
         done = await client.ask("chat:tool-approve", toolId=second, approved=True)
-        decided = next((m for m in client.result if m["type"] == "chat:tool-decided"), None)
-        decided = decided or await client.until_type("chat:tool-decided")
-        open_ones = await room.services.approvals.open(room.tenant, session_id=room.session_id)
+        decided = next((m for m in client.result if m["type"] == "chat:pause-ended"), None)
+        decided = decided or await client.until_type("chat:pause-ended")
+        open_ones = await room.services.paused_calls.list(room.tenant, session_id=room.session_id)
 
     assert asked["payload"]["toolId"] == second
     assert asked["payload"]["toolName"] == "write"
@@ -341,7 +341,7 @@ async def test_client_that_is_up_to_date_still_gets_pending_approvals(room: Room
     assert again["payload"]["toolId"] == tool
     assert again["payload"]["replayed"] is True
     assert "seq" not in again
-    assert resumed["payload"]["openApprovals"] == [again["payload"]["approvalId"]]
+    assert resumed["payload"]["pausedCalls"] == [again["payload"]["pauseId"]]
 
 
 @pytest.mark.req("HU-2", part="over WebSocket")
@@ -351,9 +351,9 @@ async def test_question_is_answered_over_the_socket(room: Room) -> None:
     async with room.client() as client:
         await client.call("ask_user", questions=[item])
         asked = await client.until_type("chat:question")
-        question = asked["payload"]["questionId"]
-        wrong = await client.ask("chat:answer", questionId=question, answers={"colour": "green"})
-        right = await client.ask("chat:answer", questionId=question, answers={"colour": "red"})
+        question = asked["payload"]["pauseId"]
+        wrong = await client.ask("chat:answer", pauseId=question, answers={"colour": "green"})
+        right = await client.ask("chat:answer", pauseId=question, answers={"colour": "red"})
 
     assert wrong["payload"]["code"] == "VALIDATION_ERROR"
     assert right["type"] == "chat:ok"

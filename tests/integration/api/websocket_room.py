@@ -18,6 +18,7 @@ from toolcrib.api.app import create_app
 from toolcrib.core.events import Event
 from toolcrib.core.ids import SessionId, WorkspaceId
 from toolcrib.storage.database import Tenant
+from toolcrib.storage.events import EventStore
 
 
 @asynccontextmanager
@@ -77,9 +78,8 @@ class Room:
 
     async def happens(self, type_: str = "message", **payload: Any) -> int:
         """Write an event of the session, as the engine does."""
-        sessions = self.services.sessions
         async with self.services.database.transaction(self.tenant) as connection:
-            seq = await sessions.append(connection, self.tenant, Event(self.session_id, type_, payload))
+            seq = await EventStore.append_within(connection, self.tenant, Event(self.session_id, type_, payload))
         self.services.live.notify(self.workspace_id, self.session_id)
         return seq
 

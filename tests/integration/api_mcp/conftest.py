@@ -1,7 +1,6 @@
 """A server on loopback for MCP clients, with workspaces and keys."""
 
 import asyncio
-import secrets
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,9 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 import uvicorn
-from pydantic import SecretStr
 
-from tests.conftest import DatabaseUrls
+from tests.conftest import DatabaseUrls, new_settings
 from tests.fakes.conformance_tools import conformance_tools
 from tests.wait_until import PATIENCE
 from toolcrib.api.api_services import ApiServices
@@ -21,7 +19,6 @@ from toolcrib.api.app import create_app
 from toolcrib.core.agents import AgentRules
 from toolcrib.core.ids import WorkspaceId, new_id
 from toolcrib.policy.agent_definition import render_definition
-from toolcrib.settings import Settings
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.users import ActingUser
 from toolcrib.wiring import services as open_services
@@ -74,12 +71,9 @@ async def house(
     database_urls: DatabaseUrls, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[tuple[ApiServices, str]]:
     """One server for all tests, with the tools that the conformance suite looks for."""
-    settings = Settings(
-        database_url=database_urls.app,
-        system_database_url=database_urls.system,
-        jwt_secret=SecretStr(secrets.token_urlsafe(48)),
-        audit_seal_key=SecretStr(secrets.token_urlsafe(48)),
-        data_dir=tmp_path_factory.mktemp("house") / "data",
+    settings = new_settings(
+        database_urls,
+        tmp_path_factory.mktemp("house") / "data",
         node_name="mcp-node",
         secure_cookies=False,
         allowed_private_mcp_hosts=("*",),

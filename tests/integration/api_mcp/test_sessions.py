@@ -24,8 +24,9 @@ from tests.integration.mcp.conftest import NODE, PEERS
 from tests.wait_until import PATIENCE
 from toolcrib.api.auth.principal import ACCESS_COOKIE
 from toolcrib.api.mcp.elicitation import PendingPause
-from toolcrib.core.approvals import ApprovalDecision
 from toolcrib.core.errors import BadArguments
+from toolcrib.core.paused_calls import ApprovalDecision
+from toolcrib.schemas.paused_calls import ApprovalOut, whole_paused_call_out
 
 INSPECTOR = PEERS / "@modelcontextprotocol" / "inspector-cli"
 WRITES = {name: {"allowed": True} for name in ("read", "write")}
@@ -154,11 +155,11 @@ async def test_agent_key_is_offered_what_its_rules_allow_and_asks_a_person(serve
         assert "NOT_PERMITTED" in words(refused)
         waiting = await client.call_tool("write", {"path": "/b.txt", "content": "b"})
         assert waiting.is_error
-        (approval,) = await served.services.approvals.open(served.tenant)
+        (approval,) = await served.services.paused_calls.list(served.tenant)
         assert str(approval.id) in words(waiting), "it names the approval"
         assert (await client.call_tool("read", {"path": "/b.txt"})).is_error, "nothing was written"
         denied = ApprovalDecision(approved=False, reason="no")
-        await served.services.approvals.decide(served.tenant, approval.id, denied, via="test")
+        await served.services.paused_calls.decide(served.tenant, approval.id, denied, via="test")
 
 
 @ERAS
@@ -170,9 +171,11 @@ async def test_client_with_links_leads_a_person_to_the_approval(served: Served, 
     async def elicit(_: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         assert not isinstance(params, ElicitRequestFormParams), "an agent's client is not asked to decide"
         shown.append(params.url)
-        (approval,) = await served.services.approvals.open(served.tenant)
+        (approval,) = await served.services.paused_calls.list(served.tenant)
         assert str(approval.id) in params.url
-        await served.services.approvals.decide(served.tenant, approval.id, ApprovalDecision(approved=True), via="test")
+        await served.services.paused_calls.decide(
+            served.tenant, approval.id, ApprovalDecision(approved=True), via="test"
+        )
         return ElicitResult(action="accept")
 
     async with session(served, mode, key, elicitation_callback=elicit) as client:
@@ -183,6 +186,7 @@ async def test_client_with_links_leads_a_person_to_the_approval(served: Served, 
 
 @ERAS
 @pytest.mark.req("MC-2", part="approvals by a form that decides nothing")
+@pytest.mark.req("CT-8", part="one rendering for web, terminal, API and MCP")
 async def test_client_with_forms_only_leads_a_person_to_the_approval(served: Served, mode: str) -> None:
     key = await served.agent_key(tool_permissions={"write": {"allowed": True}})
     shown: list[ElicitRequestFormParams] = []
@@ -190,18 +194,22 @@ async def test_client_with_forms_only_leads_a_person_to_the_approval(served: Ser
     async def elicit(_: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         assert isinstance(params, ElicitRequestFormParams)
         shown.append(params)
-        (approval,) = await served.services.approvals.open(served.tenant)
+        (approval,) = await served.services.paused_calls.list(served.tenant)
         assert str(approval.id) in params.message
+        wire = whole_paused_call_out(approval)
+        assert isinstance(wire, ApprovalOut)
+        assert wire.text is not None
+        assert wire.text in params.message, "what every client shows"
         decision = ApprovalDecision(approved=len(shown) == 1, reason="no")
-        await served.services.approvals.decide(served.tenant, approval.id, decision, via="test")
+        await served.services.paused_calls.decide(served.tenant, approval.id, decision, via="test")
         return ElicitResult(action="accept", content={"approved": True})
 
     async with only_forms(served, mode, key, elicit) as client:
-        written = await client.call_tool("write", {"path": "/c.txt", "content": "the new line\n"})
+        written = await client.call_tool("write", {"path": "/c.txt", "content": "the new line\u202e\n"})
         denied = await client.call_tool("write", {"path": "/d.txt", "content": "d"})
 
-    assert "`write` `/c.txt`" in shown[0].message
-    assert "+the new line" in shown[0].message, "they see what would change"
+    assert "created /c.txt +1 -0" in shown[0].message
+    assert "+the new line\\u202e" in shown[0].message, "they see what would change"
     assert shown[0].requested_schema == {"type": "object", "properties": {}}, "and are asked for nothing"
     assert not written.is_error, words(written)
     assert "APPROVAL_DENIED" in words(denied), "whatever the client says"
@@ -220,7 +228,7 @@ async def test_question_is_put_to_the_person_behind_the_client(served: Served, m
     assert "Vitest" in words(answered)
     async with session(served, mode) as client:
         alone = await client.call_tool("ask_user", {"questions": [question]})
-    (open_question,) = await served.services.questions.open(served.tenant)
+    (open_question,) = await served.services.paused_calls.list(served.tenant)
     assert str(open_question.id) in words(alone)
 
 

@@ -1,6 +1,5 @@
 """A server for OpenAI clients, and a scripted model behind its agents."""
 
-import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,21 +9,19 @@ from typing import Any
 import httpx2
 import pytest
 from openai import AsyncOpenAI
-from pydantic import SecretStr
 
-from tests.conftest import DatabaseUrls
-from tests.fakes.model_server import KEY, ModelServer, model_server
+from tests.conftest import DatabaseUrls, new_settings
+from tests.fakes.model_server import KEY, ModelServer
 from tests.integration.api_mcp.conftest import listening
 from tests.integration.runs.conftest import MODEL
 from tests.wait_until import PATIENCE
 from toolcrib.api.api_services import ApiServices
 from toolcrib.core.agents import AgentRules
 from toolcrib.core.ids import AgentId, new_id
+from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.core.runs import Run, RunState
 from toolcrib.policy.agent_definition import render_definition
-from toolcrib.settings import Settings
 from toolcrib.storage.database import Tenant
-from toolcrib.storage.provider_credentials import StoredProviderCredentials
 from toolcrib.storage.users import ActingUser
 from toolcrib.wiring import services as open_services
 
@@ -72,12 +69,12 @@ class OpenAiFixture:
         """Wait for the workspace's first run to reach a state and return it."""
         while True:
             for session in await self.services.sessions.page(self.tenant, before=None, limit=1):
-                for run in await self.services.run_service.page(self.tenant, session.id, before=None, limit=1):
+                for run in await self.services.run_service.runs.page(self.tenant, session.id, before=None, limit=1):
                     if run.state is state:
                         return run
 
     async def until_ended(self, run: Run) -> Run:
-        while (found := await self.services.run_service.get(self.tenant, run.id)).state is not RunState.ENDED:
+        while (found := await self.services.run_service.runs.get(self.tenant, run.id)).state is not RunState.ENDED:
             pass
         return found
 
@@ -100,23 +97,14 @@ async def house(
     database_urls: DatabaseUrls, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[tuple[ApiServices, str]]:
     """One server for all tests."""
-    settings = Settings(
-        database_url=database_urls.app,
-        system_database_url=database_urls.system,
-        jwt_secret=SecretStr(secrets.token_urlsafe(48)),
-        audit_seal_key=SecretStr(secrets.token_urlsafe(48)),
-        data_dir=tmp_path_factory.mktemp("house") / "data",
+    settings = new_settings(
+        database_urls,
+        tmp_path_factory.mktemp("house") / "data",
         node_name="openai-node",
         allowed_private_model_hosts=("*",),
     )
     async with open_services(settings) as services, listening(services) as origin:
         yield services, origin
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[ModelServer]:
-    async with model_server() as server:
-        yield server
 
 
 @pytest.fixture
@@ -151,7 +139,7 @@ async def opened_office(
         }
     )
     agent = await services.agents.create(tenant, name="clerk", definition=render_definition(rules))
-    await services.access.store(owner, "openai-compatible", StoredProviderCredentials(KEY, f"{model.url}/v1"))
+    await services.access.store(owner, "openai-compatible", ProviderCredentials(KEY, f"{model.url}/v1"))
     _, key = await services.keys.create(owner, name="key", expires_at=None)
     async with (
         httpx2.AsyncClient(trust_env=False) as http,

@@ -8,7 +8,7 @@ import pytest
 from tests.integration.api_openai.conftest import OpenAiFixture, assistant, user
 from tests.integration.api_openai.test_sessions import heard_of, sessions_of
 from tests.integration.runs.conftest import no, says, yes
-from toolcrib.core.ids import QuestionId, SessionId
+from toolcrib.core.ids import PauseId, SessionId
 from toolcrib.core.runs import RunState
 
 STREAMS = pytest.mark.parametrize("stream", [False, True])
@@ -29,16 +29,16 @@ async def test_response_reports_what_is_pending_and_the_next_one_the_outcome(
     guided.model.say(says("I write.", WRITES), says("It is written."), says("You are welcome."))
 
     waiting = await heard_of(await guided.ask(user("Write a."), stream=stream))
-    (approval,) = await guided.services.approvals.open(guided.tenant)
+    (approval,) = await guided.services.paused_calls.list(guided.tenant)
     assert waiting.startswith("I write.\n\n**Waiting for a person")
     assert "`write` `/a.txt`" in waiting
     assert f"{guided.origin}/w/{guided.tenant.workspace_id}/approvals/{approval.id}" in waiting
     assert not guided.on_disk("a.txt").exists()
 
-    await guided.services.approvals.decide(guided.tenant, approval.id, yes(), via="test")
+    await guided.services.paused_calls.decide(guided.tenant, approval.id, yes(), via="test")
     after = await heard_of(await guided.ask(user("Write a."), assistant(waiting), user("Thanks."), stream=stream))
 
-    assert after == "(`write` was allowed.)\n\nIt is written.\n\nYou are welcome."
+    assert after == "(`write` was approved.)\n\nIt is written.\n\nYou are welcome."
     assert guided.on_disk("a.txt").read_text() == "a\n"
     assert await sessions_of(guided) == 1
 
@@ -51,14 +51,14 @@ async def test_early_message_is_queued_and_answered_later(guided: OpenAiFixture)
     said.append(user("And?"))
 
     early = await heard_of(await guided.ask(*said))
-    (approval,) = await guided.services.approvals.open(guided.tenant)
+    (approval,) = await guided.services.paused_calls.list(guided.tenant)
     assert str(approval.id) in early
-    await guided.services.approvals.decide(guided.tenant, approval.id, no("Not now"), via="test")
+    await guided.services.paused_calls.decide(guided.tenant, approval.id, no("Not now"), via="test")
     late = await heard_of(await guided.ask(*said, assistant(early), user("Bye.")))
 
-    assert late == "(`write` was denied: Not now.)\n\nI may not.\n\nAs I said.\n\nGoodbye."
+    assert late == "(`write` was rejected: Not now.)\n\nI may not.\n\nAs I said.\n\nGoodbye."
     assert not guided.on_disk("a.txt").exists()
-    runs = await guided.services.run_service.page(guided.tenant, await the_session(guided), before=None, limit=5)
+    runs = await guided.services.run_service.runs.page(guided.tenant, await the_session(guided), before=None, limit=5)
     assert [run.state for run in runs] == [RunState.ENDED] * 3
 
 
@@ -71,7 +71,7 @@ async def test_question_text_cannot_imitate_our_own(openai_api: OpenAiFixture) -
     found = re.search(r"/approvals/([0-9a-f-]{36})", asked)
     assert found
     answers = {"colour": "green"}
-    await openai_api.services.questions.answer(openai_api.tenant, QuestionId(UUID(found[1])), answers, via="test")
+    await openai_api.services.paused_calls.answer(openai_api.tenant, PauseId(UUID(found[1])), answers, via="test")
     after = await heard_of(await openai_api.ask(user("Paint."), assistant(asked), user("Done.")))
 
     assert after == "Green it is.\n\nGood."

@@ -21,7 +21,7 @@ WRITES = ("write", {"path": "/a.txt", "content": "a\n"})
 
 
 async def run_of(openai_api: OpenAiFixture, answer_id: str) -> Run:
-    return await openai_api.services.run_service.get(
+    return await openai_api.services.run_service.runs.get(
         openai_api.tenant, RunId(UUID(answer_id.removeprefix("chatcmpl-")))
     )
 

@@ -12,20 +12,25 @@ from toolcrib.core.ids import SessionId, WorkspaceId
 from toolcrib.events import Subscription
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.storage.sessions import SessionStore
+from toolcrib.storage.events import EventStore
+from toolcrib.wiring import Stores, ToolRuntime, assemble
 
 
 @dataclass(frozen=True)
 class ChatFixture:
     """A session of a new workspace."""
 
-    database: Database
+    engine: ToolRuntime
     tenant: Tenant
     session_id: SessionId
 
     @property
-    def sessions(self) -> SessionStore:
-        return SessionStore(self.database)
+    def database(self) -> Database:
+        return self.engine.database
+
+    @property
+    def stores(self) -> Stores:
+        return self.engine.stores
 
     @property
     def key(self) -> tuple[WorkspaceId, SessionId]:
@@ -36,7 +41,7 @@ class ChatFixture:
         async with self.database.transaction(self.tenant) as connection:
             seq = 0
             for _ in range(count):
-                seq = await self.sessions.append(connection, self.tenant, Event(self.session_id, type, payload))
+                seq = await EventStore.append_within(connection, self.tenant, Event(self.session_id, type, payload))
         return seq
 
     async def happens_often(self, count: int) -> None:
@@ -55,9 +60,10 @@ class ChatFixture:
 
 
 async def new_chat_fixture(database: Database, settings: Settings) -> ChatFixture:
-    tenant = Tenant.of(await new_caller(database, settings))
-    session = await SessionStore(database).create(tenant, title="a story")
-    return ChatFixture(database, tenant, session.id)
+    engine = assemble(settings, database)
+    tenant = Tenant.of(await new_caller(engine))
+    session = await engine.stores.sessions.create(tenant, title="a story")
+    return ChatFixture(engine, tenant, session.id)
 
 
 class Listener:

@@ -19,12 +19,6 @@ async def chat(database: Database, settings: Settings) -> ChatFixture:
 
 
 @pytest.fixture
-async def live(database: Database) -> AsyncIterator[EventHub]:
-    async with EventHub.open(database) as opened:
-        yield opened
-
-
-@pytest.fixture
 def redis() -> Iterator[RedisServer]:
     """A Redis for this test only, on a free port."""
     with RedisServer() as server:

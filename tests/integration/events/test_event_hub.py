@@ -7,14 +7,14 @@ import pytest
 
 from tests.integration.conftest import new_person
 from tests.integration.events.builders import ChatFixture, Listener, has_seq, text_of
+from tests.integration.storage.accounts import joined, user_of
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import BadArguments, Forbidden, NotFound
 from toolcrib.core.events import Delta, Event
 from toolcrib.core.ids import SessionId, new_id
 from toolcrib.events import EventHub
-from toolcrib.events.subscriptions import MAX_WAITING
-from toolcrib.storage.database import Tenant
-from toolcrib.storage.workspaces import WorkspaceStore
+from toolcrib.events.event_hub import MAX_WAITING
+from toolcrib.storage.events import EventStore
 
 
 @pytest.mark.req("EV-1", part="live")
@@ -54,7 +54,7 @@ async def test_event_without_a_notification_is_found_by_polling(live: EventHub, 
 async def test_event_numbers_have_no_gaps_despite_rollbacks(chat: ChatFixture) -> None:
     async def rolled_back() -> None:
         async with chat.database.transaction(chat.tenant) as connection:
-            await chat.sessions.append(connection, chat.tenant, Event(chat.session_id, "message", {}))
+            await EventStore.append_within(connection, chat.tenant, Event(chat.session_id, "message", {}))
             raise ZeroDivisionError
 
     async def write(number: int) -> None:
@@ -66,14 +66,14 @@ async def test_event_numbers_have_no_gaps_despite_rollbacks(chat: ChatFixture) -
 
     await asyncio.gather(*(write(number) for number in range(30)))
 
-    events = await chat.sessions.events_after(chat.tenant, chat.session_id, 0, limit=100)
+    events = await chat.stores.sessions.events_after(chat.tenant, chat.session_id, 0, limit=100)
     assert [event.seq for event in events] == list(range(1, 21))
 
 
 async def test_event_of_an_unknown_session_is_not_found(chat: ChatFixture) -> None:
     with pytest.raises(NotFound):
         async with chat.database.transaction(chat.tenant) as connection:
-            await chat.sessions.append(connection, chat.tenant, Event(SessionId(new_id()), "message", {}))
+            await EventStore.append_within(connection, chat.tenant, Event(SessionId(new_id()), "message", {}))
 
 
 @pytest.mark.req("EV-1", part="deltas")
@@ -218,15 +218,13 @@ async def test_slow_reader_loses_nothing_and_keeps_nothing_in_memory(live: Event
 
 @pytest.mark.req("EV-4", part="membership")
 async def test_removed_member_gets_no_later_events(live: EventHub, chat: ChatFixture) -> None:
-    guest = replace(chat.tenant, user_id=await new_person(chat.database))
-    await _join(chat, guest)
+    guest = await joined(chat.stores, chat.tenant, WorkspaceRole.VIEWER)
     async with live.subscribe(guest, chat.session_id, after=0) as subscription:
         listener = Listener(subscription)
         await chat.happens()
         live.notify(*chat.key)
         assert await listener.seqs(1) == [1]
-        assert guest.user_id is not None
-        await WorkspaceStore(chat.database).remove_member(chat.tenant, guest.user_id)
+        await chat.stores.workspaces.remove_member(chat.tenant, user_of(guest))
         await chat.happens()
         live.notify(*chat.key)
 
@@ -235,7 +233,7 @@ async def test_removed_member_gets_no_later_events(live: EventHub, chat: ChatFix
 
 
 async def test_stranger_may_not_subscribe(live: EventHub, chat: ChatFixture) -> None:
-    stranger = replace(chat.tenant, user_id=await new_person(chat.database))
+    stranger = replace(chat.tenant, user_id=await new_person(chat.stores))
 
     with pytest.raises(Forbidden):
         async with live.subscribe(stranger, chat.session_id, after=0):
@@ -244,7 +242,7 @@ async def test_stranger_may_not_subscribe(live: EventHub, chat: ChatFixture) -> 
 
 async def test_deleting_a_session_ends_its_subscriptions(live: EventHub, chat: ChatFixture) -> None:
     async with live.subscribe(chat.tenant, chat.session_id, after=0) as subscription:
-        await chat.sessions.delete(chat.tenant, chat.session_id)
+        await chat.stores.sessions.delete(chat.tenant, chat.session_id)
 
         with pytest.raises(NotFound):
             await Listener(subscription).next()
@@ -263,11 +261,3 @@ async def test_node_drops_a_session_without_subscribers(live: EventHub, chat: Ch
     async with live.subscribe(chat.tenant, chat.session_id, after=0):
         assert chat.key in live._channels
     assert not live._channels
-
-
-async def _join(chat: ChatFixture, guest: Tenant) -> None:
-    async with chat.database.as_system() as connection:
-        await connection.execute(
-            "insert into toolcrib.members (workspace_id, user_id, role) values (%s, %s, %s)",
-            (guest.workspace_id, guest.user_id, WorkspaceRole.VIEWER),
-        )

@@ -5,20 +5,17 @@ from dataclasses import replace
 from typing import Any
 
 from tests.integration.conftest import WorkspaceFixture, new_person
+from tests.integration.storage.accounts import joined as new_member
+from tests.integration.storage.accounts import user_of
 from toolcrib import ToolContext, tool
-from toolcrib.core.agents import AgentRules
 from toolcrib.core.callers import Caller, WorkspaceRole
 from toolcrib.core.errors import ToolFailed
 from toolcrib.core.files import ContentKind
-from toolcrib.core.ids import CallId, new_id
+from toolcrib.core.ids import CallId
 from toolcrib.core.paths import MountPath
 from toolcrib.core.tool_calls import Danger
-from toolcrib.policy.agent_definition import render_definition
-from toolcrib.storage.agents import AgentStore
-from toolcrib.storage.audit import AuditFilter, AuditStore, StoredAuditRecord
-from toolcrib.storage.database import Tenant
+from toolcrib.storage.audit import AuditFilter, StoredAuditRecord
 from toolcrib.tools.tool import Tool
-from toolcrib.wiring import assemble
 from toolcrib.workspace.text.content import decode_content
 
 READING = ["ls", "read", "cat", "file_info", "read_multiple_files"]
@@ -35,47 +32,30 @@ def allowed(*names: str, **more: Any) -> dict[str, Any]:
 EVERYTHING = allowed(*READING, *WRITING, *HISTORY, *PLANS)
 
 
-async def hired(workspace: WorkspaceFixture, **rules: Any) -> Caller:
-    """An agent of the workspace, stored as its owner wrote it."""
-    definition = render_definition(AgentRules.model_validate(rules))
-    stored = await AgentStore(workspace.database).create(
-        Tenant.of(workspace.caller), name=f"helper {new_id()}", definition=definition
-    )
-    return replace(workspace.caller, agent=stored.as_caller)
-
-
 async def trusted(workspace: WorkspaceFixture, **rules: Any) -> Caller:
     """An agent that may use every tool without approval, except as ``rules`` define."""
     given: dict[str, Any] = {"trust": "autonomous", "toolsets": ["workspace", "history"]}
-    return await hired(workspace, **{**given, "tool_permissions": EVERYTHING, **rules})
+    return await workspace.agent(**{**given, "tool_permissions": EVERYTHING, **rules})
 
 
 async def joined(workspace: WorkspaceFixture, role: WorkspaceRole) -> Caller:
     """Another person, who is a member of the workspace with that role."""
-    caller = await stranger(workspace)
-    async with workspace.database.as_system() as connection:
-        await connection.execute(
-            "insert into toolcrib.members (workspace_id, user_id, role) values (%s, %s, %s)",
-            (caller.workspace_id, caller.user_id, role),
-        )
-    return caller
+    return replace(workspace.caller, user_id=user_of(await new_member(workspace.stores, workspace.tenant, role)))
 
 
 async def stranger(workspace: WorkspaceFixture) -> Caller:
     """A person who has an account and is not a member of the workspace."""
-    return replace(workspace.caller, user_id=await new_person(workspace.database))
+    return replace(workspace.caller, user_id=await new_person(workspace.stores))
 
 
 def with_tools(workspace: WorkspaceFixture, *tools: Tool) -> WorkspaceFixture:
     """The same workspace behind a gate with more tools."""
-    return replace(workspace, engine=assemble(workspace.settings, workspace.database, tools=tools))
+    return workspace.with_engine(tools=tools)
 
 
 async def audit_records(workspace: WorkspaceFixture) -> list[StoredAuditRecord]:
     """Return the workspace's records of calls, in the order in which they were written."""
-    page = await AuditStore(workspace.database).page(
-        Tenant.of(workspace.caller), before=None, limit=500, wanted=AuditFilter(kind="call")
-    )
+    page = await workspace.stores.audit.page(workspace.tenant, before=None, limit=500, wanted=AuditFilter(kind="call"))
     return page.records[::-1]
 
 

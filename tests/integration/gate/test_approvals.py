@@ -8,18 +8,15 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import WorkspaceFixture, new_caller
-from tests.integration.gate.builders import EVERYTHING, audit_records_of, hired, joined, rows, with_tools
+from tests.integration.gate.builders import EVERYTHING, audit_records_of, joined, rows, with_tools
 from tests.wait_until import PATIENCE
-from toolcrib.core.approvals import TRANSITIONS, Approval, ApprovalDecision, ApprovalState, GrantRule, GrantScope
 from toolcrib.core.callers import Caller, WorkspaceRole
 from toolcrib.core.errors import BadArguments, Conflict, Forbidden, NotFound
-from toolcrib.core.ids import ApprovalId, CallId, new_id
+from toolcrib.core.ids import CallId, PauseId, new_id
+from toolcrib.core.paused_calls import TRANSITIONS, ApprovalDecision, GrantRule, GrantScope, PausedCall, PauseState
 from toolcrib.core.tool_calls import Danger, Effects, Outcome, ToolCategory
-from toolcrib.storage.agents import AgentStore, GrantStore
-from toolcrib.storage.approvals import ApprovalStore as ApprovalRows
 from toolcrib.storage.database import Tenant
-from toolcrib.storage.sessions import SessionStore
-from toolcrib.storage.tool_calls import StoredCall, ToolCallStore
+from toolcrib.storage.tool_calls import StoredCall
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
 
@@ -27,60 +24,60 @@ YES, NO = ApprovalDecision(approved=True), ApprovalDecision(approved=False)
 
 
 async def guided(workspace: WorkspaceFixture, **rules: Any) -> Caller:
-    return await hired(workspace, tool_permissions=EVERYTHING, **rules)
+    return await workspace.agent(tool_permissions=EVERYTHING, **rules)
 
 
 async def in_session(workspace: WorkspaceFixture, caller: Caller) -> Caller:
-    session = await SessionStore(workspace.database).create(Tenant.of(workspace.caller), agent_id=caller.agent_id)
+    session = await workspace.stores.sessions.create(workspace.tenant, agent_id=caller.agent_id)
     return replace(caller, session_id=session.id)
 
 
-async def asked(workspace: WorkspaceFixture, caller: Caller, tool: str = "write", **arguments: Any) -> Approval:
+async def asked(workspace: WorkspaceFixture, caller: Caller, tool: str = "write", **arguments: Any) -> PausedCall:
     outcome = await workspace.call(tool, caller, **(arguments or {"path": "/a.txt", "content": "a\n"}))
     assert outcome.is_waiting, outcome
-    return await workspace.engine.approvals.get(Tenant.of(workspace.caller), outcome.metadata["approval_id"])
+    return await workspace.engine.paused_calls.get(workspace.tenant, outcome.metadata["pause_id"])
 
 
 async def decide(
-    workspace: WorkspaceFixture, approval: Approval, decision: ApprovalDecision = YES, by: Caller | None = None
-) -> Approval:
-    return await workspace.engine.approvals.decide(Tenant.of(by or workspace.caller), approval.id, decision, via="test")
+    workspace: WorkspaceFixture, approval: PausedCall, decision: ApprovalDecision = YES, by: Caller | None = None
+) -> PausedCall:
+    return await workspace.engine.paused_calls.decide(
+        Tenant.of(by or workspace.caller), approval.id, decision, via="test"
+    )
 
 
 async def carried_out(workspace: WorkspaceFixture) -> list[Outcome]:
     """Do one round of the server's loop."""
-    claimed = await ApprovalRows(workspace.database).claim(
+    claimed = await workspace.stores.paused_call_claims.claim(
         node=workspace.settings.node_name, lease=timedelta(seconds=60), limit=100
     )
     outcomes = []
     for allowed in claimed:
-        if allowed.approval.workspace_id != workspace.caller.workspace_id:
+        if allowed.pause.workspace_id != workspace.caller.workspace_id:
             continue
-        assert allowed.approval.agent_id is not None
-        agent = await AgentStore(workspace.database).get(Tenant.of(workspace.caller), allowed.approval.agent_id)
+        assert allowed.pause.agent_id is not None
+        agent = await workspace.stores.agents.get(workspace.tenant, allowed.pause.agent_id)
         outcomes.append(await workspace.engine.executor.resume(allowed, agent.as_caller))
     return outcomes
 
 
 async def stored(workspace: WorkspaceFixture, call_id: CallId) -> StoredCall:
-    return await ToolCallStore(workspace.database).get(Tenant.of(workspace.caller), call_id)
+    return await workspace.stores.calls.get(workspace.tenant, call_id)
 
 
 async def events(workspace: WorkspaceFixture, caller: Caller) -> list[tuple[str, dict[str, Any]]]:
     assert caller.session_id is not None
-    found = await SessionStore(workspace.database).events_after(
-        Tenant.of(workspace.caller), caller.session_id, 0, limit=100
-    )
+    found = await workspace.stores.sessions.events_after(workspace.tenant, caller.session_id, 0, limit=100)
     return [(event.type, dict(event.payload)) for event in found]
 
 
-def test_approval_is_decided_once_and_only_an_approved_call_is_executed() -> None:
-    assert set(TRANSITIONS) == set(ApprovalState)
-    may_become_allowed = {state for state, then in TRANSITIONS.items() if ApprovalState.ALLOWED in then}
-    assert may_become_allowed == {ApprovalState.OPEN}
-    assert TRANSITIONS[ApprovalState.ALLOWED] == {ApprovalState.STALE, ApprovalState.WITHDRAWN}
-    assert TRANSITIONS[ApprovalState.STALE] == {ApprovalState.WITHDRAWN}
-    for last in (ApprovalState.DENIED, ApprovalState.EXPIRED, ApprovalState.WITHDRAWN):
+def test_pause_ends_once_and_only_an_approved_call_is_executed() -> None:
+    assert set(TRANSITIONS) == set(PauseState)
+    for decided in (PauseState.APPROVED, PauseState.REJECTED, PauseState.ANSWERED, PauseState.EXPIRED):
+        assert {state for state, then in TRANSITIONS.items() if decided in then} == {PauseState.PENDING}
+    assert TRANSITIONS[PauseState.APPROVED] == {PauseState.STALE, PauseState.CANCELLED}
+    assert TRANSITIONS[PauseState.STALE] == {PauseState.CANCELLED}
+    for last in (PauseState.REJECTED, PauseState.ANSWERED, PauseState.EXPIRED, PauseState.CANCELLED):
         assert TRANSITIONS[last] == frozenset()
 
 
@@ -91,12 +88,12 @@ async def test_call_that_needs_approval_is_stored_with_its_changes(workspace: Wo
 
     approval = await asked(workspace, agent, path="/a.txt", content="new\n", overwrite=True)
 
-    assert (approval.state, approval.tool, approval.agent_id) == (ApprovalState.OPEN, "write", agent.agent_id)
-    assert approval.shown == {"path": "/a.txt", "content": "new\n", "overwrite": True}
-    [change] = approval.changes
+    assert (approval.state, approval.tool, approval.agent_id) == (PauseState.PENDING, "write", agent.agent_id)
+    assert approval.approval.input == {"path": "/a.txt", "content": "new\n", "overwrite": True}
+    [change] = approval.approval.changes
     assert (change["path"], change["change"], change["added"], change["removed"]) == ("/a.txt", "modified", 1, 1)
     assert "-old\n+new\n" in change["diff"]
-    assert approval.effects["writes"] == ["/a.txt"]
+    assert approval.approval.effects["writes"] == ["/a.txt"]
     assert approval.expires_at - approval.created_at == timedelta(days=7)
     assert (workspace.project / "a.txt").read_text() == "old\n"
     assert (await stored(workspace, approval.call_id)).state == "paused"
@@ -110,10 +107,10 @@ async def test_approved_call_is_executed_exactly_as_shown(workspace: WorkspaceFi
     [outcome] = await carried_out(workspace)
 
     assert outcome.succeeded
-    assert outcome.change_set_id == approval.change_set_id
+    assert outcome.change_set_id == approval.approval.change_set_id
     assert (workspace.project / "a.txt").read_text() == "a\n"
     call = await stored(workspace, approval.call_id)
-    assert (call.state, call.change_set_id) == ("done", approval.change_set_id)
+    assert (call.state, call.change_set_id) == ("done", approval.approval.change_set_id)
     [record] = await audit_records_of(workspace, approval.call_id)
     assert (record.decision, record.outcome, record.decided_by) == ("ask", "done", workspace.caller.user_id)
     assert await carried_out(workspace) == []
@@ -121,7 +118,7 @@ async def test_approved_call_is_executed_exactly_as_shown(workspace: WorkspaceFi
         workspace,
         """
         select a.arguments, (select count(*) from toolcrib.proposed_changes p where p.workspace_id = a.workspace_id)
-        from toolcrib.approvals a where a.workspace_id = %s
+        from toolcrib.paused_calls a where a.workspace_id = %s
         """,
     )
     assert (arguments, left) == (None, 0)
@@ -133,7 +130,7 @@ async def test_rejected_call_is_an_error_result_with_who_and_why(workspace: Work
 
     decided = await decide(workspace, approval, ApprovalDecision(approved=False, reason="Not in this folder."))
 
-    assert decided.state is ApprovalState.DENIED
+    assert decided.state is PauseState.REJECTED
     call = await stored(workspace, approval.call_id)
     assert (call.state, call.error["code"]) == ("denied", "APPROVAL_DENIED")
     assert "Not in this folder." in call.error["message"]
@@ -160,10 +157,11 @@ async def test_of_two_decisions_at_once_one_wins_and_the_other_names_the_winner(
             decide(workspace, approval, YES), decide(workspace, approval, NO, by=member), return_exceptions=True
         )
 
-        [won] = [one for one in both if isinstance(one, Approval)]
+        [won] = [one for one in both if isinstance(one, PausedCall)]
         [lost] = [one for one in both if isinstance(one, Conflict)]
-        assert won.decided_by_name is not None
-        assert lost.message.startswith(f"Already {won.state} by {won.decided_by_name}")
+        assert won.resolution is not None
+        assert won.resolution.decided_by_name is not None
+        assert lost.message.startswith(f"Already {won.state} by {won.resolution.decided_by_name}")
 
 
 @pytest.mark.req("HU-1", part="by a member")
@@ -171,14 +169,14 @@ async def test_viewer_agent_and_stranger_cannot_decide(workspace: WorkspaceFixtu
     agent = await guided(workspace)
     approval = await asked(workspace, agent)
     viewer = await joined(workspace, WorkspaceRole.VIEWER)
-    stranger = await new_caller(workspace.database, workspace.settings)
+    stranger = await new_caller(workspace.engine)
 
     for who in (viewer, agent, replace(stranger, workspace_id=workspace.caller.workspace_id)):
         with pytest.raises(Forbidden):
             await decide(workspace, approval, by=who)
     with pytest.raises(NotFound):
         await decide(workspace, approval, by=stranger)
-    assert (await workspace.engine.approvals.get(Tenant.of(workspace.caller), approval.id)).state is ApprovalState.OPEN
+    assert (await workspace.engine.paused_calls.get(workspace.tenant, approval.id)).state is PauseState.PENDING
 
 
 @pytest.mark.req("HU-1", part="base versions")
@@ -195,9 +193,9 @@ async def test_file_changed_since_the_approval_request_makes_it_stale_and_asks_a
     [waiting] = await carried_out(workspace)
 
     assert waiting.is_waiting
-    again = await workspace.engine.approvals.get(Tenant.of(workspace.caller), waiting.metadata["approval_id"])
-    assert (again.replaces, again.call_id) == (approval.id, approval.call_id)
-    assert "-two\n+zwei\n" in again.changes[0]["diff"]
+    again = await workspace.engine.paused_calls.get(workspace.tenant, waiting.metadata["pause_id"])
+    assert (again.approval.replaces, again.call_id) == (approval.id, approval.call_id)
+    assert "-two\n+zwei\n" in again.approval.changes[0]["diff"]
     with pytest.raises(Conflict, match="new approval"):
         await decide(workspace, approval)
     await decide(workspace, again)
@@ -206,9 +204,9 @@ async def test_file_changed_since_the_approval_request_makes_it_stale_and_asks_a
     assert (workspace.project / "a.txt").read_text() == "eins\nzwei\n"
     assert [kind for kind, _ in await events(workspace, agent)] == [
         "tool-confirm",
-        "tool-decided",
+        "pause-ended",
         "tool-confirm",
-        "tool-decided",
+        "pause-ended",
         "tool-start",
         "tool-result",
     ]
@@ -227,7 +225,7 @@ async def test_file_changed_on_disk_between_approval_and_execution_asks_again(wo
 
     assert waiting.is_waiting
     assert (workspace.project / "a.txt").read_text() == "behind your back\ntwo\n"
-    again = await workspace.engine.approvals.get(Tenant.of(workspace.caller), waiting.metadata["approval_id"])
+    again = await workspace.engine.paused_calls.get(workspace.tenant, waiting.metadata["pause_id"])
     await decide(workspace, again)
     [outcome] = await carried_out(workspace)
     assert outcome.succeeded
@@ -253,7 +251,7 @@ async def test_altered_arguments_are_not_executed(workspace: WorkspaceFixture) -
     approval = await asked(workspace, await guided(workspace))
     async with workspace.database.as_system() as connection:
         await connection.execute(
-            "update toolcrib.approvals set arguments = replace(arguments, 'a.txt', 'b.txt') where id = %s",
+            "update toolcrib.paused_calls set arguments = replace(arguments, 'a.txt', 'b.txt') where id = %s",
             (approval.id,),
         )
 
@@ -272,24 +270,22 @@ async def test_undecided_approval_expires_and_the_call_ends(workspace: Workspace
 
     with pytest.raises(Conflict, match="expired"):
         await decide(workspace, approval)
-    assert await workspace.engine.approvals.open(Tenant.of(workspace.caller)) == []
-    while await workspace.engine.approvals.expire(limit=100):
+    assert await workspace.engine.paused_calls.list(workspace.tenant) == []
+    while await workspace.engine.paused_calls.expire(limit=100):
         pass
 
     call = await stored(workspace, approval.call_id)
     assert (call.state, call.error["code"]) == ("denied", "APPROVAL_EXPIRED")
-    assert (
-        await workspace.engine.approvals.get(Tenant.of(workspace.caller), approval.id)
-    ).state is ApprovalState.EXPIRED
+    assert (await workspace.engine.paused_calls.get(workspace.tenant, approval.id)).state is PauseState.EXPIRED
 
 
 async def test_caller_may_withdraw(workspace: WorkspaceFixture) -> None:
     agent = await guided(workspace)
     approval = await asked(workspace, agent)
 
-    withdrawn = await workspace.engine.approvals.cancel(Tenant.of(agent), approval.call_id)
+    withdrawn = await workspace.engine.paused_calls.cancel(Tenant.of(agent), approval.call_id)
 
-    assert withdrawn.state is ApprovalState.WITHDRAWN
+    assert withdrawn.state is PauseState.CANCELLED
     with pytest.raises(Conflict, match="cancelled"):
         await decide(workspace, approval)
 
@@ -299,12 +295,12 @@ async def test_approval_for_a_session_applies_there_and_nowhere_else(workspace: 
     agent = await in_session(workspace, await guided(workspace))
     elsewhere = await in_session(workspace, replace(agent, session_id=None))
     approval = await asked(workspace, agent)
-    rule = replace(approval.offered, paths=("*.txt",))
+    rule = replace(approval.approval.suggested_rule, paths=("*.txt",))
 
     await decide(workspace, approval, ApprovalDecision(approved=True, scope=GrantScope.SESSION, rule=rule))
 
     assert agent.agent is not None
-    fresh = (await AgentStore(workspace.database).get(Tenant.of(workspace.caller), agent.agent.id)).as_caller
+    fresh = (await workspace.stores.agents.get(workspace.tenant, agent.agent.id)).as_caller
     again = await workspace.call("write", replace(agent, agent=fresh), path="/b.txt", content="b")
     assert again.succeeded
     assert (await workspace.call("write", replace(agent, agent=fresh), path="/b.md", content="b")).is_waiting
@@ -317,43 +313,49 @@ async def test_approval_for_a_session_applies_there_and_nowhere_else(workspace: 
 async def test_approval_for_always_stores_a_grant_that_is_listed_and_revoked(workspace: WorkspaceFixture) -> None:
     agent = await guided(workspace)
     approval = await asked(workspace, agent)
-    assert approval.offered == GrantRule("write", paths=("@project/a.txt",))
+    assert approval.approval.suggested_rule == GrantRule(("write",), paths=("@project/a.txt",))
     assert agent.agent is not None
 
-    await decide(workspace, approval, ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=approval.offered))
+    await decide(
+        workspace,
+        approval,
+        ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=approval.approval.suggested_rule),
+    )
 
-    tenant = Tenant.of(workspace.caller)
-    fresh = replace(agent, agent=(await AgentStore(workspace.database).get(tenant, agent.agent.id)).as_caller)
+    tenant = workspace.tenant
+    fresh = replace(agent, agent=(await workspace.stores.agents.get(tenant, agent.agent.id)).as_caller)
     assert (await workspace.call("write", fresh, path="/b.txt", content="")).is_waiting
     assert (await workspace.call("write", fresh, path="/a.txt", content="2")).succeeded
-    [grant] = await GrantStore(workspace.database).list(tenant)
-    await GrantStore(workspace.database).revoke(tenant, grant.id)
-    fresh = replace(agent, agent=(await AgentStore(workspace.database).get(tenant, agent.agent.id)).as_caller)
+    [grant] = await workspace.stores.grants.list(tenant)
+    await workspace.stores.grants.revoke(tenant, grant.id)
+    fresh = replace(agent, agent=(await workspace.stores.agents.get(tenant, agent.agent.id)).as_caller)
     assert (await workspace.call("write", fresh, path="/a.txt", content="3", overwrite=True)).is_waiting
 
 
 async def test_grant_is_stored_only_as_shown_and_only_by_an_owner(workspace: WorkspaceFixture) -> None:
     approval = await asked(workspace, await guided(workspace))
     member = await joined(workspace, WorkspaceRole.MEMBER)
-    always = ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=approval.offered)
+    always = ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=approval.approval.suggested_rule)
 
     with pytest.raises(Forbidden):
         await decide(workspace, approval, always, by=member)
     for rule, field in (
         (None, "rule"),
-        (GrantRule("rm"), "rule.tool"),
-        (GrantRule("write", paths=("b.txt",)), "rule"),
-        (GrantRule("write", paths=("#",)), "rule.paths.0"),
+        (GrantRule(("rm",)), "rule.tools"),
+        (GrantRule(("write",), paths=("b.txt",)), "rule"),
+        (GrantRule(("write",), paths=("#",)), "rule.paths.0"),
     ):
         with pytest.raises(BadArguments) as refused:
             await decide(workspace, approval, replace(always, rule=rule))
         assert list(refused.value.fields) == [field]
     with pytest.raises(BadArguments, match="Validation") as refused:
         await decide(
-            workspace, approval, ApprovalDecision(approved=True, scope=GrantScope.SESSION, rule=approval.offered)
+            workspace,
+            approval,
+            ApprovalDecision(approved=True, scope=GrantScope.SESSION, rule=approval.approval.suggested_rule),
         )
     assert list(refused.value.fields) == ["scope"]
-    assert (await decide(workspace, approval, always)).state is ApprovalState.ALLOWED
+    assert (await decide(workspace, approval, always)).state is PauseState.APPROVED
 
 
 async def test_rules_tightened_since_the_approval_apply_at_execution(workspace: WorkspaceFixture) -> None:
@@ -361,8 +363,8 @@ async def test_rules_tightened_since_the_approval_apply_at_execution(workspace: 
     approval = await asked(workspace, agent)
     await decide(workspace, approval)
     assert agent.agent is not None
-    await AgentStore(workspace.database).update(
-        Tenant.of(workspace.caller),
+    await workspace.stores.agents.update(
+        workspace.tenant,
         agent.agent.id,
         definition="tool_permissions: {write: {allowed: true, paths: [src/**]}}",
     )
@@ -379,7 +381,7 @@ async def test_new_file_is_created_with_its_folder_although_the_paths_name_only_
     workspace: WorkspaceFixture,
 ) -> None:
     permissions = {"write": {"allowed": True, "paths": ["lib/*.py"]}}
-    agent = await hired(workspace, trust="guided", tool_permissions=permissions)
+    agent = await workspace.agent(trust="guided", tool_permissions=permissions)
 
     approval = await asked(workspace, agent, path="/lib/new.py", content="x\n")
     await decide(workspace, approval, YES)
@@ -408,7 +410,7 @@ async def test_supervised_agent_learns_nothing_before_approval(workspace: Worksp
         new_string="x",
     )
 
-    assert list(approval.changes) == []
+    assert list(approval.approval.changes) == []
     await decide(workspace, approval)
     [outcome] = await carried_out(workspace)
     assert outcome.error is not None
@@ -437,18 +439,16 @@ async def test_started_call_with_external_effects_is_not_repeated_unless_safe(wo
         )
 
     workspace = with_tools(workspace, wake_signal("ring", repeatable=False), wake_signal("look", repeatable=True))
-    agent = await hired(workspace, tool_permissions={"ring": {"allowed": True}, "look": {"allowed": True}})
+    agent = await workspace.agent(tool_permissions={"ring": {"allowed": True}, "look": {"allowed": True}})
     outcomes: dict[str, Outcome] = {}
     for tool in ("ring", "look"):
         outcome = await workspace.call(tool, agent)
-        await workspace.engine.approvals.decide(
-            Tenant.of(workspace.caller), outcome.metadata["approval_id"], YES, via="test"
-        )
+        await workspace.engine.paused_calls.decide(workspace.tenant, outcome.metadata["pause_id"], YES, via="test")
         # A node claims the call, starts it, and dies.
-        await ApprovalRows(workspace.database).claim(
+        await workspace.stores.paused_call_claims.claim(
             node=workspace.settings.node_name, lease=timedelta(seconds=60), limit=100
         )
-        await ApprovalRows(workspace.database).release_dead(lease=15.0)
+        await workspace.stores.paused_call_claims.release_dead(lease=15.0)
         [outcomes[tool]] = await carried_out(workspace)
 
     assert outcomes["ring"].state == "unknown"
@@ -485,8 +485,8 @@ async def test_decisions_made_while_no_server_runs_are_executed_by_the_next_one(
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def _let_time_pass(workspace: WorkspaceFixture, approval_id: ApprovalId) -> None:
+async def _let_time_pass(workspace: WorkspaceFixture, approval_id: PauseId) -> None:
     async with workspace.database.as_system() as connection:
         await connection.execute(
-            "update toolcrib.approvals set expires_at = now() - interval '1 s' where id = %s", (approval_id,)
+            "update toolcrib.paused_calls set expires_at = now() - interval '1 s' where id = %s", (approval_id,)
         )

@@ -12,7 +12,6 @@ from tests.integration.gate.builders import (
     allowed,
     audit_records,
     audit_records_of,
-    hired,
     joined,
     put,
     rows,
@@ -21,9 +20,7 @@ from tests.integration.gate.builders import (
 )
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import Forbidden
-from toolcrib.core.ids import RunId, new_id
-from toolcrib.storage.database import Tenant
-from toolcrib.storage.sessions import SessionStore
+from toolcrib.core.ids import ProcessId, new_id
 
 pytestmark = pytest.mark.req("AU-1", part="one record for each call")
 
@@ -34,18 +31,13 @@ def hexed(text: str) -> str:
 
 async def test_record_has_who_what_when_and_the_rule(workspace: WorkspaceFixture) -> None:
     agent = await trusted(workspace)
-    session = await SessionStore(workspace.database).create(Tenant.of(workspace.caller), agent_id=agent.agent_id)
-    agent = replace(agent, session_id=session.id, run_id=RunId(new_id()), run_epoch=3, via="websocket")
-    await rows(
-        workspace,
-        """
-        insert into toolcrib.runs (id, session_id, user_id, epoch, via, prompt, state, workspace_id)
-        values (%s, %s, %s, 3, 'websocket', '', 'running', %s)
-        """,
-        agent.run_id,
-        session.id,
-        agent.user_id,
-    )
+    session = await workspace.stores.sessions.create(workspace.tenant, agent_id=agent.agent_id)
+    runs = workspace.stores.runs
+    run = await runs.submit(workspace.tenant, session.id, "Write.", via="websocket")
+    # The third process that executes it.
+    for _ in range(3):
+        await runs.claim(ProcessId(new_id()), node=workspace.settings.node_name, lease=0.0, limit=50)
+    agent = replace(agent, session_id=session.id, run_id=run.id, run_epoch=3, via="websocket")
 
     outcome = await workspace.call("write", agent, path="/a.txt", content="words\n")
 
@@ -91,7 +83,7 @@ async def test_record_has_the_hashes_before_and_after_of_every_file(workspace: W
 
 
 async def test_every_call_has_exactly_one_record_whatever_its_outcome(workspace: WorkspaceFixture) -> None:
-    agent = await hired(workspace, tool_permissions=allowed("write", "read"))
+    agent = await workspace.agent(tool_permissions=allowed("write", "read"))
     viewer = await joined(workspace, WorkspaceRole.VIEWER)
     made = [
         await workspace.call("write", path="/a.txt", content="a"),
@@ -137,7 +129,7 @@ async def test_many_calls_at_once_are_all_recorded(workspace: WorkspaceFixture) 
 @pytest.mark.req("TL-10", part="a decorated tool is committed and audited by the gate")
 async def test_tool_from_one_function_is_committed_and_recorded(workspace: WorkspaceFixture) -> None:
     workspace = with_tools(workspace, put)
-    agent = await hired(workspace, trust="autonomous", tool_permissions=allowed("put", paths=["notes/**"]))
+    agent = await workspace.agent(trust="autonomous", tool_permissions=allowed("put", paths=["notes/**"]))
 
     outcome = await workspace.call("put", agent, path="@project/notes/a.md", text="# a\n")
     refused = await workspace.call("put", agent, path="@project/a.md", text="# a\n")
@@ -160,7 +152,7 @@ async def test_tool_from_one_function_asks_for_approval_like_any_other(workspace
     workspace = with_tools(workspace, put)
 
     outcome = await workspace.call(
-        "put", await hired(workspace, tool_permissions=allowed("put")), path="@project/a", text=""
+        "put", await workspace.agent(tool_permissions=allowed("put")), path="@project/a", text=""
     )
 
     assert outcome.is_waiting

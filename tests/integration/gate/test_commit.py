@@ -15,8 +15,6 @@ from toolcrib.core.errors import Superseded
 from toolcrib.core.files import AuthorKind, FileType
 from toolcrib.core.ids import FileId, VersionId, new_id
 from toolcrib.core.paths import Mount, WorkspacePath
-from toolcrib.storage.change_sets import ChangeSetStore
-from toolcrib.storage.database import Tenant
 from toolcrib.workspace.text.content import file_state
 
 A = WorkspacePath(Mount.PROJECT, "/a.txt")
@@ -25,8 +23,8 @@ A = WorkspacePath(Mount.PROJECT, "/a.txt")
 @asynccontextmanager
 async def someone_changing(workspace: WorkspaceFixture, path: WorkspacePath) -> AsyncIterator[None]:
     """Hold a path's lock, as a writer does."""
-    tenant = Tenant.of(workspace.caller)
-    async with ChangeSetStore(workspace.database).lock(tenant, [path]) as locked:
+    tenant = workspace.tenant
+    async with workspace.stores.changes.lock(tenant, [path]) as locked:
         await locked.lookup([path], WorkspaceRole.MEMBER)
         yield
 
@@ -109,12 +107,12 @@ async def test_calls_cancelled_at_any_moment_leave_a_consistent_tree(workspace: 
 @pytest.mark.req("SC-1", part="home_epoch is checked at commit")
 @pytest.mark.parametrize("moved", ["home_epoch = home_epoch + 1", "home_node = 'another'"])
 async def test_home_that_moves_before_the_commit_fails_it(workspace: WorkspaceFixture, moved: str) -> None:
-    tenant, body = Tenant.of(workspace.caller), b"a"
+    tenant, body = workspace.tenant, b"a"
     change = FileChange(FileId(new_id()), VersionId(new_id()), FileType.DOCUMENT, None, None, file_state(A, body), body)
     change_set = ChangeSet(Author(AuthorKind.USER, tenant.user_id), (change,))
 
     async def commit_late() -> None:
-        async with ChangeSetStore(workspace.database).lock(tenant, [A]) as locked:
+        async with workspace.stores.changes.lock(tenant, [A]) as locked:
             seen = await locked.lookup([A], WorkspaceRole.MEMBER)
             await rows(workspace, f"update toolcrib.workspaces set {moved} where id = %s")
             await locked.commit(change_set, seen.home, node=workspace.settings.node_name)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import WorkspaceFixture
-from tests.integration.gate.builders import EVERYTHING, allowed, audit_records, audit_records_of, hired, put, with_tools
+from tests.integration.gate.builders import EVERYTHING, allowed, audit_records, audit_records_of, put, with_tools
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import BadArguments, CallDenied, NotFound, PathOutsideMount
 from toolcrib.core.tool_calls import ToolCall
@@ -51,7 +51,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 
 async def as_said(workspace: WorkspaceFixture, who: str) -> Caller:
     rules = RULES[who]
-    return workspace.caller if rules is None else await hired(workspace, **rules)
+    return workspace.caller if rules is None else await workspace.agent(**rules)
 
 
 @pytest.mark.parametrize("who", RULES)
@@ -62,7 +62,7 @@ async def test_explanation_matches_what_then_happens(workspace: WorkspaceFixture
     caller = await as_said(workspace, who)
 
     for tool, arguments in CALLS:
-        said = workspace.engine.executor.explain(ToolCall(tool, arguments), caller)
+        said = await workspace.engine.executor.explain(ToolCall(tool, arguments), caller)
         outcome = await workspace.call(tool, caller, **arguments)
 
         assert outcome.is_waiting is (said.action == "ask" and outcome.error is None), (tool, arguments)
@@ -82,7 +82,7 @@ async def test_explanation_matches_what_then_happens(workspace: WorkspaceFixture
 
 
 async def test_explaining_runs_nothing_and_records_nothing(workspace: WorkspaceFixture) -> None:
-    said = workspace.engine.executor.explain(ToolCall("write", {"path": "/a", "content": "x"}), workspace.caller)
+    said = await workspace.engine.executor.explain(ToolCall("write", {"path": "/a", "content": "x"}), workspace.caller)
 
     assert (said.action, said.rule, said.required_role) == ("allow", "role.member", "member")
     assert list(workspace.project.iterdir()) == []
@@ -97,8 +97,8 @@ async def test_explaining_runs_nothing_and_records_nothing(workspace: WorkspaceF
         (ToolCall("read", {"path": "/../x"}), PathOutsideMount),
     ],
 )
-def test_malformed_call_raises_the_same_error_as_the_gate(
+async def test_malformed_call_raises_the_same_error_as_the_gate(
     workspace: WorkspaceFixture, call: ToolCall, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        workspace.engine.executor.explain(call, workspace.caller)
+        await workspace.engine.executor.explain(call, workspace.caller)

@@ -17,7 +17,6 @@ from tests.integration.gate.builders import (
     crash,
     fail,
     forecast,
-    hired,
     joined,
     launch,
     rows,
@@ -42,7 +41,6 @@ from toolcrib.core.errors import (
 from toolcrib.core.tool_calls import OutcomeState, ToolCall
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, OperationalError, Tenant
-from toolcrib.storage.tool_calls import ToolCallStore
 from toolcrib.wiring import assemble
 
 pytestmark = pytest.mark.req("PO-4", part="the executor")
@@ -85,7 +83,7 @@ async def test_first_failing_check_decides_and_nothing_changes(
     error: type[ToolcribError],
     code: str,
 ) -> None:
-    outcome = await workspace.call(tool, await hired(workspace, **rules), **arguments)
+    outcome = await workspace.call(tool, await workspace.agent(**rules), **arguments)
 
     assert type(outcome.error) is error
     assert outcome.error.code == code
@@ -105,7 +103,7 @@ async def test_allowed_call_without_approval_is_executed(workspace: WorkspaceFix
 
 
 async def test_call_that_needs_approval_waits_and_changes_nothing(workspace: WorkspaceFixture) -> None:
-    outcome = await workspace.call("write", await hired(workspace, tool_permissions=EVERYTHING), **WRITE)
+    outcome = await workspace.call("write", await workspace.agent(tool_permissions=EVERYTHING), **WRITE)
 
     assert outcome.is_waiting
     assert "a person must approve the call" in outcome.metadata["reason"]
@@ -140,7 +138,7 @@ async def test_trust_decides_whether_a_person_is_asked(
 @pytest.mark.req("PO-3", part="trust adds no permission")
 @pytest.mark.parametrize("trust", ["supervised", "guided", "autonomous"])
 async def test_trust_adds_no_permission(workspace: WorkspaceFixture, trust: str) -> None:
-    agent = await hired(workspace, trust=trust, tool_permissions=allowed("read"))
+    agent = await workspace.agent(trust=trust, tool_permissions=allowed("read"))
 
     assert isinstance((await workspace.call("write", agent, **WRITE)).error, PermissionDenied)
     assert isinstance((await workspace.call("ls", agent, path="/")).error, PermissionDenied)
@@ -153,7 +151,7 @@ async def test_agent_without_permissions_reads(workspace: WorkspaceFixture, tool
     key = {"cat": "paths", "read_multiple_files": "paths"}.get(tool, "path")
     path = "/" if tool == "ls" else "/a.txt"
 
-    outcome = await workspace.call(tool, await hired(workspace), **{key: [path] if key == "paths" else path})
+    outcome = await workspace.call(tool, await workspace.agent(), **{key: [path] if key == "paths" else path})
 
     assert outcome.succeeded
 
@@ -173,7 +171,7 @@ WRITING_CALLS: dict[str, dict[str, Any]] = {
 async def test_agent_without_permissions_does_not_write(workspace: WorkspaceFixture, tool: str) -> None:
     await workspace.result("write", **WRITE)
 
-    outcome = await workspace.call(tool, await hired(workspace, trust="autonomous"), **WRITING_CALLS[tool])
+    outcome = await workspace.call(tool, await workspace.agent(trust="autonomous"), **WRITING_CALLS[tool])
 
     assert isinstance(outcome.error, PermissionDenied)
     assert [path.name for path in workspace.project.iterdir()] == ["a.txt"]
@@ -182,7 +180,7 @@ async def test_agent_without_permissions_does_not_write(workspace: WorkspaceFixt
 @pytest.mark.req("PO-1", part="path globs")
 async def test_tool_is_limited_to_its_paths(workspace: WorkspaceFixture) -> None:
     permissions = {**allowed("write", "mv", paths=["src/**", "!src/gen/**"]), **allowed("read", "cat", paths=["*.md"])}
-    agent = await hired(workspace, trust="autonomous", tool_permissions=permissions)
+    agent = await workspace.agent(trust="autonomous", tool_permissions=permissions)
     for path in ("/notes.md", "/code.py"):
         await workspace.result("write", path=path, content="x")
 
@@ -270,9 +268,9 @@ async def test_model_sees_only_tools_that_its_agent_may_use(workspace: Workspace
     def shown(rules: Any) -> set[str]:
         return {definition.name for definition in workspace.engine.registry.definitions_for_scope(rules)}
 
-    reader = (await hired(workspace)).agent
-    writer = (await hired(workspace, tool_permissions=allowed("read", "write"))).agent
-    historian = (await hired(workspace, toolsets=["history"])).agent
+    reader = (await workspace.agent()).agent
+    writer = (await workspace.agent(tool_permissions=allowed("read", "write"))).agent
+    historian = (await workspace.agent(toolsets=["history"])).agent
     assert reader is not None
     assert writer is not None
     assert historian is not None
@@ -288,7 +286,7 @@ async def test_model_sees_only_tools_that_its_agent_may_use(workspace: Workspace
 async def test_agent_cannot_call_a_tool_that_it_is_not_offered(
     workspace: WorkspaceFixture, rules: dict[str, Any]
 ) -> None:
-    agent = await hired(workspace, trust="autonomous", **rules)
+    agent = await workspace.agent(trust="autonomous", **rules)
     assert agent.agent is not None
     shown = {tool.name for tool in workspace.engine.registry.list_for_scope(agent.agent.rules)}
     calls = {**WRITING_CALLS, "read": {"path": "/a"}, "ls": {}, "file_info": {"path": "/a"}, "deleted_files": {}}
@@ -345,7 +343,7 @@ async def test_unreachable_database_is_an_exception(
 @pytest.mark.req("RN-2", part="the limit of a tool call")
 async def test_call_ends_at_its_agents_own_time_limit(workspace: WorkspaceFixture) -> None:
     workspace = with_tools(workspace, wait_forever)
-    agent = await hired(workspace, trust="autonomous", tool_permissions=allowed("wait_forever", timeout=0.05))
+    agent = await workspace.agent(trust="autonomous", tool_permissions=allowed("wait_forever", timeout=0.05))
 
     outcome = await workspace.call("wait_forever", agent)
 
@@ -385,7 +383,7 @@ async def test_node_that_lost_a_workspace_changes_nothing_in_it(workspace: Works
 async def test_truncated_result_can_be_fetched_by_the_call_id(workspace: WorkspaceFixture) -> None:
     text = "".join(f"line {number}\n" for number in range(20_000))
     await workspace.result("write", path="/long.txt", content=text)
-    agent = await hired(workspace)
+    agent = await workspace.agent()
 
     outcome = await workspace.call("read", agent, path="/long.txt", limit=20_000)
 
@@ -393,7 +391,7 @@ async def test_truncated_result_can_be_fetched_by_the_call_id(workspace: Workspa
     assert outcome.metadata["truncated"]["call_id"] == str(outcome.call_id)
     assert "bytes truncated" in outcome.result["content"]
     assert len(outcome.result["content"]) < 60_000
-    kept = await ToolCallStore(workspace.database).get(Tenant.of(agent), outcome.call_id)
+    kept = await workspace.stores.calls.get(Tenant.of(agent), outcome.call_id)
     assert kept.result["content"] == text
     assert len(await audit_records_of(workspace, outcome.call_id)) == 1
 
@@ -401,13 +399,13 @@ async def test_truncated_result_can_be_fetched_by_the_call_id(workspace: Workspa
 @pytest.mark.req("TL-8", part="also of a call that changed something")
 async def test_result_of_a_writing_tool_is_truncated_for_a_model_too(workspace: WorkspaceFixture) -> None:
     workspace = with_tools(workspace, chatter)
-    agent = await hired(workspace, trust="autonomous", tool_permissions=allowed("chatter"))
+    agent = await workspace.agent(trust="autonomous", tool_permissions=allowed("chatter"))
 
     outcome = await workspace.call("chatter", agent, path="@project/a")
 
     assert outcome.metadata["truncated"]["call_id"] == str(outcome.call_id)
     assert len(outcome.result) < 60_000
-    assert (await ToolCallStore(workspace.database).get(Tenant.of(agent), outcome.call_id)).result == "x" * 200_000
+    assert (await workspace.stores.calls.get(Tenant.of(agent), outcome.call_id)).result == "x" * 200_000
     assert (workspace.project / "a").read_text() == "a"
 
 

@@ -14,12 +14,26 @@ from tests.integration.conftest import WorkspaceFixture, new_caller
 from tests.integration.gate.builders import audit_records, crash, stranger, with_tools
 from tests.wait_until import PATIENCE
 from toolcrib import ToolContext, tool
+from toolcrib.core.callers import Caller
 from toolcrib.core.errors import Forbidden
+from toolcrib.core.ids import CallId, new_id
 from toolcrib.core.paths import AbsolutePath
 from toolcrib.core.tool_calls import Danger, Effects, Outcome, ToolCall
-from toolcrib.gate.parallel_calls import execute_all
+from toolcrib.gate.call_pipeline import Gate
+from toolcrib.gate.parallel_calls import run_parallel
 
 pytestmark = pytest.mark.req("TL-9")
+
+
+async def execute_all(executor: Gate, calls: Sequence[ToolCall], caller: Caller) -> list[Outcome | BaseException]:
+    """Execute calls as a run does: each with its own id."""
+    callers = [replace(caller, call_id=CallId(new_id())) for _ in calls]
+
+    async def execute(number: int) -> Outcome:
+        return await executor.execute(calls[number], callers[number])
+
+    return await run_parallel([executor.effects_of(call) for call in calls], execute)
+
 
 # Few names, so that calls conflict; implicit folders, and files where a folder is needed.
 paths = st.sampled_from(["/a", "/b", "/d/a", "/d/b", "/d/e/a", "/f", "/f/a", "/plans/a.plan"])
@@ -56,8 +70,8 @@ any_call = st.one_of(
 async def test_batch_has_the_same_results_as_sequential_calls(
     workspace: WorkspaceFixture, batch: Sequence[ToolCall]
 ) -> None:
-    at_once = replace(workspace, caller=await new_caller(workspace.database, workspace.settings))
-    in_order = replace(workspace, caller=await new_caller(workspace.database, workspace.settings))
+    at_once = replace(workspace, caller=await new_caller(workspace.engine))
+    in_order = replace(workspace, caller=await new_caller(workspace.engine))
     for one in (at_once, in_order):
         await one.result("write", path="/a", content="one\n")
         await one.result("write", path="/f", content="one\n")

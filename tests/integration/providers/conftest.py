@@ -7,18 +7,13 @@ import pytest
 
 from tests.fakes.aimock import aimock
 from tests.fakes.model_server import KEY, ModelServer, model_server
-from toolcrib.providers.provider import Provider, ProviderCredentials
-from toolcrib.providers.provider_registry import NAMES, ProviderRegistry, open_providers
+from toolcrib.core.provider_credentials import ProviderCredentials
+from toolcrib.providers.provider import Provider
+from toolcrib.providers.provider_registry import ProviderRegistry, open_providers, provider_classes
 
-# The base path of each provider's API.
-PATHS = {"anthropic": "", "openai": "/v1", "openai-compatible": "/v1", "copilot": "", "ollama": ""}
-MODELS = {
-    "anthropic": "claude-fake",
-    "openai": "gpt-fake",
-    "openai-compatible": "gpt-fake",
-    "copilot": "gpt-fake",
-    "ollama": "llama-fake",
-}
+# The base path and the model of each provider's fake. By default it imitates OpenAI.
+PATHS = {"anthropic": "", "copilot": "", "ollama": ""}
+MODELS = {"anthropic": "claude-fake", "ollama": "llama-fake"}
 
 
 @dataclass(frozen=True)
@@ -48,7 +43,7 @@ def aimock_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=list(provider_classes()))
 def provider_name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -69,4 +64,5 @@ async def peer(
 
 
 async def reach(name: str, providers: ProviderRegistry, url: str) -> Access:
-    return Access(await providers.get(name), ProviderCredentials(KEY, base_url=url + PATHS[name]), MODELS[name])
+    credentials = ProviderCredentials(KEY, base_url=url + PATHS.get(name, "/v1"))
+    return Access(await providers.get(name), credentials, MODELS.get(name, "gpt-fake"))

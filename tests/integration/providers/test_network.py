@@ -10,7 +10,8 @@ from toolcrib.core.errors import ProviderErrorKind
 from toolcrib.core.ip_addresses import is_public
 from toolcrib.core.messages import UserMessage
 from toolcrib.core.model_stream import StreamEvent
-from toolcrib.providers.provider import ModelRequest, ProviderCredentials
+from toolcrib.core.provider_credentials import ProviderCredentials
+from toolcrib.providers.provider import ModelRequest
 from toolcrib.providers.provider_registry import open_providers
 
 PRIVATE = [

@@ -1,30 +1,28 @@
 """A workspace with an agent, a scripted model, and the loop that executes runs."""
 
 import json
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tests.fakes import wires
-from tests.fakes.model_server import KEY, Answer, ModelServer, model_server
+from tests.fakes.model_server import KEY, Answer, ModelServer
 from tests.fakes.scripted_turns import Scene, SceneCall
 from tests.integration.conftest import WorkspaceFixture
-from tests.integration.gate.builders import hired
-from toolcrib.core.approvals import ApprovalDecision
 from toolcrib.core.callers import Agent, SessionMode
 from toolcrib.core.ids import ProcessId, RunId, SessionId, new_id
 from toolcrib.core.model_stream import FinishReason
+from toolcrib.core.paused_calls import ApprovalDecision
+from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.core.runs import Run, RunState, SessionMessage
-from toolcrib.providers.provider_registry import ProviderRegistry, open_providers
+from toolcrib.gate.call_pipeline import Gate
+from toolcrib.providers.provider_registry import ProviderRegistry
 from toolcrib.runs.run_executor import RunExecutor
 from toolcrib.storage.database import Tenant
-from toolcrib.storage.provider_credentials import ProviderCredentialStore, StoredProviderCredentials
-from toolcrib.storage.runs import RunStore
-from toolcrib.storage.sessions import SessionStore
+from toolcrib.storage.run_steps import RunStepStore
 from toolcrib.storage.users import ActingUser
-from toolcrib.wiring import advancing, credentials_lock
+from toolcrib.wiring import run_executor
 
 MODEL = "gpt-fake"
 
@@ -52,15 +50,22 @@ class RunFixture:
 
     @property
     def tenant(self) -> Tenant:
-        return Tenant.of(self.workspace.caller)
+        return self.workspace.tenant
 
     @property
-    def runs(self) -> RunStore:
-        return RunStore(self.workspace.database)
+    def runs(self) -> RunStepStore:
+        return self.workspace.stores.runs
 
     @property
     def advance(self) -> RunExecutor:
-        return advancing(self.workspace.settings, self.workspace.database, self.workspace.engine, self.providers)
+        return run_executor(self.workspace.engine, self.providers)
+
+    def advance_with(self, **gate: Any) -> RunExecutor:
+        """Return an executor of runs whose gate has other methods."""
+        engine = replace(
+            self.workspace.engine, executor=cast("Gate", _ChangedGate(self.workspace.engine.executor, gate))
+        )
+        return run_executor(engine, self.providers)
 
     async def send(self, text: str, *answers: Answer) -> Run:
         """Send a message and execute its run until it ends or waits."""
@@ -86,12 +91,12 @@ class RunFixture:
         return await self.runs.messages(self.tenant, self.session_id)
 
     async def events(self) -> list[tuple[str, dict[str, Any]]]:
-        found = await SessionStore(self.workspace.database).events_after(self.tenant, self.session_id, 0, limit=500)
+        found = await self.workspace.stores.sessions.events_after(self.tenant, self.session_id, 0, limit=500)
         return [(event.type, dict(event.payload)) for event in found]
 
     async def decide(self, decision: ApprovalDecision) -> None:
-        for approval in await self.workspace.engine.approvals.open(self.tenant, session_id=self.session_id):
-            await self.workspace.engine.approvals.decide(self.tenant, approval.id, decision, via="test")
+        for approval in await self.workspace.engine.paused_calls.list(self.tenant, session_id=self.session_id):
+            await self.workspace.engine.paused_calls.decide(self.tenant, approval.id, decision, via="test")
 
     def model_input(self, request: int = -1) -> list[dict[str, Any]]:
         """Return the messages of a request to the model."""
@@ -101,22 +106,19 @@ class RunFixture:
         """Return whether every run and every call of the session has ended."""
         page = await self.runs.page(self.tenant, self.session_id)
         ids = [call_id for one in await self.messages() for call_id in one.call_ids]
-        calls = await self.runs.calls(page[0], ids)
+        calls = await self.runs.calls(page[0].workspace_id, ids)
         return all(run.state is RunState.ENDED for run in page) and all(
             call_id in calls and calls[call_id].state == "ended" for call_id in ids
         )
 
 
-@pytest.fixture
-async def providers() -> AsyncIterator[ProviderRegistry]:
-    async with open_providers(private_hosts=["*"]) as opened:
-        yield opened
+class _ChangedGate:
+    def __init__(self, gate: Gate, methods: dict[str, Any]) -> None:
+        self._gate = gate
+        self.__dict__.update(methods)
 
-
-@pytest.fixture
-async def model() -> AsyncIterator[ModelServer]:
-    async with model_server() as server:
-        yield server
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._gate, name)
 
 
 @pytest.fixture
@@ -145,13 +147,13 @@ async def opened_office(
                          "exit_plan_mode")
         },
     }  # fmt: skip
-    agent = (await hired(workspace, **{**given, **rules})).agent
+    agent = (await workspace.agent(**{**given, **rules})).agent
     assert agent is not None
-    access = ProviderCredentialStore(workspace.database, credentials_lock(workspace.settings))
+    access = workspace.stores.access
     await access.store(
-        ActingUser(workspace.caller.user_id), "openai-compatible", StoredProviderCredentials(KEY, f"{server.url}/v1")
+        ActingUser(workspace.caller.user_id), "openai-compatible", ProviderCredentials(KEY, f"{server.url}/v1")
     )
-    session = await SessionStore(workspace.database).create(Tenant.of(workspace.caller), agent_id=agent.id, mode=mode)
+    session = await workspace.stores.sessions.create(workspace.tenant, agent_id=agent.id, mode=mode)
     return RunFixture(workspace, server, providers, agent, session.id)
 
 

@@ -15,19 +15,19 @@ from tests.conftest import DatabaseUrls
 from tests.fakes import strictness, wires
 from tests.fakes.model_server import Answer, plain
 from tests.fakes.scripted_turns import Scene, SceneCall
-from tests.integration.gate.builders import with_tools
+from tests.integration.gate.builders import joined, with_tools
 from tests.integration.runs.conftest import MODEL, RunFixture, no, opened_office, says, yes
 from tests.integration.runs.test_durable import Died, at_work, ended
 from tests.wait_until import PATIENCE, TRIES
 from toolcrib.core.agents import AgentRules
+from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import Conflict, Superseded
 from toolcrib.core.ids import ProcessId, RunId, new_id
 from toolcrib.core.model_stream import FinishReason
 from toolcrib.core.runs import Run, RunEnding, RunState
-from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.core.tool_calls import Danger, Effects, Outcome, ToolCategory
 from toolcrib.policy.agent_definition import render_definition
-from toolcrib.storage.agents import AgentStore
-from toolcrib.storage.sessions import SessionStore
+from toolcrib.storage.database import Tenant
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
 
@@ -75,7 +75,7 @@ async def test_decision_made_while_the_run_starts_to_wait_wakes_it(
     run = await taken(run_fixture)
     async with asleep_but_not_committed(run_fixture, run):
         deciding = asyncio.create_task(run_fixture.decide(yes()))
-        await blocked(database_urls.owner, "update toolcrib.approvals", deciding)
+        await blocked(database_urls.owner, "update toolcrib.paused_calls", deciding)
     await deciding
     assert (await run_fixture.run(run.id)).state is RunState.READY
     run_fixture.model.say(says("Written."))
@@ -137,13 +137,13 @@ async def test_superseded_process_does_not_spin_while_the_run_waits(strict: RunF
 async def test_of_two_answers_the_first_wins(strict: RunFixture) -> None:
     run_fixture = await guided(strict)
     waiting = await run_fixture.send("Write.", says("", WRITE))
-    [approval] = await run_fixture.workspace.engine.approvals.open(
+    [approval] = await run_fixture.workspace.engine.paused_calls.list(
         run_fixture.tenant, session_id=run_fixture.session_id
     )
 
     outcomes = await asyncio.gather(
         *(
-            run_fixture.workspace.engine.approvals.decide(run_fixture.tenant, approval.id, decision, via="test")
+            run_fixture.workspace.engine.paused_calls.decide(run_fixture.tenant, approval.id, decision, via="test")
             for decision in (yes(), no(), yes(), no())
         ),
         return_exceptions=True,
@@ -161,24 +161,17 @@ async def test_crash_during_an_approved_call_does_not_ask_again(strict: RunFixtu
     run_fixture = await guided(strict)
     waiting = await run_fixture.send("Write.", says("", WRITE))
     await run_fixture.decide(yes())
-    advance = run_fixture.advance
-    recorder = advance._executor
 
-    class Dying:
-        def __getattr__(self, name: str) -> object:
-            return getattr(recorder, name)
+    async def dying(*_: Any, **__: Any) -> None:
+        async with run_fixture.workspace.database.as_system() as connection:
+            # The state after the call has started, and before its change is committed.
+            await connection.execute(
+                "update toolcrib.tool_calls set state = 'running' where run_id = %s", (waiting.id,)
+            )
+        raise Died
 
-        async def resume(self, *args: Any, **kwargs: Any) -> Any:
-            async with run_fixture.workspace.database.as_system() as connection:
-                # The state after the call has started, and before its change is committed.
-                await connection.execute(
-                    "update toolcrib.tool_calls set state = 'running' where run_id = %s", (waiting.id,)
-                )
-            raise Died
-
-    advance._executor = Dying()  # type: ignore[assignment]
     with pytest.raises(Died):
-        await advance(await taken(run_fixture))
+        await run_fixture.advance_with(resume=dying)(await taken(run_fixture))
     run_fixture.model.say(says("Written."))
     async with asyncio.timeout(PATIENCE):
         await run_fixture.carry_on()
@@ -207,6 +200,37 @@ async def test_queued_run_is_cancelled_at_once_and_never_starts(strict: RunFixtu
     assert [one.content for one in await run_fixture.messages() if one.role == "user"] == ["Write.", "Third."]
 
 
+@pytest.mark.req("CT-7", part="queued messages stay visible and do not start")
+async def test_stopping_a_run_holds_the_queued_messages_until_they_are_released(strict: RunFixture) -> None:
+    run_fixture = await guided(strict)
+    first = await run_fixture.send("Write.", says("", WRITE))
+    second, third = await submitted(run_fixture, "Second."), await submitted(run_fixture, "Third.")
+
+    await run_fixture.runs.cancel(run_fixture.tenant, first.id)
+    later = await submitted(run_fixture, "Do this instead.")
+    run_fixture.model.say(says("Instead."))
+    await run_fixture.carry_on()
+    asked = len(run_fixture.model.received)
+    held = [await run_fixture.run(run_id) for run_id in (second, third)]
+    shown = [payload for kind, payload in await run_fixture.events() if kind == "run-state" and payload.get("held")]
+
+    await run_fixture.runs.release_held(run_fixture.tenant, third)
+    with pytest.raises(Conflict, match="not held"):
+        await run_fixture.runs.release_held(run_fixture.tenant, third)
+    await run_fixture.runs.cancel(run_fixture.tenant, second)
+    run_fixture.model.say(says("Third, then."))
+    await run_fixture.carry_on()
+
+    assert (await run_fixture.run(first.id)).end_reason is RunEnding.CANCELLED
+    assert [(run.state, run.held) for run in held] == [(RunState.QUEUED, True)] * 2
+    assert [(one["runId"], one["prompt"]) for one in shown] == [(str(second), "Second."), (str(third), "Third.")]
+    assert asked == 2
+    assert (await run_fixture.run(later)).end_reason is RunEnding.DONE
+    assert (await run_fixture.run(third)).end_reason is RunEnding.DONE
+    said = [one.content for one in await run_fixture.messages() if one.role == "user"]
+    assert said == ["Write.", "Do this instead.", "Third."]
+
+
 async def test_cancelling_while_runs_start_and_end_never_deadlocks(strict: RunFixture) -> None:
     ids = [await submitted(strict, f"Message {number}.") for number in range(12)]
     strict.model.say(*(says("Yes.") for _ in ids))
@@ -220,6 +244,8 @@ async def test_cancelling_while_runs_start_and_end_never_deadlocks(strict: RunFi
     async with asyncio.timeout(PATIENCE):
         await asyncio.gather(strict.carry_on(), *(cancel(run_id) for run_id in ids[1:]))
         await strict.carry_on()
+        # A run that had started held those behind it that were not cancelled yet.
+        await asyncio.gather(*(cancel(run_id) for run_id in ids[1:]))
 
     endings = {(await strict.run(run_id)).end_reason for run_id in ids}
     assert endings <= {RunEnding.DONE, RunEnding.CANCELLED}
@@ -230,9 +256,9 @@ async def test_cancelling_during_compaction_leaves_the_context_unchanged(run_fix
     await run_fixture.send("Second.", says("Two.", input_tokens=90_000))
     asked = len(run_fixture.model.received)
     run_fixture.model.say(Answer(says("A summary").pieces[:2], hang=True))
-    async with at_work(run_fixture) as runner:
+    async with at_work(run_fixture) as signal:
         run_id = await submitted(run_fixture, "Third.")
-        runner.notify()
+        signal.notify()
         async with asyncio.timeout(PATIENCE):
             while len(run_fixture.model.received) == asked:
                 await run_fixture.run(run_id)
@@ -262,13 +288,13 @@ async def test_cancelling_during_a_call_stops_it_and_leaves_a_consistent_history
         tool_permissions={"dawdle": {"allowed": True}, "ls": {"allowed": True}},
     )
     took = []
-    async with at_work(run_fixture) as runner:
+    async with at_work(run_fixture) as signal:
         for _ in range(TRIES):
             run_fixture.model.say(says("I wait.", ("dawdle", {}), ("dawdle", {})))
             began.clear()
             stopped.clear()
             run_id = await submitted(run_fixture)
-            runner.notify()
+            signal.notify()
             await asyncio.wait_for(began.wait(), PATIENCE)
             asked_at = time.monotonic()
             await run_fixture.runs.cancel(run_fixture.tenant, run_id)
@@ -288,9 +314,9 @@ async def test_cancelling_during_a_call_stops_it_and_leaves_a_consistent_history
 @pytest.mark.req("RN-5", part="a server that is stopped in good order")
 async def test_response_interrupted_by_a_server_shutdown_is_requested_again(run_fixture: RunFixture) -> None:
     run_fixture.model.say(Answer(says("Half of an answer that goes on.").pieces[:3], hang=True))
-    async with at_work(run_fixture) as runner:
+    async with at_work(run_fixture) as signal:
         run_id = await submitted(run_fixture)
-        runner.notify()
+        signal.notify()
         async with asyncio.timeout(PATIENCE):
             while not run_fixture.model.received:
                 await run_fixture.run(run_id)
@@ -320,9 +346,9 @@ async def test_call_interrupted_by_a_server_shutdown_is_left_to_the_next_server(
         tool_permissions={"dawdle": {"allowed": True}},
     )
     run_fixture.model.say(says("", ("dawdle", {})), says("Good."))
-    async with at_work(run_fixture) as runner:
+    async with at_work(run_fixture) as signal:
         run_id = await submitted(run_fixture)
-        runner.notify()
+        signal.notify()
         await asyncio.wait_for(began[0].wait(), PATIENCE)
 
     await run_fixture.carry_on()
@@ -338,33 +364,31 @@ async def test_call_interrupted_by_a_server_shutdown_is_left_to_the_next_server(
 async def test_run_continues_after_its_process_loses_the_database_for_a_moment(run_fixture: RunFixture) -> None:
     run_fixture.model.say(says("", ("ls", {"path": "/"})), says("", ("ls", {"path": "/"})), says("Done."))
     broken = 0
-    async with at_work(run_fixture) as runner:
-        advance = runner._advance
 
-        async def failing(run: Run) -> None:
-            nonlocal broken
-            if broken < 2:
-                broken += 1
-                raise psycopg.OperationalError("the connection was lost")
-            await advance(run)
+    async def failing(run: Run) -> None:
+        nonlocal broken
+        if broken < 2:
+            broken += 1
+            raise psycopg.OperationalError("the connection was lost")
+        await run_fixture.advance(run)
 
-        runner._advance = failing
+    async with at_work(run_fixture, execute=failing) as signal:
         run_id = await submitted(run_fixture)
-        runner.notify()
+        signal.notify()
         run = await ended(run_fixture, run_id)
 
     assert (run.end_reason, broken, run.epoch) == (RunEnding.DONE, 2, 3)
 
 
-async def test_run_that_fails_by_an_internal_error_ends_and_reports_it(run_fixture: RunFixture) -> None:
-    advance = run_fixture.advance
-
+async def test_run_that_fails_by_an_internal_error_ends_and_reports_it(
+    run_fixture: RunFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def broken(*_: Any) -> None:
         raise ZeroDivisionError
 
-    advance._loader.load = broken  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr(run_fixture.workspace.stores.agents, "get", broken)
     run_id = await submitted(run_fixture)
-    await advance(await taken(run_fixture))
+    await run_fixture.advance(await taken(run_fixture))
 
     run = await run_fixture.run(run_id)
     assert run.end_reason is RunEnding.FAILED
@@ -380,7 +404,7 @@ async def test_deleting_the_session_ends_the_run(strict: RunFixture) -> None:
     await run_fixture.send("Write.", says("", WRITE))
     await run_fixture.decide(yes())
     run = await taken(run_fixture)
-    await SessionStore(run_fixture.workspace.database).delete(run_fixture.tenant, run_fixture.session_id)
+    await run_fixture.workspace.stores.sessions.delete(run_fixture.tenant, run_fixture.session_id)
 
     async with asyncio.timeout(PATIENCE):
         await run_fixture.advance(run)
@@ -391,7 +415,7 @@ async def test_deleting_the_session_ends_the_run(strict: RunFixture) -> None:
 async def test_deleting_the_agent_fails_the_run_and_withdraws_its_approval(strict: RunFixture) -> None:
     run_fixture = await guided(strict)
     waiting = await run_fixture.send("Write.", says("", WRITE))
-    await AgentStore(run_fixture.workspace.database).delete(run_fixture.tenant, run_fixture.agent.id)
+    await run_fixture.workspace.stores.agents.delete(run_fixture.tenant, run_fixture.agent.id)
     await put_back(run_fixture, waiting.id)
 
     await run_fixture.carry_on()
@@ -399,7 +423,8 @@ async def test_deleting_the_agent_fails_the_run_and_withdraws_its_approval(stric
     run = await run_fixture.run(waiting.id)
     assert run.end_reason is RunEnding.FAILED
     assert (
-        await run_fixture.workspace.engine.approvals.open(run_fixture.tenant, session_id=run_fixture.session_id) == []
+        await run_fixture.workspace.engine.paused_calls.list(run_fixture.tenant, session_id=run_fixture.session_id)
+        == []
     )
     assert await run_fixture.is_complete()
 
@@ -410,19 +435,18 @@ async def test_removing_the_sender_stops_further_model_requests(strict: RunFixtu
     first = says("", ("ls", {"path": "/"}))
     run_fixture.model.say(first)
     run_id = await submitted(run_fixture)
-    advance = run_fixture.advance
-    execute = advance._execute
+    workspace, sender = run_fixture.workspace, run_fixture.workspace.caller.user_id
+    owner = Tenant.of(await joined(workspace, WorkspaceRole.OWNER))
 
-    async def removed_meanwhile(*args: Any) -> None:
-        await execute(*args)
-        async with run_fixture.workspace.database.as_system() as connection:
-            query = "update toolcrib.members set role = 'viewer' where user_id = %s"
-            if became == "nobody":
-                query = "delete from toolcrib.members where user_id = %s"
-            await connection.execute(query, (run_fixture.workspace.caller.user_id,))
+    async def removed_meanwhile(*args: Any) -> Outcome:
+        outcome = await workspace.engine.executor.execute(*args)
+        if became == "nobody":
+            await workspace.stores.workspaces.remove_member(owner, sender)
+        else:
+            await workspace.stores.workspaces.change_role(owner, sender, WorkspaceRole.VIEWER)
+        return outcome
 
-    advance._execute = removed_meanwhile  # type: ignore[method-assign, assignment]
-    await advance(await taken(run_fixture))
+    await run_fixture.advance_with(execute=removed_meanwhile)(await taken(run_fixture))
 
     async with run_fixture.workspace.database.as_system() as connection:
         cursor = await connection.execute("select end_reason, error from toolcrib.runs where id = %s", (run_id,))
@@ -437,20 +461,18 @@ async def test_tightened_rules_apply_to_a_run_in_progress(strict: RunFixture) ->
     run_fixture = strict
     run_id = await submitted(run_fixture)
     run_fixture.model.say(says("", ("ls", {"path": "/"})), says("", WRITE), says("I may not."))
-    advance = run_fixture.advance
-    execute = advance._execute
 
-    async def tightened(*args: Any) -> None:
-        await execute(*args)
+    async def tightened(*args: Any) -> Outcome:
+        outcome = await run_fixture.workspace.engine.executor.execute(*args)
         given = run_fixture.agent.rules.model_dump(mode="json")
         rules = AgentRules.model_validate({**given, "tool_permissions": {"ls": {"allowed": True}}})
         definition = render_definition(rules)
-        await AgentStore(run_fixture.workspace.database).update(
+        await run_fixture.workspace.stores.agents.update(
             run_fixture.tenant, run_fixture.agent.id, definition=definition
         )
+        return outcome
 
-    advance._execute = tightened  # type: ignore[method-assign, assignment]
-    await advance(await taken(run_fixture))
+    await run_fixture.advance_with(execute=tightened)(await taken(run_fixture))
 
     assert (await run_fixture.run(run_id)).end_reason is RunEnding.DONE
     assert not (run_fixture.workspace.project / "a.txt").exists()
@@ -479,7 +501,7 @@ async def test_truncated_stream_fails_the_run_with_what_was_received(strict: Run
 async def test_provider_error_fails_the_run_and_the_next_message_is_answered(strict: RunFixture, status: int) -> None:
     refusals = [plain(status, {"error": {"message": "no"}}, retry_after="0") for _ in range(10)]
     failed = await strict.send("Talk.", *refusals)
-    strict.model._answers.clear()
+    strict.model.unsay()
 
     again = await strict.send("Again.", says("Yes."))
 
@@ -613,7 +635,7 @@ async def test_violations_are_counted_across_the_processes_of_a_run(strict: RunF
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
-    run_fixture.model._answers.clear()
+    run_fixture.model.unsay()
     run_fixture.model.say(says("", ("read", {"path": "/../y"})))
     await run_fixture.carry_on()
 

@@ -76,7 +76,7 @@ async def test_chats_can_be_searched(run_fixture: RunFixture) -> None:
 
 async def test_other_workspaces_do_not_see_a_chat(run_fixture: RunFixture) -> None:
     await run_fixture.send("A secret word.", says("Hush."))
-    stranger = await new_caller(run_fixture.workspace.database, run_fixture.workspace.settings)
+    stranger = await new_caller(run_fixture.workspace.engine)
 
     assert (await called(run_fixture, stranger, "read", path=path_of(run_fixture))).error is not None
     assert (await called(run_fixture, stranger, "grep", pattern="secret")).result["matches"] == []

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -14,11 +15,11 @@ from tests.wait_until import PATIENCE, TRIES
 from toolcrib.core.ids import ProcessId, RunId, new_id
 from toolcrib.core.runs import TRANSITIONS, Run, RunEnding, RunState
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.events.event_bus import WakeSignal
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
-from toolcrib.runs.run_worker import RunWorker
-from toolcrib.storage.server_processes import ServerProcessStore
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
+from toolcrib.wiring import run_service
 
 
 def test_state_table_is_complete() -> None:
@@ -49,7 +50,7 @@ async def test_new_process_resumes_from_what_was_committed(run_fixture: RunFixtu
         if (await fresh.run(run.id)).state is RunState.RUNNING:
             # A turn that was streamed and not committed is requested again.
             missing = 3 - (await fresh.run(run.id)).turns
-            fresh.model._answers.clear()
+            fresh.model.unsay()
             fresh.model.say(*answers[3 - missing :])
             await fresh.carry_on()
         model_input = [(one.role, one.content, len(one.call_ids)) for one in await fresh.messages()]
@@ -61,8 +62,9 @@ async def test_new_process_resumes_from_what_was_committed(run_fixture: RunFixtu
 
 
 async def _until_death(run_fixture: RunFixture, steps: int) -> None:
-    """Execute the run until it has made a given number of commits."""
-    advance = run_fixture.advance
+    """Execute the run in its own process until it has made a given number of commits."""
+    doomed = replace(run_fixture, workspace=run_fixture.workspace.with_engine())
+    engine = doomed.workspace.engine
     done = 0
 
     def dying(commit):  # type: ignore[no-untyped-def]
@@ -76,22 +78,13 @@ async def _until_death(run_fixture: RunFixture, steps: int) -> None:
 
         return committed
 
-    advance._runs.save_turn = dying(advance._runs.save_turn)  # type: ignore[method-assign, no-untyped-call]
-    advance._executor = _Mortal(advance._executor, dying)  # type: ignore[assignment]
+    engine.stores.runs.save_turn = dying(engine.stores.runs.save_turn)  # type: ignore[method-assign, no-untyped-call]
+    advance = doomed.advance_with(execute=dying(engine.executor.execute))  # type: ignore[no-untyped-call]
     [run] = await run_fixture.take(ProcessId(new_id()))
     try:
         await advance(run)
     except Died:
         return
-
-
-class _Mortal:
-    def __init__(self, executor, dying) -> None:  # type: ignore[no-untyped-def]
-        self._executor = executor
-        self.execute = dying(executor.execute)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._executor, name)
 
 
 @pytest.mark.req("RN-5", part="fenced")
@@ -151,25 +144,14 @@ async def test_started_call_with_external_effects_is_unknown_and_not_repeated(ru
 
 
 @asynccontextmanager
-async def at_work(run_fixture: RunFixture, *, lease: float = 2.0) -> AsyncIterator[RunWorker]:
-    """Run a server's loop."""
-    settings = run_fixture.workspace.settings
-    with ProcessHeartbeat.start(settings.system_url, node=settings.node_name, lease=lease) as heartbeat:
-        processes = ServerProcessStore(run_fixture.workspace.database)
-        runner = RunWorker(
-            run_fixture.runs,
-            processes,
-            run_fixture.advance,
-            heartbeat,
-            node=settings.node_name,
-            decided=asyncio.Event(),
-        )
-        task = asyncio.create_task(runner.run())
-        try:
-            yield runner
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+async def at_work(
+    run_fixture: RunFixture, *, lease: float = 2.0, execute: Callable[[Run], Awaitable[None]] | None = None
+) -> AsyncIterator[WakeSignal]:
+    """Run a server's loop, and yield what wakes it."""
+    engine = run_fixture.workspace.engine
+    with ProcessHeartbeat.start(engine.settings.system_url, node=engine.settings.node_name, lease=lease) as heartbeat:
+        async with run_service(engine, execute or run_fixture.advance, heartbeat):
+            yield engine.wake_signal
 
 
 async def ended(run_fixture: RunFixture, run_id: RunId) -> Run:
@@ -183,13 +165,13 @@ async def ended(run_fixture: RunFixture, run_id: RunId) -> Run:
 async def test_cancelling_stops_the_stream_within_a_second_and_keeps_its_text(run_fixture: RunFixture) -> None:
     whole = says("These words were shown. These were not.")
     took = []
-    async with at_work(run_fixture) as runner:
+    async with at_work(run_fixture) as signal:
         for _ in range(TRIES):
             run_fixture.model.say(Answer(whole.pieces[:3], hang=True))
             run_fixture.model.hung_up.clear()
             asked = len(run_fixture.model.received)
             run = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "Talk.", via="test")
-            runner.notify()
+            signal.notify()
             async with asyncio.timeout(PATIENCE):
                 while len(run_fixture.model.received) == asked:
                     await run_fixture.run(run.id)
@@ -215,7 +197,8 @@ async def test_cancelling_a_waiting_run_withdraws_its_question(run_fixture: RunF
 
     assert (await run_fixture.run(waiting.id)).end_reason is RunEnding.CANCELLED
     assert (
-        await run_fixture.workspace.engine.approvals.open(run_fixture.tenant, session_id=run_fixture.session_id) == []
+        await run_fixture.workspace.engine.paused_calls.list(run_fixture.tenant, session_id=run_fixture.session_id)
+        == []
     )
     assert await run_fixture.is_complete()
 

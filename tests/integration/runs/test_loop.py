@@ -3,7 +3,11 @@
 import pytest
 
 from tests.integration.runs.conftest import RunFixture, no, opened_office, says, yes
+from toolcrib.core.agents import TrustLevel
+from toolcrib.core.callers import Caller
+from toolcrib.core.ids import ProcessId, new_id
 from toolcrib.core.runs import RunEnding, RunState
+from toolcrib.core.tool_calls import Outcome, ToolCall
 
 
 @pytest.mark.req("RN-2", part="text")
@@ -91,10 +95,12 @@ async def test_question_is_answered_and_the_answer_is_the_calls_result(run_fixtu
     waiting = await run_fixture.send("Ask me.", says("", ("ask_user", asked)))
     assert waiting.state is RunState.WAITING
 
-    [question] = await run_fixture.workspace.engine.questions.open(
+    [question] = await run_fixture.workspace.engine.paused_calls.list(
         run_fixture.tenant, session_id=run_fixture.session_id
     )
-    await run_fixture.workspace.engine.questions.answer(run_fixture.tenant, question.id, {"color": "red"}, via="test")
+    await run_fixture.workspace.engine.paused_calls.answer(
+        run_fixture.tenant, question.id, {"color": "red"}, via="test"
+    )
     run_fixture.model.say(says("Red it is."))
     await run_fixture.carry_on()
 
@@ -171,3 +177,33 @@ async def test_without_credentials_the_run_fails_with_advice(run_fixture: RunFix
     assert run.end_reason is RunEnding.FAILED
     assert run.error is not None
     assert "PUT /api/v1/credentials/anthropic" in run.error["message"]
+
+
+@pytest.mark.req("CT-3", part="a change of trust holds from the next call on")
+@pytest.mark.parametrize(
+    ("before", "after", "is_asked"), [("review", "guided", True), ("guided", "review", False), ("review", None, True)]
+)
+async def test_change_of_trust_holds_from_the_next_call_of_a_running_run(
+    run_fixture: RunFixture, before: str, after: str | None, is_asked: bool
+) -> None:
+    """The first call of a turn reads; a person changes the trust; the second call of the same turn writes."""
+    workspace = run_fixture.workspace
+    run_fixture = await opened_office(workspace, run_fixture.model, run_fixture.providers, trust="guided")
+    sessions, gate = workspace.stores.sessions, workspace.engine.executor
+    await sessions.set_trust(run_fixture.tenant, run_fixture.session_id, TrustLevel(before))
+
+    async def execute(call: ToolCall, caller: Caller) -> Outcome:
+        outcome = await gate.execute(call, caller)
+        if call.name == "ls":
+            await sessions.set_trust(run_fixture.tenant, run_fixture.session_id, TrustLevel(after) if after else None)
+        return outcome
+
+    calls = ("ls", {"path": "/docs"}), ("write", {"path": "/docs/a.txt", "content": "a\n"})
+    (workspace.project / "docs").mkdir()
+    run_fixture.model.say(says("", *calls), says("Done."))
+    sent = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "Go.", via="test")
+    [taken] = await run_fixture.take(ProcessId(new_id()))
+    await run_fixture.advance_with(execute=execute)(taken)
+
+    assert (await run_fixture.run(sent.id)).state is (RunState.WAITING if is_asked else RunState.ENDED)
+    assert (workspace.project / "docs" / "a.txt").exists() is not is_asked

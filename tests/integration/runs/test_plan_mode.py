@@ -8,7 +8,6 @@ from tests.integration.conftest import WorkspaceFixture
 from tests.integration.runs.conftest import RunFixture, opened_office, says
 from toolcrib.core.callers import SessionMode
 from toolcrib.core.runs import RunEnding, RunState
-from toolcrib.storage.sessions import SessionStore
 
 pytestmark = [pytest.mark.req("HU-3", part="enforced by the server"), pytest.mark.req("TL-4", part="exit_plan_mode")]
 
@@ -33,15 +32,15 @@ async def planning(workspace: WorkspaceFixture, run_fixture: RunFixture) -> RunF
 
 
 async def mode_of(run_fixture: RunFixture) -> SessionMode:
-    return (await SessionStore(run_fixture.workspace.database).get(run_fixture.tenant, run_fixture.session_id)).mode
+    return (await run_fixture.workspace.stores.sessions.get(run_fixture.tenant, run_fixture.session_id)).mode
 
 
 async def answer(run_fixture: RunFixture, value: str, *, by_button: bool) -> None:
-    [question] = await run_fixture.workspace.engine.questions.open(
+    [question] = await run_fixture.workspace.engine.paused_calls.list(
         run_fixture.tenant, session_id=run_fixture.session_id
     )
-    await run_fixture.workspace.engine.questions.answer(
-        run_fixture.tenant, question.id, {"approval": value}, by_button=["approval"] if by_button else [], via="test"
+    await run_fixture.workspace.engine.paused_calls.answer(
+        run_fixture.tenant, question.id, {"approval": value}, buttons=["approval"] if by_button else [], via="test"
     )
 
 

@@ -85,9 +85,9 @@ async def test_context_cancellation_during_tool_execution_clean_shutdown(run_fix
         workspace, run_fixture.model, run_fixture.providers, tool_permissions={"dawdle": {"allowed": True}}
     )
     run_fixture.model.say(says("I wait.", ("dawdle", {})))
-    async with at_work(run_fixture) as runner:
+    async with at_work(run_fixture) as signal:
         run = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "Go.", via="test")
-        runner.notify()
+        signal.notify()
         await asyncio.wait_for(began.wait(), PATIENCE)
         await run_fixture.runs.cancel(run_fixture.tenant, run.id)
         done = await ended(run_fixture, run.id)
@@ -116,7 +116,7 @@ async def test_tool_approve_routes_to_the_correct_tool_id(run_fixture: RunFixtur
     calls = [("write", {"path": f"/{name}.txt", "content": name}) for name in ("yes", "no")]
     run = await run_fixture.send("Write both.", says("", *calls))
     [planned] = [one.call_ids for one in await run_fixture.messages() if one.call_ids]
-    approvals, tenant = run_fixture.workspace.engine.approvals, Tenant.of(run_fixture.workspace.caller)
+    approvals, tenant = run_fixture.workspace.engine.paused_calls, Tenant.of(run_fixture.workspace.caller)
 
     for call_id, decision in zip(planned, (yes(), no()), strict=True):
         approval = await approvals.of_call(tenant, call_id)

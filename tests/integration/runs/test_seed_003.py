@@ -82,7 +82,7 @@ class TestHandler:
 
         asked, called, answered = await reader.messages()
         assert [one.role for one in (asked, called, answered)] == ["user", "assistant", "assistant"]
-        calls = await reader.runs.calls((await reader.runs.page(reader.tenant, reader.session_id))[0], called.call_ids)
+        calls = await reader.runs.calls(reader.tenant.workspace_id, called.call_ids)
         assert [call.state for call in calls.values()] == ["ended"]
 
     async def test_provider_that_fails_partially_is_reported_as_an_error(self, reader: RunFixture) -> None:

@@ -19,8 +19,8 @@ async def main(folder: Path) -> None:
     sandbox = Sandbox()
     mounts = [ViewMount("project", folder / "tree", "/mnt/project", writable=True)]
     background = BackgroundSandbox(sandbox, folder / "staging")
-    started = await background.start(SandboxCommand(STUBBORN), mounts, owner="s")
-    await background.wait_for_output(started.id, owner="s", offset=0)
+    started = await background.start(SandboxCommand(STUBBORN), mounts)
+    await started.wait_for_output(0)
     async with sandbox.transaction(mounts, folder / "staging") as view:
         await view.run(SandboxCommand(STUBBORN, seconds=600), lambda _: tell())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from toolcrib.sandbox.bubblewrap import ViewMount
 from toolcrib.sandbox.command import CommandResult, SandboxCommand
-from toolcrib.sandbox.filesystem_effect import ChangedEntry, EntryChange, EntryType, FilesystemEffect
+from toolcrib.sandbox.overlay import ChangedEntry, EntryChange, EntryType, FilesystemEffect
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.sandbox.transaction import Transaction
 

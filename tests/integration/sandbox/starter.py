@@ -23,10 +23,10 @@ _LONGEST_SECONDS = 0.05
 async def serve(sandbox: Sandbox, folder: Path, mark: str, tell: int) -> None:
     mounts = [ViewMount("project", folder / "tree", f"/mnt/{mark}", writable=True)]
     background = BackgroundSandbox(sandbox, folder / "staging")
-    await background.start(SandboxCommand("true"), mounts, owner="s")
+    await background.start(SandboxCommand("true"), mounts)
     os.write(tell, b".")
     while True:
-        await asyncio.gather(*(background.start(SandboxCommand("sleep 600"), mounts, owner="s") for _ in range(3)))
+        await asyncio.gather(*(background.start(SandboxCommand("sleep 600"), mounts) for _ in range(3)))
 
 
 def main(folder: Path, mark: str, servers: int, lot: Random) -> None:

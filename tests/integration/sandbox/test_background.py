@@ -15,15 +15,13 @@ import pytest
 from tests.integration.sandbox import outliver
 from tests.integration.sandbox.sandbox_fixture import SANDBOX, Stand
 from tests.wait_until import PATIENCE
-from toolcrib.core.errors import NotFound, ToolFailed
-from toolcrib.sandbox.background_process import KEPT_BYTES, BackgroundSandbox, ProcessStatus
+from toolcrib.core.errors import ToolFailed
+from toolcrib.sandbox.background_process import KEPT_BYTES, BackgroundSandbox, SandboxedProcess
 from toolcrib.sandbox.bubblewrap import ViewMount
 from toolcrib.sandbox.command import SandboxCommand
 from toolcrib.sandbox.resource_limits import MIB, ResourceLimits, descendants
 
 pytestmark = pytest.mark.req("SH-5", part="the process half: start, output by offset, stdin, stop, list, no survivors")
-
-SESSION = "session-1"
 
 
 @pytest.fixture
@@ -31,8 +29,9 @@ async def background(tmp_path: Path) -> AsyncIterator[BackgroundSandbox]:
     await SANDBOX.probe()  # from here on the fork server runs, and stays
     before = len(list(descendants(os.getpid())))
     stand = Stand(tmp_path)
-    async with BackgroundSandbox(SANDBOX, stand.staging) as background:
-        yield background
+    background = BackgroundSandbox(SANDBOX, stand.staging)
+    yield background
+    await background.close()
     assert len(list(descendants(os.getpid()))) == before
     assert list(stand.staging.iterdir()) == []
 
@@ -41,13 +40,13 @@ def mounts(tmp_path: Path, *masked: str) -> list[ViewMount]:
     return [ViewMount("project", tmp_path / "tree", "/mnt/project", writable=True, masked=masked)]
 
 
-async def until(background: BackgroundSandbox, process: ProcessStatus, text: bytes) -> bytes:
+async def until(process: SandboxedProcess, text: bytes) -> bytes:
     """Return all output, once it contains ``text``."""
     said, offset = b"", 0
     async with asyncio.timeout(PATIENCE):
         while text not in said:
-            piece = await background.wait_for_output(process.id, owner=SESSION, offset=offset)
-            assert piece.data or background.state(process.id, owner=SESSION).running, said
+            piece = await process.wait_for_output(offset)
+            assert piece.data or process.is_running, said
             said, offset = said + piece.data, piece.next
     return said
 
@@ -56,65 +55,50 @@ async def test_process_reads_input_and_its_output_is_read_by_offset(
     background: BackgroundSandbox, tmp_path: Path
 ) -> None:
     echo = SandboxCommand("while read line; do echo got $line; done; echo bye; exit 3")
-    process = await background.start(echo, mounts(tmp_path), owner=SESSION)
-    assert background.write(process.id, b"one\ntwo\n", owner=SESSION) == 8
-    assert await until(background, process, b"two\n") == b"got one\ngot two\n"
-    assert background.output(process.id, owner=SESSION, offset=8).data == b"got two\n"
-    background.close_stdin(process.id, owner=SESSION)
-    await until(background, process, b"bye\n")
+    process = await background.start(echo, mounts(tmp_path))
+    assert process.write(b"one\ntwo\n") == 8
+    assert await until(process, b"two\n") == b"got one\ngot two\n"
+    assert process.output(8).data == b"got two\n"
+    process.end_input()
+    await until(process, b"bye\n")
     async with asyncio.timeout(PATIENCE):
-        while (state := background.state(process.id, owner=SESSION)).running:
-            await background.wait_for_output(process.id, owner=SESSION, offset=state.written)
-    assert (state.exit_code, state.stopped) == (3, None)
+        await process.wait()
+    assert (process.exit_code, process.stopped) == (3, None)
     with pytest.raises(ToolFailed):
-        background.write(process.id, b"late", owner=SESSION)
+        process.write(b"late")
 
 
 async def test_process_works_on_the_live_tree(background: BackgroundSandbox, tmp_path: Path) -> None:
     (tmp_path / "tree" / "in").write_text("before")
-    process = await background.start(
-        SandboxCommand("cat in; echo made > out; echo done; sleep 600"), mounts(tmp_path), owner=SESSION
-    )
-    assert await until(background, process, b"done") == b"beforedone\n"
+    process = await background.start(SandboxCommand("cat in; echo made > out; echo done; sleep 600"), mounts(tmp_path))
+    assert await until(process, b"done") == b"beforedone\n"
     assert (tmp_path / "tree" / "out").read_text() == "made\n"
     assert (tmp_path / "tree" / "out").stat().st_uid == os.getuid()
 
 
 async def test_stop_ends_it_and_all_its_children(background: BackgroundSandbox, tmp_path: Path) -> None:
     before = len(list(descendants(os.getpid())))
-    process = await background.start(SandboxCommand(outliver.STUBBORN), mounts(tmp_path), owner=SESSION)
-    await until(background, process, b"up")
-    state = await background.stop(process.id, owner=SESSION)
-    assert (state.running, state.exit_code, state.stopped) == (False, None, "stopped on request")
+    process = await background.start(SandboxCommand(outliver.STUBBORN), mounts(tmp_path))
+    await until(process, b"up")
+    await process.stop()
+    assert (process.is_running, process.exit_code, process.stopped) == (False, None, "stopped on request")
     assert len(list(descendants(os.getpid()))) == before
 
 
-async def test_processes_of_another_session_are_unknown(background: BackgroundSandbox, tmp_path: Path) -> None:
-    mine = await background.start(SandboxCommand("sleep 600"), mounts(tmp_path), owner=SESSION)
-    assert background.list("other") == ()
-    assert [process.id for process in background.list(SESSION)] == [mine.id]
-    for attempt in (background.output, background.state, background.close_stdin):
-        with pytest.raises(NotFound):
-            attempt(mine.id, owner="other")
-    with pytest.raises(NotFound):
-        await background.stop(mine.id, owner="other")
-
-
-async def test_when_a_session_ends_its_processes_end(background: BackgroundSandbox, tmp_path: Path) -> None:
+async def test_when_the_server_stops_its_processes_end(background: BackgroundSandbox, tmp_path: Path) -> None:
     before = len(list(descendants(os.getpid())))
-    for _ in range(3):
-        await background.start(SandboxCommand("sleep 600"), mounts(tmp_path), owner=SESSION)
-    await background.stop_all(SESSION)
-    assert background.list(SESSION) == ()
+    started = [await background.start(SandboxCommand("sleep 600"), mounts(tmp_path)) for _ in range(3)]
+    await background.close()
+    assert [process.stopped for process in started] == ["the server stops"] * 3
     assert len(list(descendants(os.getpid()))) == before
 
 
 async def test_endless_output_is_truncated(background: BackgroundSandbox, tmp_path: Path) -> None:
     process = await background.start(
-        SandboxCommand("head -c 5000000 /dev/zero | tr '\\0' x; echo end"), mounts(tmp_path), owner=SESSION
+        SandboxCommand("head -c 5000000 /dev/zero | tr '\\0' x; echo end"), mounts(tmp_path)
     )
-    await until(background, process, b"end")
-    piece = background.output(process.id, owner=SESSION, offset=0, most=10)
+    await until(process, b"end")
+    piece = process.output(most=10)
     assert piece.data == b"x" * 10
     assert KEPT_BYTES <= 5_000_004 - piece.offset <= 2 * KEPT_BYTES + 1
     assert piece.missed == piece.offset
@@ -128,40 +112,39 @@ async def test_masked_files_are_hidden_and_a_replaced_one_ends_the_process(
     (tmp_path / "tree" / ".ssh").mkdir()
     (tmp_path / "tree" / ".ssh" / "id_rsa").write_text("SECRET=2")
     command = SandboxCommand("cat .env; ls -A .ssh; mv .env x; rm -rf .ssh .env; cat x; echo up; sleep 600")
-    process = await background.start(command, mounts(tmp_path, ".env", ".ssh", "sub/missing"), owner=SESSION)
-    assert b"SECRET" not in await until(background, process, b"up")
+    process = await background.start(command, mounts(tmp_path, ".env", ".ssh", "sub/missing"))
+    assert b"SECRET" not in await until(process, b"up")
     assert secret.read_text() == "SECRET=1"
     (tmp_path / "fresh").write_text("SECRET=3")
     (tmp_path / "fresh").rename(secret)
     async with asyncio.timeout(PATIENCE):
-        while (state := background.state(process.id, owner=SESSION)).running:
-            await background.wait_for_output(process.id, owner=SESSION, offset=state.written)
-    assert "masked file was replaced" in (state.stopped or "")
+        await process.wait()
+    assert "masked file was replaced" in (process.stopped or "")
 
 
 async def test_exceeding_a_limit_ends_it(background: BackgroundSandbox, tmp_path: Path) -> None:
     command = SandboxCommand(
         "while :; do head -c 4M /dev/zero > /tmp/$((n=n+1)); done", limits=ResourceLimits(disk_bytes=32 * MIB)
     )
-    process = await background.start(command, mounts(tmp_path), owner=SESSION)
+    process = await background.start(command, mounts(tmp_path))
     async with asyncio.timeout(PATIENCE):
-        await background.wait_for_output(process.id, owner=SESSION, offset=0)
-    assert background.state(process.id, owner=SESSION).stopped == "more than 32 MiB written"
+        await process.wait_for_output(0)
+    assert process.stopped == "more than 32 MiB written"
 
 
 async def test_writing_too_much_to_the_live_tree_ends_it(background: BackgroundSandbox, tmp_path: Path) -> None:
     limits = ResourceLimits(disk_bytes=32 * MIB)
     (tmp_path / "tree" / "before").write_bytes(b"x" * 40 * MIB)
     command = SandboxCommand("while :; do head -c 4M /dev/zero > $((n=n+1)); sleep 0.1; done", limits=limits)
-    process = await background.start(command, mounts(tmp_path), owner=SESSION)
+    process = await background.start(command, mounts(tmp_path))
     async with asyncio.timeout(PATIENCE):
-        state = await background.ended(process.id, owner=SESSION)
-    assert state.stopped == "more than 32 MiB written"
+        await process.wait()
+    assert process.stopped == "more than 32 MiB written"
 
 
 async def test_working_directory_outside_is_rejected(background: BackgroundSandbox, tmp_path: Path) -> None:
     with pytest.raises(ToolFailed, match="outside the mounts"):
-        await background.start(SandboxCommand("pwd", cwd="/etc"), mounts(tmp_path), owner=SESSION)
+        await background.start(SandboxCommand("pwd", cwd="/etc"), mounts(tmp_path))
 
 
 @pytest.mark.req("SH-5", part="none outlives the server, killed without warning")

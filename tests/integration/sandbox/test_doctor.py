@@ -37,5 +37,5 @@ def test_doctor_suggests_no_remedy_that_cannot_work() -> None:
 def test_doctor_reports_isolation_to_a_script() -> None:
     result = json.loads(doctor("--json").stdout)
     assert (result["level"], result["offered"], result["overlay"]) == ("namespaces", True, True)
-    assert {"seccomp", "pid-namespace", "no-survivors", "memory-bomb", "fork-bomb"} <= set(result["held"])
+    assert {"seccomp", "pid-namespace", "no-survivors", "memory-bomb", "fork-bomb"} <= set(result["passed"])
     assert not [gap for gap in result["gaps"] if gap["lowers_the_level"]]

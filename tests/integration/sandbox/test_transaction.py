@@ -11,7 +11,7 @@ from tests.integration.sandbox.sandbox_fixture import COPYING, SANDBOX, Stand, a
 from tests.wait_until import PATIENCE
 from toolcrib.core.errors import TooLarge, ToolFailed
 from toolcrib.sandbox.command import SandboxCommand
-from toolcrib.sandbox.filesystem_effect import EntryChange, EntryType
+from toolcrib.sandbox.overlay import EntryChange, EntryType
 from toolcrib.sandbox.resource_limits import descendants
 from toolcrib.sandbox.sandbox import Sandbox
 
@@ -33,7 +33,8 @@ async def test_command_runs_in_the_first_directory_and_returns_output_and_exit_c
     result = await stand.run("pwd; echo wrong >&2; echo 'é'; exit 7", shown.append)
     assert (result.exit_code, result.output.text) == (7, "/mnt/project\nwrong\né\n")
     assert "".join(shown) == result.output.text
-    assert (result.timed_out, result.stopped, result.dropped, result.level) == (False, None, 0, "namespaces")
+    level = (await stand.sandbox.require()).level
+    assert (result.timed_out, result.stopped, result.dropped, level) == (False, None, 0, "namespaces")
 
 
 @pytest.mark.req("SH-4", part="the effect is known and the tree untouched")

@@ -4,9 +4,9 @@ import secrets
 
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.ids import UserId, WorkspaceId
-from toolcrib.storage.database import Database, Tenant
-from toolcrib.storage.users import ActingUser, UserStore
-from toolcrib.storage.workspaces import WorkspaceStore
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.users import ActingUser
+from toolcrib.wiring import Stores
 
 
 def new_email() -> str:
@@ -14,24 +14,24 @@ def new_email() -> str:
     return f"{secrets.token_hex(8)}@example.com"
 
 
-async def someone(database: Database, email: str | None = None) -> ActingUser:
-    profile = await UserStore(database).create_user(
+async def someone(stores: Stores, email: str | None = None) -> ActingUser:
+    profile = await stores.accounts.create_user(
         email=email or new_email(), full_name="Ada", password_hash="no hash of any password"
     )
     return ActingUser(profile.user_id, 0)
 
 
-async def founded(database: Database, owner: ActingUser) -> Tenant:
+async def founded(stores: Stores, owner: ActingUser) -> Tenant:
     """A new workspace, with its owner as the tenant."""
-    workspace = await WorkspaceStore(database).create(owner, name="website", node="test-node")
+    workspace = await stores.workspaces.create(owner, name="website", node="test-node")
     return as_tenant(workspace.id, owner)
 
 
-async def joined(database: Database, tenant: Tenant, role: WorkspaceRole) -> Tenant:
+async def joined(stores: Stores, tenant: Tenant, role: WorkspaceRole) -> Tenant:
     """The same workspace, with a new member of that role as the tenant."""
     email = new_email()
-    newcomer = await someone(database, email)
-    await WorkspaceStore(database).add_member(tenant, email=email, role=role)
+    newcomer = await someone(stores, email)
+    await stores.workspaces.add_member(tenant, email=email, role=role)
     return as_tenant(tenant.workspace_id, newcomer)
 
 

@@ -9,20 +9,20 @@ import pytest
 from tests.conftest import DatabaseUrls
 from tests.integration.storage.accounts import new_email, someone
 from toolcrib.core.errors import Conflict, Unauthenticated
-from toolcrib.storage.database import Database
 from toolcrib.storage.users import ActingUser, RefreshedLogin, UserStore
+from toolcrib.wiring import Stores
 
 MONTH = timedelta(days=30)
 
 
 @pytest.fixture
-def accounts(database: Database) -> UserStore:
-    return UserStore(database)
+def accounts(stores: Stores) -> UserStore:
+    return stores.accounts
 
 
-async def test_login_finds_the_address_in_any_case(accounts: UserStore, database: Database) -> None:
+async def test_login_finds_the_address_in_any_case(accounts: UserStore, stores: Stores) -> None:
     email = new_email()
-    ada = await someone(database, email)
+    ada = await someone(stores, email)
 
     login = await accounts.find_login(email.upper())
 
@@ -31,19 +31,17 @@ async def test_login_finds_the_address_in_any_case(accounts: UserStore, database
     assert await accounts.find_login(new_email()) is None
 
 
-async def test_address_is_unique(database: Database) -> None:
+async def test_address_is_unique(stores: Stores) -> None:
     email = new_email()
-    await someone(database, email)
+    await someone(stores, email)
 
     with pytest.raises(Conflict):
-        await someone(database, email)
+        await someone(stores, email)
 
 
-async def test_disabled_person_can_do_nothing(
-    accounts: UserStore, database: Database, database_urls: DatabaseUrls
-) -> None:
+async def test_disabled_person_can_do_nothing(accounts: UserStore, stores: Stores, database_urls: DatabaseUrls) -> None:
     email = new_email()
-    ada = await someone(database, email)
+    ada = await someone(stores, email)
     token = await accounts.store_refresh_token(ada.user_id, lifetime=MONTH)
     async with await psycopg.AsyncConnection.connect(database_urls.owner) as connection:
         await connection.execute("update toolcrib.users set disabled_at = now() where id = %s", (ada.user_id,))
@@ -57,9 +55,9 @@ async def test_disabled_person_can_do_nothing(
 
 @pytest.mark.req("AP-2", part="refresh tokens")
 async def test_of_two_refreshes_with_one_token_at_once_one_wins_and_the_family_is_revoked(
-    accounts: UserStore, database: Database
+    accounts: UserStore, stores: Stores
 ) -> None:
-    ada = await someone(database)
+    ada = await someone(stores)
     token = await accounts.store_refresh_token(ada.user_id, lifetime=MONTH)
 
     outcomes = await asyncio.gather(
@@ -73,8 +71,8 @@ async def test_of_two_refreshes_with_one_token_at_once_one_wins_and_the_family_i
 
 
 @pytest.mark.req("AP-2", part="refresh tokens")
-async def test_expired_token_is_rejected_and_revokes_no_other(accounts: UserStore, database: Database) -> None:
-    ada = await someone(database)
+async def test_expired_token_is_rejected_and_revokes_no_other(accounts: UserStore, stores: Stores) -> None:
+    ada = await someone(stores)
     expired = await accounts.store_refresh_token(ada.user_id, lifetime=timedelta(seconds=-1))
     living = await accounts.store_refresh_token(ada.user_id, lifetime=MONTH)
 
@@ -85,10 +83,8 @@ async def test_expired_token_is_rejected_and_revokes_no_other(accounts: UserStor
 
 
 @pytest.mark.req("AP-2", part="refresh tokens")
-async def test_tokens_are_stored_as_hashes(
-    accounts: UserStore, database: Database, database_urls: DatabaseUrls
-) -> None:
-    ada = await someone(database)
+async def test_tokens_are_stored_as_hashes(accounts: UserStore, stores: Stores, database_urls: DatabaseUrls) -> None:
+    ada = await someone(stores)
     token = await accounts.store_refresh_token(ada.user_id, lifetime=MONTH)
 
     async with await psycopg.AsyncConnection.connect(database_urls.owner) as connection:
@@ -101,8 +97,8 @@ async def test_tokens_are_stored_as_hashes(
     assert token.removeprefix("tcr_").encode().hex() not in row
 
 
-async def test_ending_all_tokens_revokes_old_versions_and_logins(accounts: UserStore, database: Database) -> None:
-    ada = await someone(database)
+async def test_ending_all_tokens_revokes_old_versions_and_logins(accounts: UserStore, stores: Stores) -> None:
+    ada = await someone(stores)
     token = await accounts.store_refresh_token(ada.user_id, lifetime=MONTH)
 
     await accounts.end_all_tokens(ada)

@@ -8,27 +8,27 @@ from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import BadArguments, Conflict, Forbidden, NotFound
 from toolcrib.storage.agents import AgentStore
 from toolcrib.storage.api_keys import ApiKeyStore
-from toolcrib.storage.database import Database, Tenant
+from toolcrib.storage.database import Tenant
 from toolcrib.storage.users import ActingUser
-from toolcrib.storage.workspaces import WorkspaceStore
+from toolcrib.wiring import Stores
 
 DEFINITION = "trust: autonomous  # it knows its trade\n"
 
 
 @pytest.fixture
-def agents(database: Database) -> AgentStore:
-    return AgentStore(database)
+def agents(stores: Stores) -> AgentStore:
+    return stores.agents
 
 
 @pytest.fixture
-def keys(database: Database) -> ApiKeyStore:
-    return ApiKeyStore(database)
+def keys(stores: Stores) -> ApiKeyStore:
+    return stores.keys
 
 
 @pytest.fixture
-async def ada(database: Database) -> Tenant:
+async def ada(stores: Stores) -> Tenant:
     """Ada, in her workspace."""
-    return await founded(database, await someone(database))
+    return await founded(stores, await someone(stores))
 
 
 async def test_rules_are_parsed_from_the_definition(agents: AgentStore, ada: Tenant) -> None:
@@ -50,8 +50,8 @@ async def test_invalid_definition_changes_nothing(agents: AgentStore, ada: Tenan
     assert await agents.get(ada, made.id) == made
 
 
-async def test_names_are_unique_within_a_workspace_only(agents: AgentStore, database: Database, ada: Tenant) -> None:
-    elsewhere = await founded(database, await someone(database))
+async def test_names_are_unique_within_a_workspace_only(agents: AgentStore, stores: Stores, ada: Tenant) -> None:
+    elsewhere = await founded(stores, await someone(stores))
     await agents.create(ada, name="writer", definition="")
     reader = await agents.create(ada, name="reader", definition="")
     await agents.create(elsewhere, name="writer", definition="")
@@ -63,25 +63,25 @@ async def test_names_are_unique_within_a_workspace_only(agents: AgentStore, data
 
 
 @pytest.mark.req("AP-5", part="agents")
-async def test_agent_of_another_workspace_is_not_found(agents: AgentStore, database: Database, ada: Tenant) -> None:
+async def test_agent_of_another_workspace_is_not_found(agents: AgentStore, stores: Stores, ada: Tenant) -> None:
     made = await agents.create(ada, name="writer", definition="")
-    elsewhere = await founded(database, await someone(database))
+    elsewhere = await founded(stores, await someone(stores))
 
     for attempt in (
         agents.get(elsewhere, made.id),
         agents.update(elsewhere, made.id, name="mine"),
         agents.delete(elsewhere, made.id),
-        ApiKeyStore(database).create_for_agent(elsewhere, made.id, name="mine", expires_at=None),
+        stores.keys.create_for_agent(elsewhere, made.id, name="mine", expires_at=None),
     ):
         with pytest.raises(NotFound):
             await attempt
 
 
 async def test_members_may_not_manage_agents(
-    agents: AgentStore, keys: ApiKeyStore, database: Database, ada: Tenant
+    agents: AgentStore, keys: ApiKeyStore, stores: Stores, ada: Tenant
 ) -> None:
     made = await agents.create(ada, name="writer", definition="")
-    bob = await joined(database, ada, WorkspaceRole.MEMBER)
+    bob = await joined(stores, ada, WorkspaceRole.MEMBER)
 
     for attempt in (
         agents.create(bob, name="another", definition=""),
@@ -111,27 +111,27 @@ async def test_agent_key_resolves_to_the_agent_with_its_current_rules(
 
 @pytest.mark.req("AP-2", part="keys of agents")
 async def test_deleted_agent_has_no_key_and_is_not_listed(
-    agents: AgentStore, keys: ApiKeyStore, database: Database, ada: Tenant
+    agents: AgentStore, keys: ApiKeyStore, stores: Stores, ada: Tenant
 ) -> None:
     made = await agents.create(ada, name="writer", definition="")
     _, secret = await keys.create_for_agent(ada, made.id, name="ci", expires_at=None)
     as_agent = Tenant(ada.workspace_id, ada.user_id, 0, made.id)
-    assert (await WorkspaceStore(database).get(as_agent)).id == ada.workspace_id
+    assert (await stores.workspaces.get(as_agent)).id == ada.workspace_id
 
     await agents.delete(ada, made.id)
 
     assert await keys.find(secret) is None
     with pytest.raises(Forbidden):
-        await WorkspaceStore(database).get(as_agent)
+        await stores.workspaces.get(as_agent)
 
 
 async def test_former_member_can_still_revoke_the_key_they_created(
-    agents: AgentStore, keys: ApiKeyStore, database: Database, ada: Tenant
+    agents: AgentStore, keys: ApiKeyStore, stores: Stores, ada: Tenant
 ) -> None:
-    bob = await joined(database, ada, WorkspaceRole.OWNER)
+    bob = await joined(stores, ada, WorkspaceRole.OWNER)
     made = await agents.create(ada, name="writer", definition="")
     key, secret = await keys.create_for_agent(bob, made.id, name="ci", expires_at=None)
-    await WorkspaceStore(database).remove_member(bob, user_of(bob))
+    await stores.workspaces.remove_member(bob, user_of(bob))
 
     await keys.revoke(ActingUser(user_of(bob)), key.id)
 

@@ -12,6 +12,7 @@ from toolcrib.core.errors import Misconfigured
 from toolcrib.core.ids import new_id
 from toolcrib.storage import migrate
 from toolcrib.storage.database import Connection, Database, Tenant
+from toolcrib.wiring import Stores
 
 # A row in every table of one workspace, written without the program.
 FILL = """
@@ -39,20 +40,20 @@ insert into toolcrib.trash (workspace_id, id, file_id, change_set_id, node, moun
 insert into toolcrib.proposed_changes (workspace_id, change_set_id, ordinal, file_id, version_id, type)
     values (%(workspace)s, %(id)s, 1, %(id)s, %(id)s, 'document');
 insert into toolcrib.sessions (workspace_id, id, created_by) values (%(workspace)s, %(id)s, %(user)s);
+insert into toolcrib.reviewed_files (workspace_id, session_id, file_id, version_number, decision, decided_by)
+    values (%(workspace)s, %(id)s, %(id)s, 1, 'kept', %(user)s);
 insert into toolcrib.events (workspace_id, session_id, seq, type, payload) values (%(workspace)s, %(id)s, 1, 't', '{}');
 insert into toolcrib.tool_calls (workspace_id, id, user_id, tool, arguments, state)
     values (%(workspace)s, %(id)s, %(user)s, 'read', '{}', 'done');
 insert into toolcrib.audit_records (id, workspace_id, created_at, user_id, call_id, via, tool, decision, rule,
                                     arguments, outcome, duration_us)
     values (%(id)s, %(workspace)s, now(), %(user)s, %(id)s, 'rest', 'read', 'allow', 'role', '{}', 'done', 1);
-insert into toolcrib.approvals (workspace_id, id, call_id, user_id, via, tool, shown, arguments_sha256, effects, rule,
-                                reason, offered, expires_at)
-    values (%(workspace)s, %(id)s, %(id)s, %(user)s, 'rest', 'write', '{}', %(hash)s, '{}', 'r', 'r',
-            '{"tool": "write"}', now() + interval '1 day');
-insert into toolcrib.grants (workspace_id, id, agent_id, tool, approval_id, created_by)
-    values (%(workspace)s, %(id)s, %(id)s, 'write', %(id)s, %(user)s);
-insert into toolcrib.questions (workspace_id, id, call_id, user_id, via, items, expires_at)
-    values (%(workspace)s, %(id)s, %(id)s, %(user)s, 'rest', '[]', now() + interval '1 day');
+insert into toolcrib.paused_calls (workspace_id, id, kind, call_id, user_id, via, tool, input, arguments_sha256,
+                                   changes, effects, rule, reason, suggested_rule, expires_at)
+    values (%(workspace)s, %(id)s, 'approval', %(id)s, %(user)s, 'rest', 'write', '{}', %(hash)s, '[]', '{}', 'r', 'r',
+            '{"tools": ["write"]}', now() + interval '1 day');
+insert into toolcrib.grants (workspace_id, id, agent_id, tools, pause_id, created_by)
+    values (%(workspace)s, %(id)s, %(id)s, '{write}', %(id)s, %(user)s);
 insert into toolcrib.runs (workspace_id, id, session_id, user_id, via, prompt, state)
     values (%(workspace)s, %(id)s, %(id)s, %(user)s, 'rest', '', 'ended');
 insert into toolcrib.messages (workspace_id, session_id, position, id, role, content)
@@ -80,7 +81,7 @@ NOBODYS = {"audit_seals", "server_processes", "alembic_version", "outsiders"}
 @pytest.fixture
 async def owner(database_urls: DatabaseUrls) -> AsyncIterator[Connection]:
     """Connect to the database as its owner, without any policy."""
-    async with await psycopg.AsyncConnection.connect(database_urls.owner, autocommit=True) as connection:
+    async with await Connection.connect(database_urls.owner, autocommit=True) as connection:
         yield connection
 
 
@@ -91,19 +92,19 @@ async def tables(owner: Connection) -> list[str]:
 
 
 @pytest.fixture
-async def ada(database: Database, owner: Connection) -> Tenant:
+async def ada(stores: Stores, owner: Connection) -> Tenant:
     """Ada in her workspace, which has a row in every table."""
-    return await filled(database, owner)
+    return await filled(stores, owner)
 
 
 @pytest.fixture
-async def eve(database: Database, owner: Connection) -> Tenant:
+async def eve(stores: Stores, owner: Connection) -> Tenant:
     """Another person, with her own workspace that has rows too."""
-    return await filled(database, owner)
+    return await filled(stores, owner)
 
 
-async def filled(database: Database, owner: Connection) -> Tenant:
-    tenant = await founded(database, await someone(database))
+async def filled(stores: Stores, owner: Connection) -> Tenant:
+    tenant = await founded(stores, await someone(stores))
     facts = {"workspace": tenant.workspace_id, "user": tenant.user_id, "id": new_id(), "hash": new_id().bytes * 2}
     async with psycopg.AsyncClientCursor(owner) as cursor:
         await cursor.execute(FILL, facts)

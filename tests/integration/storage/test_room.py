@@ -1,19 +1,19 @@
 """The limits of a workspace's size: growth beyond them is rejected, and shrinking always works."""
 
+from dataclasses import replace
+
 import pytest
 
-from tests.integration.conftest import WorkspaceFixture, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_caller, new_workspace
 from toolcrib.core.errors import TooLarge
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
-from toolcrib.wiring import assemble
 
 pytestmark = pytest.mark.req("SY-5", part="files and bytes of a workspace")
 
 
 async def opened(database: Database, settings: Settings, **most: int) -> WorkspaceFixture:
-    bounded = settings.model_copy(update=most)
-    return WorkspaceFixture(assemble(bounded, database), database, bounded, await new_caller(database, bounded))
+    return await new_workspace(database, settings.model_copy(update=most))
 
 
 async def test_workspace_has_a_limit_of_files(database: Database, settings: Settings) -> None:
@@ -49,8 +49,8 @@ async def test_existing_files_count_and_other_workspaces_are_unaffected(database
     for name in ("a", "b", "c"):
         await workspace.result("write", path=f"/{name}", content=name)
     bounded = settings.model_copy(update={"max_workspace_files": 3})
-    heir = WorkspaceFixture(assemble(bounded, database), database, bounded, workspace.caller)
-    other = WorkspaceFixture(heir.engine, database, bounded, await new_caller(database, bounded))
+    heir = workspace.with_engine(bounded)
+    other = replace(heir, caller=await new_caller(heir.engine))
 
     assert isinstance((await heir.call("write", path="/d", content="d")).error, TooLarge)
     assert (await other.call("write", path="/d", content="d")).succeeded

@@ -10,19 +10,20 @@ from toolcrib.core.errors import Conflict, Forbidden, NotFound, Unauthenticated
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.users import ActingUser
 from toolcrib.storage.workspaces import Member, WorkspaceStore
+from toolcrib.wiring import Stores
 
 
 @pytest.fixture
-def workspaces(database: Database) -> WorkspaceStore:
-    return WorkspaceStore(database)
+def workspaces(stores: Stores) -> WorkspaceStore:
+    return stores.workspaces
 
 
 async def owners(workspaces: WorkspaceStore, tenant: Tenant) -> list[Member]:
     return [member for member in await workspaces.members(tenant) if member.role is WorkspaceRole.OWNER]
 
 
-async def test_workspace_stores_its_home_node(workspaces: WorkspaceStore, database: Database) -> None:
-    tenant = await founded(database, await someone(database))
+async def test_workspace_stores_its_home_node(workspaces: WorkspaceStore, stores: Stores) -> None:
+    tenant = await founded(stores, await someone(stores))
 
     workspace = await workspaces.get(tenant)
 
@@ -31,11 +32,11 @@ async def test_workspace_stores_its_home_node(workspaces: WorkspaceStore, databa
 
 @pytest.mark.req("AP-3", part="members")
 async def test_of_two_owners_who_demote_each_other_at_once_one_remains(
-    workspaces: WorkspaceStore, database: Database
+    workspaces: WorkspaceStore, stores: Stores
 ) -> None:
     for _ in range(5):
-        ada = await founded(database, await someone(database))
-        bob = await joined(database, ada, WorkspaceRole.OWNER)
+        ada = await founded(stores, await someone(stores))
+        bob = await joined(stores, ada, WorkspaceRole.OWNER)
 
         outcomes = await asyncio.gather(
             workspaces.change_role(ada, user_of(bob), WorkspaceRole.MEMBER),
@@ -49,10 +50,12 @@ async def test_of_two_owners_who_demote_each_other_at_once_one_remains(
 
 
 @pytest.mark.req("AP-3", part="members")
-async def test_of_two_owners_who_step_down_at_once_one_remains(workspaces: WorkspaceStore, database: Database) -> None:
+async def test_of_two_owners_who_step_down_at_once_one_remains(
+    workspaces: WorkspaceStore, database: Database, stores: Stores
+) -> None:
     for _ in range(5):
-        ada = await founded(database, await someone(database))
-        bob = await joined(database, ada, WorkspaceRole.OWNER)
+        ada = await founded(stores, await someone(stores))
+        bob = await joined(stores, ada, WorkspaceRole.OWNER)
 
         outcomes = await asyncio.gather(
             workspaces.change_role(ada, user_of(ada), WorkspaceRole.MEMBER),
@@ -70,9 +73,9 @@ async def test_of_two_owners_who_step_down_at_once_one_remains(workspaces: Works
 
 
 @pytest.mark.parametrize("role", [WorkspaceRole.VIEWER, WorkspaceRole.MEMBER])
-async def test_lesser_roles_manage_nothing(workspaces: WorkspaceStore, database: Database, role: WorkspaceRole) -> None:
-    ada = await founded(database, await someone(database))
-    bob = await joined(database, ada, role)
+async def test_lesser_roles_manage_nothing(workspaces: WorkspaceStore, stores: Stores, role: WorkspaceRole) -> None:
+    ada = await founded(stores, await someone(stores))
+    bob = await joined(stores, ada, role)
 
     for attempt in (
         workspaces.rename(bob, "bob's"),
@@ -89,10 +92,10 @@ async def test_lesser_roles_manage_nothing(workspaces: WorkspaceStore, database:
 
 @pytest.mark.req("AP-5", part="the program's own check")
 async def test_strangers_get_the_same_error_for_foreign_and_unknown_workspaces(
-    workspaces: WorkspaceStore, database: Database
+    workspaces: WorkspaceStore, stores: Stores
 ) -> None:
-    ada = await founded(database, await someone(database))
-    stranger = await someone(database)
+    ada = await founded(stores, await someone(stores))
+    stranger = await someone(stores)
 
     with pytest.raises(Forbidden) as foreign:
         await workspaces.get(as_tenant(ada.workspace_id, stranger))
@@ -103,8 +106,8 @@ async def test_strangers_get_the_same_error_for_foreign_and_unknown_workspaces(
     assert foreign.value.message == unknown.value.message
 
 
-async def test_revoked_token_creates_and_lists_nothing(workspaces: WorkspaceStore, database: Database) -> None:
-    ada = await someone(database)
+async def test_revoked_token_creates_and_lists_nothing(workspaces: WorkspaceStore, stores: Stores) -> None:
+    ada = await someone(stores)
     old = ActingUser(ada.user_id, 7)
 
     with pytest.raises(Unauthenticated):
@@ -113,19 +116,19 @@ async def test_revoked_token_creates_and_lists_nothing(workspaces: WorkspaceStor
         await workspaces.list_own(old, before=None, limit=10)
 
 
-async def test_list_has_only_ones_own_workspaces(workspaces: WorkspaceStore, database: Database) -> None:
-    ada, bob = await someone(database), await someone(database)
-    adas = await founded(database, ada)
-    await founded(database, bob)
+async def test_list_has_only_ones_own_workspaces(workspaces: WorkspaceStore, stores: Stores) -> None:
+    ada, bob = await someone(stores), await someone(stores)
+    adas = await founded(stores, ada)
+    await founded(stores, bob)
 
     listed = await workspaces.list_own(ada, before=None, limit=10)
 
     assert [workspace.id for workspace in listed] == [adas.workspace_id]
 
 
-async def test_unknown_member_cannot_be_changed(workspaces: WorkspaceStore, database: Database) -> None:
-    ada = await founded(database, await someone(database))
-    stranger = (await someone(database)).user_id
+async def test_unknown_member_cannot_be_changed(workspaces: WorkspaceStore, stores: Stores) -> None:
+    ada = await founded(stores, await someone(stores))
+    stranger = (await someone(stores)).user_id
 
     with pytest.raises(NotFound):
         await workspaces.change_role(ada, stranger, WorkspaceRole.OWNER)

@@ -13,6 +13,8 @@ from tests.integration.conftest import WorkspaceFixture, new_person
 from tests.integration.gate.test_approvals import in_session
 from tests.integration.tools.builders import journal_of, speaker, state_of, tool_result
 from toolcrib.core.errors import Forbidden
+from toolcrib.core.tool_calls import Outcome, OutcomeState, ToolCall
+from toolcrib.gate.call_stages import CallRequest
 from toolcrib.gate.execution_log import ExecutionLog, redact_result
 
 pytestmark = pytest.mark.req("AU-1", part="execution.jsonl")
@@ -145,7 +147,7 @@ async def test_concurrent_calls_have_a_line_each(workspace: WorkspaceFixture) ->
 
 @pytest.mark.req("AP-5", part="a stranger leaves nothing")
 async def test_stranger_leaves_no_line(workspace: WorkspaceFixture) -> None:
-    stranger = replace(workspace.caller, user_id=await new_person(workspace.database))
+    stranger = replace(workspace.caller, user_id=await new_person(workspace.stores))
 
     with pytest.raises(Forbidden):
         await workspace.call("fs.read", stranger, path="@project/a")
@@ -155,13 +157,25 @@ async def test_stranger_leaves_no_line(workspace: WorkspaceFixture) -> None:
     assert not (states / str(stranger.user_id)).exists()
 
 
+def listing(workspace: WorkspaceFixture, **arguments: Any) -> CallRequest:
+    tool = workspace.engine.registry.get("fs.list")
+    return CallRequest(ToolCall("fs.list", arguments), workspace.caller, tool)
+
+
+async def _done(request: CallRequest) -> Outcome:
+    return Outcome(request.caller.call_id, OutcomeState.DONE)
+
+
+async def _broken(request: CallRequest) -> Outcome:
+    raise ZeroDivisionError
+
+
 async def test_long_journal_is_rotated_and_the_older_one_stays(workspace: WorkspaceFixture) -> None:
     journal = ExecutionLog(
         workspace.engine.workspace_services.files, workspace.engine.workspace_services.mounts, most_bytes=1_000
     )
     for number in range(12):
-        async with journal.line("fs.list", {"number": number}, workspace.caller):
-            pass
+        await journal.around(listing(workspace, number=number), _done)
 
     newer, older = journal_of(workspace, workspace.caller), journal_of(workspace, workspace.caller, "execution.1.jsonl")
     numbers = [line["input"]["number"] for line in [*older, *newer]]
@@ -224,8 +238,7 @@ async def test_call_with_an_internal_error_has_a_line(workspace: WorkspaceFixtur
     journal = ExecutionLog(workspace.engine.workspace_services.files, workspace.engine.workspace_services.mounts)
 
     with pytest.raises(ZeroDivisionError):
-        async with journal.line("fs.list", {}, workspace.caller):
-            raise ZeroDivisionError
+        await journal.around(listing(workspace), _broken)
 
     [line] = journal_of(workspace, workspace.caller)
     assert line["output"] == {"error": {"code": "INTERNAL_ERROR", "message": "Internal server error."}}

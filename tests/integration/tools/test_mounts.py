@@ -9,9 +9,6 @@ import pytest
 
 from tests.integration.conftest import WorkspaceFixture
 from tests.integration.tools.builders import speaker, state_of, tool_result
-from toolcrib.storage.audit import AuditStore
-from toolcrib.storage.database import Tenant
-from toolcrib.storage.sessions import SessionStore
 
 pytestmark = [pytest.mark.req("TL-5", part="lists, reads, searches and writes"), pytest.mark.req("TL-3", part="mounts")]
 
@@ -324,7 +321,7 @@ async def test_exponential_expression_is_ended(workspace: WorkspaceFixture) -> N
 
 @pytest.mark.req("WS-10", part="read as text")
 async def test_virtual_file_is_read_and_searched_by_its_own_path(workspace: WorkspaceFixture) -> None:
-    session = await SessionStore(workspace.database).create(Tenant.of(workspace.caller), title="hello needle")
+    session = await workspace.stores.sessions.create(workspace.tenant, title="hello needle")
     chat = f"@project/chats/{session.id}.chat"
 
     assert (await tool_result(workspace, "fs.read", path=chat))["content"] == "# hello needle\n\n"
@@ -587,7 +584,7 @@ async def test_audit_log_has_the_outcome_of_a_call(workspace: WorkspaceFixture) 
     for path in ("@project/none", "@project/../x"):
         await tool_result(workspace, "fs.read", path=path)
 
-    records = (await AuditStore(workspace.database).page(Tenant.of(workspace.caller), before=None, limit=10)).records
+    records = (await workspace.stores.audit.page(workspace.tenant, before=None, limit=10)).records
 
     assert [(record.outcome, record.error_code) for record in records[::-1]] == [
         ("failed", "NOT_FOUND"),

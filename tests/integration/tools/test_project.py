@@ -12,7 +12,7 @@ import pytest
 from tests.integration.conftest import WorkspaceFixture
 from tests.integration.tools.builders import speaker, tool_result
 from toolcrib.core.tool_calls import Danger, OutcomeState, ToolCategory
-from toolcrib.tools.dialects.project import list_directory, read_file
+from toolcrib.tools.dialects.project_dialect import list_directory, read_file
 from toolcrib.tools.tool_registry import ToolRegistry
 
 pytestmark = pytest.mark.req("TL-3", part="project")
@@ -32,18 +32,18 @@ def workspace(workspace: WorkspaceFixture) -> WorkspaceFixture:
 
 
 def test_returns_definitions_for_all_registered_tools() -> None:
-    registry = ToolRegistry([read_file.tool, list_directory.tool])
+    registry = ToolRegistry([read_file, list_directory])
 
     assert [definition.name for definition in registry.definitions_for_scope(None)] == ["read_file", "list_directory"]
 
 
 def test_get_returns_tool_by_name() -> None:
-    assert ToolRegistry([read_file.tool]).get("read_file") is read_file.tool
+    assert ToolRegistry([read_file]).get("read_file") is read_file
 
 
 @pytest.mark.req("TL-1", part="the project toolset")
 def test_both_are_safe_file_tools() -> None:
-    for tool in (read_file.tool, list_directory.tool):
+    for tool in (read_file, list_directory):
         assert (tool.danger, tool.category, tool.toolset) == (Danger.SAFE, ToolCategory.FILE, "project")
 
 
@@ -51,7 +51,7 @@ def test_both_are_safe_file_tools() -> None:
 
 
 def test_read_file_definition_has_correct_name_and_parameters() -> None:
-    definition = read_file.tool.definition()
+    definition = read_file.definition()
 
     assert definition.name == "read_file"
     assert set(definition.input_schema["properties"]) == {"path"}
@@ -106,7 +106,7 @@ async def test_absolute_path_is_outside(workspace: WorkspaceFixture) -> None:
 
 
 def test_list_directory_definition_has_correct_name() -> None:
-    definition = list_directory.tool.definition()
+    definition = list_directory.definition()
 
     assert definition.name == "list_directory"
     assert "required" not in definition.input_schema

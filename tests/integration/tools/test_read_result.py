@@ -5,7 +5,6 @@ from uuid import uuid4
 import pytest
 
 from tests.integration.conftest import WorkspaceFixture
-from tests.integration.gate.builders import hired
 from tests.integration.gate.test_approvals import asked, in_session
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import NotFound, ToolFailed
@@ -29,7 +28,7 @@ async def cut_call(workspace: WorkspaceFixture, caller: Caller) -> CallId:
 
 
 async def test_agent_reads_on_only_in_the_session_of_the_call(workspace: WorkspaceFixture) -> None:
-    agent = await hired(workspace)
+    agent = await workspace.agent()
     here, elsewhere = await in_session(workspace, agent), await in_session(workspace, agent)
     call_id = await cut_call(workspace, here)
 
@@ -44,7 +43,7 @@ async def test_agent_reads_on_only_in_the_session_of_the_call(workspace: Workspa
 
 
 async def test_unknown_call_and_call_without_a_result_are_reported(workspace: WorkspaceFixture) -> None:
-    agent = await hired(workspace, tool_permissions={"write": {"allowed": True}})
+    agent = await workspace.agent(tool_permissions={"write": {"allowed": True}})
     waiting = await asked(workspace, agent)
 
     unknown = await workspace.call("read_result", agent, call_id=str(uuid4()))
@@ -56,7 +55,7 @@ async def test_unknown_call_and_call_without_a_result_are_reported(workspace: Wo
 
 
 async def test_small_result_is_read_completely_and_nothing_follows_it(workspace: WorkspaceFixture) -> None:
-    agent = await in_session(workspace, await hired(workspace))
+    agent = await in_session(workspace, await workspace.agent())
     outcome = await workspace.call("file_info", agent, path="/large.txt")
 
     whole = await workspace.call("read_result", agent, call_id=str(outcome.call_id))

@@ -14,19 +14,18 @@ from toolcrib.core.errors import PathOutsideMount, PermissionDenied, ProtectedPa
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.core.tool_calls import Danger, ToolCategory
 from toolcrib.storage.users import ActingUser
-from toolcrib.storage.workspaces import WorkspaceStore
-from toolcrib.tools.dialects.studio import file_read, file_write
+from toolcrib.tools.dialects.studio_dialect import file_read, file_write
 
 pytestmark = pytest.mark.req("TL-3", part="studio")
 
 
 @pytest.mark.req("TL-1", part="the studio toolset")
 def test_names_dangers_and_categories() -> None:
-    assert (file_read.tool.name, file_read.tool.danger) == ("file_read", Danger.SAFE)
-    assert (file_write.tool.name, file_write.tool.danger) == ("file_write", Danger.DANGEROUS)
-    assert {tool.category for tool in (file_read.tool, file_write.tool)} == {ToolCategory.FILE}
-    assert file_read.tool.input_schema["required"] == ["path"]
-    assert file_write.tool.input_schema["required"] == ["path", "content"]
+    assert (file_read.name, file_read.danger) == ("file_read", Danger.SAFE)
+    assert (file_write.name, file_write.danger) == ("file_write", Danger.DANGEROUS)
+    assert {tool.category for tool in (file_read, file_write)} == {ToolCategory.FILE}
+    assert file_read.input_schema["required"] == ["path"]
+    assert file_write.input_schema["required"] == ["path", "content"]
 
 
 # file_read
@@ -205,8 +204,8 @@ async def test_persons_own_directory_is_the_project(workspace: WorkspaceFixture,
     own = tmp_path / "own"
     own.mkdir()
     (tmp_path / "alias").symlink_to(own)
-    user_id = await new_person(workspace.database)
-    created = await WorkspaceStore(workspace.database).create(
+    user_id = await new_person(workspace.stores)
+    created = await workspace.stores.workspaces.create(
         ActingUser(user_id), name="own", node=workspace.settings.node_name, root_path=str(tmp_path / "alias")
     )
     caller = Caller(WorkspaceId(created.id), user_id)

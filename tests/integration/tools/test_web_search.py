@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from tests.integration.conftest import WorkspaceFixture
-from tests.integration.gate.builders import audit_records_of, hired, joined, stranger
+from tests.integration.gate.builders import audit_records_of, joined, stranger
 from tests.integration.tools.builders import tool_result
 from tests.integration.websearch.builders import NOWHERE, searching
 from tests.integration.websearch.engines import KEY, Brave, SearXNG
@@ -16,10 +16,10 @@ from tests.integration.websearch.loopback import loopback
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import Forbidden, Misconfigured, PermissionDenied
 from toolcrib.core.ids import UserId
+from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.core.tool_calls import Danger, OutcomeState, ToolCategory
-from toolcrib.storage.provider_credentials import ProviderCredentialStore, StoredProviderCredentials
 from toolcrib.storage.users import ActingUser
-from toolcrib.wiring import assemble, credentials_lock
+from toolcrib.wiring import assemble
 
 pytestmark = pytest.mark.req("SE-1", part="SearXNG, then Brave, as a numbered list")
 
@@ -240,7 +240,7 @@ async def test_it_is_a_safe_search_that_declares_the_hosts_it_contacts(workspace
 
 @pytest.mark.req("PO-1", part="absent means read-only")
 async def test_read_only_agent_may_search_without_approval(workspace: WorkspaceFixture) -> None:
-    reader = await hired(workspace, toolsets=["studio"])
+    reader = await workspace.agent(toolsets=["studio"])
     async with loopback(SearXNG()) as searxng:
         outcome = await searching(workspace, searxng=searxng.origin).call("web_search", reader, query="x")
 
@@ -250,8 +250,8 @@ async def test_read_only_agent_may_search_without_approval(workspace: WorkspaceF
 
 
 async def test_agent_without_permission_or_approval_contacts_no_host(workspace: WorkspaceFixture) -> None:
-    without = await hired(workspace, toolsets=["studio"], tool_permissions={"file_read": {"allowed": True}})
-    supervised = await hired(workspace, toolsets=["studio"], trust="supervised")
+    without = await workspace.agent(toolsets=["studio"], tool_permissions={"file_read": {"allowed": True}})
+    supervised = await workspace.agent(toolsets=["studio"], trust="supervised")
     async with loopback(SearXNG()) as searxng:
         there = searching(workspace, searxng=searxng.origin)
         assert isinstance((await there.call("web_search", without, query="x")).error, PermissionDenied)
@@ -273,7 +273,7 @@ async def test_viewer_may_search_and_a_stranger_may_not(workspace: WorkspaceFixt
 
 @pytest.mark.req("PO-2", part="web_search without an engine")
 async def test_without_an_engine_no_model_is_offered_it_and_a_person_gets_advice(workspace: WorkspaceFixture) -> None:
-    reader = (await hired(workspace, toolsets=["studio"])).agent
+    reader = (await workspace.agent(toolsets=["studio"])).agent
     assert reader is not None
 
     def shown(at: WorkspaceFixture) -> set[str]:
@@ -350,14 +350,14 @@ OWN = "BSA-key-of-ada-0815"
 
 
 async def stored(workspace: WorkspaceFixture, key: str = OWN) -> None:
-    access = ProviderCredentialStore(workspace.database, credentials_lock(workspace.settings))
-    await access.store(ActingUser(workspace.caller.user_id), "brave", StoredProviderCredentials(key))
+    access = workspace.stores.access
+    await access.store(ActingUser(workspace.caller.user_id), "brave", ProviderCredentials(key))
 
 
 @pytest.mark.req("SE-1", part="a person's own key")
 async def test_persons_own_key_serves_only_their_and_their_agents_searches(workspace: WorkspaceFixture) -> None:
     await stored(workspace)
-    agent = await hired(workspace, toolsets=["studio"])
+    agent = await workspace.agent(toolsets=["studio"])
     async with loopback(SearXNG()) as searxng, loopback(Brave(key=OWN)) as brave:
         there = searching(workspace, searxng=searxng.origin, brave=brave)
         for caller in (workspace.caller, agent):
@@ -383,7 +383,7 @@ async def test_operators_key_does_not_replace_a_persons_failing_key(workspace: W
 
 @pytest.mark.req("SE-1", part="a person's own key")
 async def test_persons_own_key_offers_the_search_where_the_server_has_no_engine(workspace: WorkspaceFixture) -> None:
-    reader = (await hired(workspace, toolsets=["studio"])).agent
+    reader = (await workspace.agent(toolsets=["studio"])).agent
     other = await joined(workspace, WorkspaceRole.MEMBER)
     assert reader is not None
     await stored(workspace)

@@ -1,6 +1,5 @@
 """A workspace whose `web_search` uses the given servers."""
 
-from dataclasses import replace
 from typing import Any
 
 from pydantic import SecretStr
@@ -8,7 +7,6 @@ from pydantic import SecretStr
 from tests.integration.conftest import WorkspaceFixture
 from tests.integration.websearch.engines import KEY
 from tests.integration.websearch.loopback import Loopback
-from toolcrib.wiring import assemble
 
 # Nothing listens there.
 NOWHERE = "http://127.0.0.1:1"
@@ -22,5 +20,4 @@ def searching(
     if brave is not None:
         origin = brave if isinstance(brave, str) else brave.origin
         given = {"brave_api_key": SecretStr(KEY), "brave_url": f"{origin}/res/v1/web/search", **given}
-    settings = workspace.settings.model_copy(update=given)
-    return replace(workspace, settings=settings, engine=assemble(settings, workspace.database))
+    return workspace.with_engine(workspace.settings.model_copy(update=given))

@@ -17,8 +17,14 @@ from tests.integration.websearch.loopback import Handler, Reply, Request, loopba
 from tests.wait_until import PATIENCE, growing
 from toolcrib.core.errors import ToolFailed
 from toolcrib.websearch import brave, searxng
-from toolcrib.websearch.engine_http import MOST_BYTES
-from toolcrib.websearch.search_engine import EngineFailed, FallbackSearch, SearchEngine, SearchResult, SearchResults
+from toolcrib.websearch.search_engine import (
+    MOST_BYTES,
+    EngineFailed,
+    FallbackSearch,
+    SearchEngine,
+    SearchResult,
+    SearchResults,
+)
 
 pytestmark = pytest.mark.req("SE-1", part="an engine that fails")
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from tests.integration.conftest import WorkspaceFixture
-from toolcrib.storage.blobs import RetentionStore, WorkspaceSize
+from toolcrib.storage.blobs import WorkspaceSize
 from toolcrib.workspace.retention_worker import RetentionWorker
 
 pytestmark = pytest.mark.req("WS-6", part="growth: retention and collection")
@@ -16,9 +16,7 @@ NOW = timedelta(0)
 
 
 async def size_of(workspace: WorkspaceFixture) -> WorkspaceSize:
-    return next(
-        s for s in await RetentionStore(workspace.database).sizes() if s.workspace_id == workspace.caller.workspace_id
-    )
+    return next(s for s in await workspace.stores.retention.sizes() if s.workspace_id == workspace.caller.workspace_id)
 
 
 async def leave_unused(workspace: WorkspaceFixture, count: int) -> None:
@@ -51,7 +49,7 @@ async def test_unreferenced_contents_are_deleted_and_all_others_stay(workspace: 
     await workspace.result("write", path="/a", content="kept")
     await leave_unused(workspace, 50)
 
-    collected = await RetentionWorker(RetentionStore(workspace.database), keep=None).collect(grace=NOW)
+    collected = await RetentionWorker(workspace.stores.retention, keep=None).collect(grace=NOW)
 
     assert collected.blobs >= 50
     assert (await size_of(workspace)).blobs == 1
@@ -60,7 +58,7 @@ async def test_unreferenced_contents_are_deleted_and_all_others_stay(workspace: 
 
 async def test_young_contents_are_kept(workspace: WorkspaceFixture) -> None:
     await leave_unused(workspace, 5)
-    await RetentionWorker(RetentionStore(workspace.database), keep=None).collect()
+    await RetentionWorker(workspace.stores.retention, keep=None).collect()
     assert (await size_of(workspace)).blobs == 5
 
 
@@ -69,7 +67,7 @@ async def test_old_versions_are_deleted_but_never_a_head(workspace: WorkspaceFix
     await workspace.result("write", path="/a", content="two", overwrite=True)
     await workspace.result("write", path="/gone", content="three")
     await workspace.result("rm", path="/gone")
-    growth = RetentionStore(workspace.database)
+    growth = workspace.stores.retention
 
     await RetentionWorker(growth, keep=NOW).collect(grace=NOW)
 
@@ -82,7 +80,7 @@ async def test_old_versions_are_deleted_but_never_a_head(workspace: WorkspaceFix
 async def test_file_with_deleted_history_still_works(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/a", content="one")
     await workspace.result("write", path="/a", content="two", overwrite=True)
-    await RetentionWorker(RetentionStore(workspace.database), keep=NOW).collect(grace=NOW)
+    await RetentionWorker(workspace.stores.retention, keep=NOW).collect(grace=NOW)
 
     result = await workspace.result("write", path="/a", content="one", overwrite=True)
 
@@ -104,7 +102,7 @@ async def write_and_collect(workspace: WorkspaceFixture, seconds: float) -> None
             written[path] = content
 
     async def collect() -> None:
-        collector = RetentionWorker(RetentionStore(workspace.database), keep=NOW)
+        collector = RetentionWorker(workspace.stores.retention, keep=NOW)
         while time.monotonic() < until:
             await collector.collect(grace=NOW)
 

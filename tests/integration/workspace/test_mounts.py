@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.integration.conftest import WorkspaceFixture
-from tests.integration.gate.builders import get, hired, put, rows, shift, with_tools
+from tests.integration.gate.builders import get, put, rows, shift, with_tools
 from tests.integration.gate.test_approvals import in_session
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import NotFound, ReadOnlyMount
@@ -60,8 +60,8 @@ async def test_workspace_tool_paths_refer_to_the_project(workspace: WorkspaceFix
 
 async def test_pkg_is_read_only(workspace: WorkspaceFixture) -> None:
     (workspace.mount("pkg") / "guide.md").write_text("# Guide\n")
-    agent = await hired(
-        workspace, trust="autonomous", tool_permissions={name: {"allowed": True} for name in ("put", "get")}
+    agent = await workspace.agent(
+        trust="autonomous", tool_permissions={name: {"allowed": True} for name in ("put", "get")}
     )
 
     for caller in (workspace.caller, agent):
@@ -93,8 +93,8 @@ async def test_logs_are_readable_and_similar_names_are_writable(workspace: Works
 
 async def test_every_session_and_every_caller_outside_sessions_has_its_own_state(workspace: WorkspaceFixture) -> None:
     permissions = {name: {"allowed": True} for name in ("put", "get")}
-    agent = await hired(workspace, trust="autonomous", tool_permissions=permissions)
-    other = await hired(workspace, trust="autonomous", tool_permissions=permissions)
+    agent = await workspace.agent(trust="autonomous", tool_permissions=permissions)
+    other = await workspace.agent(trust="autonomous", tool_permissions=permissions)
     first, second = await in_session(workspace, agent), await in_session(workspace, agent)
     callers = [workspace.caller, agent, other, first, second]
 

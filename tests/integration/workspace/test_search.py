@@ -15,10 +15,11 @@ from tests.integration.conftest import WorkspaceFixture
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import BadArguments
 from toolcrib.core.ids import CallId, new_id
-from toolcrib.policy.path_guard import PathGuard
+from toolcrib.policy.authorization import PathGuard
 from toolcrib.workspace.fs.ripgrep import Ripgrep
 from toolcrib.workspace.search.grep import MOST_MATCHES, GrepMatches, GrepQuery, GrepSearch
-from toolcrib.workspace.tree import WorkspaceServices, WorkspaceTree
+from toolcrib.workspace.tree import WorkspaceTree
+from toolcrib.workspace.workspace_services import WorkspaceServices
 
 
 async def found(
@@ -37,7 +38,8 @@ async def asked(
     workspace_services: WorkspaceServices | None = None,
 ) -> GrepMatches:
     caller = replace(workspace.caller, call_id=CallId(new_id()))
-    tree = WorkspaceTree(workspace_services or workspace.engine.workspace_services, caller, PathGuard(caller, "grep"))
+    services = workspace_services or workspace.engine.workspace_services
+    tree = WorkspaceTree(services, caller, PathGuard(caller, "grep"))
     return await GrepSearch(tree, question, seconds=seconds).answer()
 
 
@@ -99,7 +101,7 @@ async def test_hidden_and_ignored_files_are_searched_and_links_special_files_and
     put(workspace, "binary", b"\0needle\n")
     put(workspace, "nearly-binary", b"x" * 9_000 + b"\nneedle\n\0\nneedle\n")
 
-    assert await found(workspace, pattern="needle") == [
+    assert await found(workspace, pattern="needle", include_ignored=True) == [
         ("/.hidden/b.txt", 1),
         ("/ignored/a.txt", 1),
         ("/nearly-binary", 2),

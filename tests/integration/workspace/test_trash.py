@@ -10,17 +10,17 @@ from uuid import UUID
 import pytest
 from typer.testing import CliRunner
 
-from tests.integration.conftest import WorkspaceFixture, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_caller, new_workspace
 from toolcrib.cli import db
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import NotFound, TooLarge
+from toolcrib.core.files import ContentKind
 from toolcrib.core.ids import CallId, new_id
 from toolcrib.core.paths import Mount, WorkspacePath
-from toolcrib.policy.path_guard import PathGuard
+from toolcrib.policy.authorization import PathGuard
 from toolcrib.settings import Settings
-from toolcrib.storage.blobs import RetentionStore
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.wiring import assemble, trash_limits
+from toolcrib.wiring import trash_limits
 from toolcrib.workspace.changes.commit import Committer
 from toolcrib.workspace.changes.draft import Draft
 from toolcrib.workspace.retention_worker import RetentionWorker, TrashCollector
@@ -80,7 +80,7 @@ async def let_expire(workspace: WorkspaceFixture) -> None:
 async def small_trash(database: Database, settings: Settings, most: int) -> WorkspaceFixture:
     """A workspace on its own node, whose trash has a given size."""
     here = settings.model_copy(update={"trash_max_bytes": most})
-    return WorkspaceFixture(assemble(here, database), database, here, await new_caller(database, here))
+    return await new_workspace(database, here)
 
 
 async def test_deleted_file_too_large_for_the_history_is_restored(workspace: WorkspaceFixture) -> None:
@@ -307,6 +307,30 @@ def committer(workspace: WorkspaceFixture) -> Committer:
     )
 
 
+async def test_what_the_same_call_did_to_a_path_counts_when_it_is_moved_to_the_trash(
+    workspace: WorkspaceFixture,
+) -> None:
+    await done(workspace, "write", path="/a.txt", content="a")
+    caller = replace(workspace.caller, call_id=CallId(new_id()))
+    tree = WorkspaceTree(workspace.engine.workspace_services, caller, PathGuard(caller, "bash"))
+    old, new, folder = (WorkspacePath(Mount.PROJECT, path) for path in ("/a.txt", "/b.txt", "/made"))
+
+    created = Draft(tree)
+    await created.write(await created.lookup(folder.child("in.txt")), b"x", content=ContentKind.TEXT)
+    await created.move_to_trash(await created.lookup(folder))
+    moved = Draft(tree)
+    await moved.move(await moved.lookup(old), await moved.lookup(new))
+    with pytest.raises(NotFound):
+        await moved.move_to_trash(await moved.lookup(old))
+    [kept] = moved.change_set(caller).changes
+    await moved.move_to_trash(await moved.lookup(new))
+    [gone] = moved.change_set(caller).changes
+
+    assert created.change_set(caller).changes == ()
+    assert [state.path for state in kept.states] == [old, new]
+    assert [state.path for state in gone.states] == [old]
+
+
 async def test_ignored_folder_is_displaced_and_restored_completely(workspace: WorkspaceFixture) -> None:
     modules = workspace.project / "node_modules"
     for name in ("a/index.js", "a/b/c.js", "d.js"):
@@ -348,7 +372,7 @@ async def test_ignored_file_is_displaced_unread_and_can_be_edited_after_restore(
 
 
 async def stored(workspace: WorkspaceFixture) -> int:
-    sizes = await RetentionStore(workspace.database).sizes()
+    sizes = await workspace.stores.retention.sizes()
     return next(size.blobs for size in sizes if size.workspace_id == workspace.caller.workspace_id)
 
 
@@ -372,7 +396,7 @@ async def test_versions_of_files_in_the_trash_are_kept(workspace: WorkspaceFixtu
     large(workspace.project / "big.bin")
     call = await done(workspace, "rm", path="/big.bin")
 
-    await RetentionWorker(RetentionStore(workspace.database), keep=timedelta(0), bin=bin_of(workspace)).collect(
+    await RetentionWorker(workspace.stores.retention, keep=timedelta(0), bin=bin_of(workspace)).collect(
         grace=timedelta(0)
     )
     await workspace.result("undo", calls=[call])
@@ -404,7 +428,7 @@ async def test_operator_empties_the_trash_by_hand(workspace: WorkspaceFixture, m
 async def test_undo_to_a_deleted_version_is_rejected_and_deletes_nothing(workspace: WorkspaceFixture) -> None:
     await done(workspace, "write", path="/a", content="one")
     call = await done(workspace, "write", path="/a", content="two", overwrite=True)
-    await RetentionWorker(RetentionStore(workspace.database), keep=timedelta(0)).collect(grace=timedelta(0))
+    await RetentionWorker(workspace.stores.retention, keep=timedelta(0)).collect(grace=timedelta(0))
 
     result = await workspace.result("undo", calls=[call])
 
@@ -439,7 +463,7 @@ async def test_collecting_beside_writers_loses_nothing_in_the_trash(workspace: W
             assert holds(path, head)
 
     async def collect() -> None:
-        collector = RetentionWorker(RetentionStore(workspace.database), keep=timedelta(0), bin=bin_of(workspace))
+        collector = RetentionWorker(workspace.stores.retention, keep=timedelta(0), bin=bin_of(workspace))
         while time.monotonic() < until:
             await collector.collect(grace=timedelta(0))
 
@@ -450,7 +474,7 @@ async def test_collecting_beside_writers_loses_nothing_in_the_trash(workspace: W
 async def test_other_workspaces_do_not_see_the_trash(workspace: WorkspaceFixture) -> None:
     large(workspace.project / "big.bin")
     call = await done(workspace, "rm", path="/big.bin")
-    stranger: Caller = await new_caller(workspace.database, workspace.settings)
+    stranger: Caller = await new_caller(workspace.engine)
 
     outcome = await workspace.call("undo", stranger, calls=[call])
     found = await workspace.engine.workspace_services.trash.find(

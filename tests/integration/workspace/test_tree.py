@@ -11,8 +11,7 @@ from tests.integration.gate.builders import audit_records, rows
 from tests.integration.workspace.drift_builders import authors, history
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.events import Event
-from toolcrib.storage.database import Tenant
-from toolcrib.storage.sessions import SessionStore
+from toolcrib.storage.events import EventStore
 
 
 @pytest.mark.req("WS-7", part="folder moves with synced and unsynced children")
@@ -197,14 +196,14 @@ async def test_usage_counters_equal_what_is_stored(workspace: WorkspaceFixture) 
 
 @pytest.mark.req("EV-1", part="events are numbered without gaps")
 async def test_concurrent_events_are_numbered_without_gaps(workspace: WorkspaceFixture) -> None:
-    tenant, sessions = Tenant.of(workspace.caller), SessionStore(workspace.database)
+    tenant, sessions = workspace.tenant, workspace.stores.sessions
     session = (await sessions.create(tenant, title="talk")).id
 
     async def write(number: int) -> int | None:
         event = Event(session, "text", {"number": number})
         try:
             async with workspace.database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
-                seq = await sessions.append(connection, tenant, event)
+                seq = await EventStore.append_within(connection, tenant, event)
                 if number % 5 == 0:
                     # Its fact was rolled back, so the event and its number were too.
                     raise LookupError

@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 
 from tests.integration.conftest import WorkspaceFixture
+from tests.integration.gate.builders import trusted
 from tests.integration.workspace.undo_builders import snapshot
 from toolcrib.core.errors import NotFound, ProtectedPath
 
@@ -81,6 +82,23 @@ async def test_moved_folder_is_restored_with_its_contents(workspace: WorkspaceFi
     await workspace.result("undo", calls=[call])
 
     assert snapshot(workspace.project) == before
+
+
+@pytest.mark.parametrize("change", ["write", "edit"])
+async def test_moved_folder_stays_with_what_others_changed_in_it(workspace: WorkspaceFixture, change: str) -> None:
+    (workspace.project / "src").mkdir()
+    (workspace.project / "src" / "unseen").write_text("only the disk knows it")
+    call = await done(workspace, "mv", source="/src", destination="/lib")
+    if change == "write":
+        await done(workspace, "write", path="/lib/new", content="someone else's")
+    else:
+        await done(workspace, "edit", path="/lib/unseen", insert_line=0, insert_content="someone else's\n")
+    now = snapshot(workspace.project)
+
+    result = await workspace.result("undo", calls=[call])
+
+    assert {conflict["path"] for conflict in result["conflicts"]} == {"/lib"}
+    assert snapshot(workspace.project) == now
 
 
 @pytest.mark.parametrize(("unseen", "put"), [("x", "x"), ("x", "x/y"), ("x/y", "x")])
@@ -278,3 +296,46 @@ async def test_agent_cannot_restore_a_protected_file(workspace: WorkspaceFixture
 
     assert isinstance(refused.error, NotFound | ProtectedPath)
     assert (workspace.project / ".env").read_text() == "KEY=1"
+
+
+async def test_last_change_is_undone_and_redone_without_its_id(workspace: WorkspaceFixture) -> None:
+    await done(workspace, "write", path="/a", content="one")
+    second = await done(workspace, "write", path="/a", content="two", overwrite=True)
+
+    previewed = await workspace.result("undo", last="call", dry_run=True)
+    undone = await workspace.result("undo", last="run")
+    assert previewed["undone"] == undone["undone"] == {"calls": [second]}
+    assert (workspace.project / "a").read_text() == "one"
+
+    redone = await workspace.result("undo", last="undo")
+    assert redone["undone"] == {"calls": [undone["call_id"]]}
+    assert (workspace.project / "a").read_text() == "two"
+
+    await workspace.result("undo", last="call")
+    await workspace.result("undo", last="call")
+    assert not (workspace.project / "a").exists()
+    nothing = await workspace.call("undo", last="call")
+    assert isinstance(nothing.error, NotFound)
+
+
+async def test_agent_does_not_undo_the_last_change_of_others(workspace: WorkspaceFixture) -> None:
+    permissions = {name: {"allowed": True} for name in ("undo", "write")}
+    agent = await trusted(workspace, tool_permissions=permissions)
+    assert (await workspace.call("write", agent, path="/a", content="agent")).succeeded
+    await done(workspace, "write", path="/b", content="person")
+
+    outcome = await workspace.call("undo", agent, last="call")
+
+    assert outcome.succeeded, outcome.error
+    assert snapshot(workspace.project).keys() == {"b"}
+
+
+async def test_agent_does_not_undo_again_what_a_person_has_undone(workspace: WorkspaceFixture) -> None:
+    permissions = {name: {"allowed": True} for name in ("undo", "write")}
+    agent = await trusted(workspace, tool_permissions=permissions)
+    written = await workspace.call("write", agent, path="/a", content="agent")
+    await done(workspace, "undo", calls=[str(written.call_id)])
+
+    assert isinstance((await workspace.call("undo", agent, last="call")).error, NotFound)
+    assert isinstance((await workspace.call("undo", agent, last="undo")).error, NotFound)
+    assert not (workspace.project / "a").exists()

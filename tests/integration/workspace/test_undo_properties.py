@@ -4,11 +4,10 @@ import random
 
 import pytest
 
-from tests.integration.conftest import WorkspaceFixture, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_workspace
 from tests.integration.workspace.undo_builders import LARGE, Snapshot, Work, snapshot
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
-from toolcrib.wiring import assemble
 from toolcrib.workspace.sync import path_state
 
 pytestmark = pytest.mark.req("WS-12", part="any sequence of file operations")
@@ -18,7 +17,7 @@ STEPS = 12
 
 async def check(database: Database, settings: Settings, seed: int, *, large: int = 0) -> None:
     """Check three properties on one random sequence. ``large``: the number of files too large for the history."""
-    workspace = WorkspaceFixture(assemble(settings, database), database, settings, await new_caller(database, settings))
+    workspace = await new_workspace(database, settings)
     work = Work(workspace, random.Random(seed))
     await work.put_large(large, known=True)
     snapshots: list[tuple[int, Snapshot]] = [(0, snapshot(workspace.project))]
@@ -124,7 +123,7 @@ async def test_random_work_around_untracked_files_loses_none(
 
 
 async def check_that_none_is_lost(database: Database, settings: Settings, seed: int) -> None:
-    workspace = WorkspaceFixture(assemble(settings, database), database, settings, await new_caller(database, settings))
+    workspace = await new_workspace(database, settings)
     work = Work(workspace, random.Random(seed))
     await work.put_large(3, known=False)
     large = large_in(workspace)

@@ -43,7 +43,7 @@ async def test_every_change_creates_a_version_with_its_kind_and_author(workspace
 
 @pytest.mark.req("WS-6", part="content is stored once per hash and workspace")
 async def test_content_is_stored_once_for_each_hash_and_workspace(workspace: WorkspaceFixture) -> None:
-    other = replace(workspace, caller=await new_caller(workspace.database, workspace.settings))
+    other = replace(workspace, caller=await new_caller(workspace.engine))
     for one in (workspace, other):
         for path in ("/a.txt", "/b.txt"):
             await one.result("write", path=path, content="same\n")

@@ -3,7 +3,8 @@
 import pytest
 from starlette.datastructures import Headers
 
-from toolcrib.api.allowed_hosts import AllowedHosts, may_use_cookies
+from toolcrib.api.auth.principal import may_use_cookies
+from toolcrib.api.request_guard import AllowedHosts
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,7 @@ def test_a_host_is_matched_by_name_with_any_port(allowed: list[str], host: str, 
         ({"host": "crib.example", "origin": "https://crib.example@evil.example"}, False),
         ({"host": "crib.example", "origin": "chrome-extension://crib.example"}, False),
         ({"host": "crib.example", "origin": "null"}, False),
+        ({"host": "crib.example", "origin": "", "referer": "https://crib.example/"}, False),
         ({"host": "crib.example"}, False),
         ({"host": "", "origin": "https://"}, False),
         ({}, False),

@@ -6,8 +6,7 @@ import httpx2
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from toolcrib.api.allowed_hosts import AllowedHosts
-from toolcrib.api.request_guard import RequestGuard
+from toolcrib.api.request_guard import AllowedHosts, RequestGuard
 
 pytestmark = pytest.mark.req("SY-5", part="overload")
 

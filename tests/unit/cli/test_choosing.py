@@ -6,11 +6,10 @@ from collections.abc import Mapping
 import pytest
 
 from toolcrib.cli.session_printer import SessionPrinter
-from toolcrib.client import ModelData, StreamMessage
+from toolcrib.client import ModelOut, StreamMessage
 from toolcrib.core.errors import Misconfigured
 from toolcrib.policy.agent_definition import parse_definition
-from toolcrib.sdk.default_agent import definition
-from toolcrib.sdk.default_model import ModelChoice, named_by_environment, parse_choice, preferred
+from toolcrib.sdk.default_agent import ModelChoice, definition, named_by_environment, parse_choice, preferred
 
 
 @pytest.mark.parametrize(
@@ -26,7 +25,9 @@ from toolcrib.sdk.default_model import ModelChoice, named_by_environment, parse_
     ],
 )
 def test_the_newest_model_of_the_middle_tier_is_preferred(names: list[str], chosen: str) -> None:
-    models = [ModelData(id=name, name=name, context_window=None, supports_tools=True) for name in names]
+    models = [
+        ModelOut(id=name, name=name, context_window=None, supports_tools=True, max_output_tokens=None) for name in names
+    ]
 
     found = preferred(models)
 
@@ -35,7 +36,10 @@ def test_the_newest_model_of_the_middle_tier_is_preferred(names: list[str], chos
 
 
 def test_a_model_without_tools_is_never_chosen() -> None:
-    assert preferred([ModelData(id="gpt-5", name="", context_window=None, supports_tools=False)]) is None
+    assert (
+        preferred([ModelOut(id="gpt-5", name="", context_window=None, supports_tools=False, max_output_tokens=None)])
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,9 +55,9 @@ def test_ollama_host_gives_the_base_url(host: str, address: str, monkeypatch: py
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OLLAMA_HOST", host)
 
-    [named] = named_by_environment()
+    named = named_by_environment()
 
-    assert (named.provider, named.base_url) == ("ollama", address)
+    assert {provider: credentials.base_url for provider, credentials in named.items()} == {"ollama": address}
 
 
 def test_a_choice_names_provider_and_model() -> None:
@@ -62,12 +66,12 @@ def test_a_choice_names_provider_and_model() -> None:
         parse_choice("gpt-5")
 
 
-def test_the_default_agent_is_guided_and_may_use_its_tools() -> None:
+def test_the_default_agent_is_reviewed_and_may_use_its_tools() -> None:
     rules = parse_definition(definition(ModelChoice("ollama", "it's: a #model")))
 
-    assert (rules.provider, rules.model, rules.trust) == ("ollama", "it's: a #model", "guided")
+    assert (rules.provider, rules.model, rules.trust) == ("ollama", "it's: a #model", "review")
     assert rules.tool_permissions is not None
-    assert rules.tool_permissions["bash"].allowed
+    assert (rules.tool_permissions["bash"].allowed, rules.tool_permissions["bash"].approve) == (True, "effect")
 
 
 def heard(*messages: Mapping[str, object]) -> str:
@@ -94,3 +98,13 @@ def test_text_is_printed_once_however_it_arrives() -> None:
 
 def test_text_from_an_agent_cannot_control_the_terminal() -> None:
     assert "\x1b" not in heard(delta("\x1b]0;owned\x07\x1b[2J", 0))
+
+
+def test_a_call_that_never_started_is_named_above_its_error(capsys: pytest.CaptureFixture[str]) -> None:
+    printer = SessionPrinter(io.StringIO())
+    denied = {"toolId": "t", "toolName": "bash", "status": "error", "result": "Denied."}
+    printer.show(StreamMessage.model_validate({"type": "chat:tool-result", "payload": denied}))
+
+    called, failed = capsys.readouterr().err.splitlines()
+    assert called.endswith("bash")
+    assert failed.endswith("Denied.")

@@ -4,9 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from toolcrib.core.change_sets import Author, ChangeKind, ChangeSet, FileChange
+from toolcrib.core.change_sets import (
+    Author,
+    ChangeKind,
+    ChangeSet,
+    ChangingCall,
+    FileChange,
+    LastUndoable,
+    UndoCall,
+    UndoScope,
+    last_undoable,
+)
 from toolcrib.core.files import AuthorKind, EntryKind, EntryState, FileType
-from toolcrib.core.ids import FileId, VersionId, new_id
+from toolcrib.core.ids import CallId, FileId, RunId, SessionId, VersionId, new_id
 from toolcrib.core.paths import Mount, WorkspacePath
 
 pytestmark = pytest.mark.req("WS-6", part="change sets")
@@ -14,7 +24,7 @@ pytestmark = pytest.mark.req("WS-6", part="change sets")
 A, B = WorkspacePath(Mount.PROJECT, "/a"), WorkspacePath(Mount.PROJECT, "/b")
 FILE = EntryState(A, EntryKind.FILE, 0o644, b"1" * 32, 3, 1)
 FOLDER = EntryState(A, EntryKind.FOLDER, 0o755)
-LINK = EntryState(A, EntryKind.LINK, 0o777, target="x")
+LINK = EntryState(A, EntryKind.LINK, 0o777, link_target="x")
 
 
 def change(before: EntryState | None, after: EntryState | None) -> FileChange:
@@ -42,7 +52,7 @@ def change(before: EntryState | None, after: EntryState | None) -> FileChange:
         (FILE, FOLDER, ChangeKind.MODIFIED),
         (FILE, LINK, ChangeKind.MODIFIED),
         (FOLDER, FILE, ChangeKind.MODIFIED),
-        (LINK, replace(LINK, target="y"), ChangeKind.MODIFIED),
+        (LINK, replace(LINK, link_target="y"), ChangeKind.MODIFIED),
     ],
 )
 def test_the_kind_of_a_change(before: EntryState | None, after: EntryState | None, kind: ChangeKind) -> None:
@@ -73,3 +83,50 @@ def test_a_change_set_touches_each_path_once_and_in_order() -> None:
 
 def test_content_is_not_logged() -> None:
     assert "words" not in repr(replace(change(None, FILE), body=b"secret words"))
+
+
+CALLS = [CallId(new_id()) for _ in range(6)]
+RUN, SESSION = RunId(new_id()), SessionId(new_id())
+
+
+def changing(number: int, *, run: bool = False, session: bool = False) -> ChangingCall:
+    return ChangingCall(CALLS[number], RUN if run else None, SESSION if session else None)
+
+
+def undoing(number: int, **reverted: object) -> ChangingCall:
+    return ChangingCall(CALLS[number], None, None, UndoCall(CALLS[number], reverted))
+
+
+def undoing_calls(number: int, *calls: int) -> ChangingCall:
+    return undoing(number, calls=[str(CALLS[call]) for call in calls])
+
+
+@pytest.mark.parametrize(
+    ("calls", "last", "expected"),
+    [
+        ([], LastUndoable.CALL, None),
+        ([changing(0), changing(1)], LastUndoable.CALL, UndoScope(calls=(CALLS[1],))),
+        ([changing(0), changing(1)], LastUndoable.RUN, UndoScope(calls=(CALLS[1],))),
+        ([changing(0, run=True)], LastUndoable.CALL, UndoScope(calls=(CALLS[0],))),
+        ([changing(0, run=True)], LastUndoable.RUN, UndoScope(run_id=RUN)),
+        ([changing(0, run=True, session=True)], LastUndoable.SESSION, UndoScope(session_id=SESSION)),
+        # What was undone is passed over, whether as a call, a run or a session.
+        ([changing(0), changing(1), undoing_calls(2, 1)], LastUndoable.CALL, UndoScope(calls=(CALLS[0],))),
+        ([changing(0), changing(1, run=True), undoing(2, run_id=str(RUN))], LastUndoable.RUN, UndoScope((CALLS[0],))),
+        ([changing(0, session=True), undoing(1, session_id=str(SESSION))], LastUndoable.SESSION, None),
+        # It counts again once its undo was undone, and an undo does not cover later calls.
+        ([changing(0), undoing_calls(1, 0), undoing_calls(2, 1)], LastUndoable.CALL, UndoScope(calls=(CALLS[0],))),
+        ([undoing(0, run_id=str(RUN)), changing(1, run=True)], LastUndoable.RUN, UndoScope(run_id=RUN)),
+        # Redo: the last undo, if nothing has changed since, and not twice.
+        ([changing(0), undoing_calls(1, 0)], LastUndoable.UNDO, UndoScope(calls=(CALLS[1],))),
+        ([changing(0), undoing_calls(1, 0), changing(2)], LastUndoable.UNDO, None),
+        ([changing(0), undoing_calls(1, 0), undoing_calls(2, 1)], LastUndoable.UNDO, None),
+        (
+            [changing(0), changing(1), undoing_calls(2, 1), undoing_calls(3, 0), undoing_calls(4, 3)],
+            LastUndoable.UNDO,
+            UndoScope(calls=(CALLS[2],)),
+        ),
+    ],
+)
+def test_last_change_in_effect(calls: list[ChangingCall], last: LastUndoable, expected: UndoScope | None) -> None:
+    assert last_undoable(calls[::-1], last) == expected

@@ -59,7 +59,7 @@ STATE = EntryState(WorkspacePath(Mount.PROJECT, "/a"), EntryKind.FILE, FILE_MODE
         (replace(STATE, kind=EntryKind.LINK), False),
         (replace(STATE, mode=0o755), False),
         (replace(STATE, sha256=b"y" * 32), False),
-        (replace(STATE, target="b"), False),
+        (replace(STATE, link_target="b"), False),
     ],
 )
 def test_two_states_are_equal_if_bytes_mode_and_kind_agree(other: EntryState, same: bool) -> None:

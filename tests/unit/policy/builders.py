@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.core.agents import AgentRules
-from toolcrib.core.callers import Agent, Caller
+from toolcrib.core.callers import Agent, Caller, SessionMode
 from toolcrib.core.ids import AgentId, UserId, WorkspaceId, new_id
 from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.core.tool_calls import Danger, ToolCategory
@@ -17,6 +17,14 @@ class Tool:
     toolset: str = "workspace"
     category: ToolCategory = ToolCategory.FILE
     drafts: bool = False
+    replannable: bool = True
+    declared_read_only: bool = False
+    modes: frozenset[SessionMode] = frozenset(SessionMode)
+    plan_files_only: bool = False
+
+    @property
+    def read_only(self) -> bool:
+        return self.danger is Danger.SAFE
 
 
 READ = Tool("read")

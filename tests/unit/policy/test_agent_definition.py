@@ -37,7 +37,7 @@ def test_an_empty_text_gives_the_defaults(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "field", "expected"),
     [
-        ("trust: reckless", "trust", "'supervised', 'guided' or 'autonomous'"),
+        ("trust: reckless", "trust", "'supervised', 'guided', 'review' or 'autonomous'"),
         ("colour: red", "colour", "Known fields: `trust`, `max_trust`, `toolsets`"),
         ("tool_permissions: {bash: {alowed: true}}", "tool_permissions.bash.alowed", "Known fields: `allowed`"),
         ("tool_permissions: {bash: {allowed: maybe}}", "tool_permissions.bash.allowed", "boolean"),

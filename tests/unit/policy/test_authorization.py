@@ -7,8 +7,8 @@ from toolcrib.core.agents import TrustLevel
 from toolcrib.core.callers import Caller, WorkspaceRole
 from toolcrib.core.errors import PermissionDenied, ProtectedPath, ReadOnlyMount, SandboxViolation, ToolcribError
 from toolcrib.core.paths import Mount, WorkspacePath
-from toolcrib.core.tool_calls import Danger, Effects
-from toolcrib.policy.authorization import Authorization, AuthorizationAction, authorize
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.policy.authorization import IRREVERSIBLE, Authorization, AuthorizationAction, authorize
 
 A_FILE = project("/src/a.py")
 READS = Effects(reads=(A_FILE,))
@@ -142,3 +142,60 @@ def test_the_evaluated_rules_are_listed_in_order_with_their_results() -> None:
 
 def _decided(path: str) -> Authorization:
     return authorize(agent(), WRITE, Effects(writes=(project(path),)))
+
+
+MAKE = Tool("make", Danger.DANGEROUS, replannable=False)
+START = Tool("start", Danger.DANGEROUS)
+LIVE = Tool("live", Danger.DANGEROUS, "mcp:ops", ToolCategory.MCP)
+HINTED = Tool("hinted", Danger.DANGEROUS, "mcp:ops", ToolCategory.MCP, declared_read_only=True)
+MARKED = Tool("marked", Danger.SAFE, "mcp:ops", ToolCategory.MCP)
+RUNS, CONTACTS = Effects(command="ls"), Effects(command="pip install x", hosts=("pypi.org",))
+CALLS = Effects(hosts=("ops.example.com",))
+EACH = {tool.name: {"allowed": True} for tool in (READ, WRITE, MAKE, START, LIVE, HINTED, MARKED)}
+EACH |= {name: {"allowed": True} for name in ("undo", "deploy", "web_fetch", "ask_user")}
+EFFECTS = [
+    # What a call does: then whether supervised, guided, review and autonomous ask before it runs.
+    ("reads files", READ, READS, "yes no no no"),
+    ("reads a web page", Tool("web_fetch", toolset="studio"), Effects(hosts=("example.com",)), "yes no no no"),
+    ("changes files", WRITE, WRITES, "yes yes no no"),
+    ("plans its own changes", Tool("undo", Danger.DANGEROUS, drafts=True), Effects(), "yes yes no no"),
+    ("runs a command as a transaction", MAKE, RUNS, "yes yes no no"),
+    ("runs a command with hosts", MAKE, CONTACTS, "yes yes yes no"),
+    ("runs a command on the live files", START, RUNS, "yes yes yes no"),
+    ("has unknown effects", Tool("deploy", Danger.DANGEROUS), Effects(), "yes yes yes no"),
+    ("calls an MCP tool", LIVE, CALLS, "yes yes yes no"),
+    ("calls an MCP tool that declares to be read-only", HINTED, CALLS, "yes yes no no"),
+    ("calls an MCP tool that an owner marked as safe", MARKED, CALLS, "yes no no no"),
+    ("asks a person", Tool("ask_user", category=ToolCategory.HUMAN), Effects(), "no no no no"),
+    ("writes a protected name", WRITE, Effects(writes=(project("/.vscode/tasks.json"),)), "yes yes yes yes"),
+]
+
+
+@pytest.mark.req("PO-3", part="review")
+@pytest.mark.req("CT-1", part="what cannot be undone asks")
+@pytest.mark.parametrize(("tool", "effects", "asks"), [row[1:] for row in EFFECTS], ids=[row[0] for row in EFFECTS])
+def test_trust_and_effect_decide_who_is_asked(tool: Tool, effects: Effects, asks: str) -> None:
+    for trust, answer in zip(TrustLevel, asks.split(), strict=True):
+        caller = agent(trust=trust, toolsets=("workspace", "studio", "mcp:ops"), tool_permissions=EACH)
+        decision = authorize(caller, tool, effects)
+        assert decision.action is (AuthorizationAction.ASK if answer == "yes" else AuthorizationAction.ALLOW), trust
+
+
+@pytest.mark.req("PO-3", part="review")
+def test_review_says_what_cannot_be_undone() -> None:
+    caller = agent(trust=TrustLevel.REVIEW, tool_permissions=EACH)
+    decision = authorize(caller, MAKE, CONTACTS)
+    assert decision.rule == IRREVERSIBLE == "trust.review.irreversible"
+    assert "it contacts pypi.org" in decision.reason
+    assert not decision.undoable_only
+    applied = authorize(caller, WRITE, WRITES)
+    assert (applied.rule, applied.undoable_only) == ("trust.review.undoable", True)
+
+
+@pytest.mark.req("CT-1", part="what cannot be undone asks")
+def test_hosts_of_the_definition_are_a_standing_grant() -> None:
+    permissions = {"make": {"allowed": True, "hosts": ["pypi.org"]}}
+    caller = agent(trust=TrustLevel.REVIEW, tool_permissions=permissions)
+    assert authorize(caller, MAKE, CONTACTS).action is AuthorizationAction.ALLOW
+    more = Effects(command="pip install x", hosts=("pypi.org", "evil.example.com"))
+    assert "it contacts evil.example.com:" in authorize(caller, MAKE, more).reason

@@ -1,15 +1,19 @@
 """A grant covers what a person has approved and nothing else, however unusual the names are."""
 
+from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 
-from tests.unit.policy.builders import WRITE
-from toolcrib.core.approvals import GrantRule
+from tests.unit.policy.builders import BASH, WRITE, agent, project
+from toolcrib.core.callers import Caller
 from toolcrib.core.errors import BadArguments
+from toolcrib.core.ids import GrantId, SessionId, new_id
 from toolcrib.core.paths import Mount, WorkspacePath
-from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
-from toolcrib.policy.grants import check_rule, grant_covers, suggest_rule
+from toolcrib.core.paused_calls import Grant, GrantRule
+from toolcrib.core.tool_calls import Effects
+from toolcrib.policy.grants import check_rule, find_grant, grant_covers, suggest_rules, ungranted_hosts
 
 ODD = (
     "/a.txt", "/a b", "/a ", "/ a", "/!a", "/[ab]", "/*", "/**", "/a*b", "/?", "/#x", "/a\\b", "/a\\", "/\\*", "/a\\ ",
@@ -17,12 +21,19 @@ ODD = (
 )  # fmt: skip
 
 
-class Writer:
-    name = "write"
-    danger = Danger.DANGEROUS
-    toolset = "workspace"
-    category = ToolCategory.FILE
-    drafts = False
+def exact_rule(*paths: WorkspacePath) -> GrantRule:
+    """The suggested rule for exactly these paths."""
+    suggested = suggest_rules(WRITE, Effects(writes=paths))
+    [rule] = [rule for rule in suggested if rule.tools == ("write",)]
+    return rule
+
+
+def granting(*rules: GrantRule, **fields: Any) -> Caller:
+    """An agent with these grants."""
+    caller = agent(**fields)
+    assert caller.agent is not None
+    grants = tuple(Grant(GrantId(new_id()), rule) for rule in rules)
+    return replace(caller, agent=replace(caller.agent, grants=grants))
 
 
 def paths() -> list[WorkspacePath]:
@@ -31,8 +42,8 @@ def paths() -> list[WorkspacePath]:
 
 
 @pytest.mark.req("HU-1", part="a grant is as narrow as it was seen")
-def test_the_suggested_rule_covers_that_one_path_and_no_other() -> None:
-    rules = {path: suggest_rule(Writer(), Effects(writes=(path,))) for path in paths()}
+def test_the_exact_rule_covers_that_one_path_and_no_other() -> None:
+    rules = {path: exact_rule(path) for path in paths()}
 
     wider = [
         (rules[asked].paths, other)
@@ -64,7 +75,7 @@ def test_the_suggested_rule_covers_that_one_path_and_no_other() -> None:
 def test_a_rule_that_a_person_widened_is_matched_like_globs(
     paths: tuple[str, ...], path: str, *, is_covered: bool
 ) -> None:
-    rule = GrantRule("write", paths=paths)
+    rule = GrantRule(("write",), paths=paths)
 
     assert grant_covers(rule, "write", Effects(writes=(WorkspacePath(Mount.PROJECT, path),))) is is_covered
 
@@ -72,13 +83,13 @@ def test_a_rule_that_a_person_widened_is_matched_like_globs(
 def test_a_rule_without_a_mount_does_not_cover_other_mounts() -> None:
     state = WorkspacePath(Mount.STATE, "/notes.md", "agent")
 
-    assert not grant_covers(GrantRule("write", paths=("**",)), "write", Effects(writes=(state,)))
-    assert grant_covers(GrantRule("write", paths=("@state/*.md",)), "write", Effects(writes=(state,)))
+    assert not grant_covers(GrantRule(("write",), paths=("**",)), "write", Effects(writes=(state,)))
+    assert grant_covers(GrantRule(("write",), paths=("@state/*.md",)), "write", Effects(writes=(state,)))
 
 
 def test_every_path_that_a_call_touches_must_be_covered() -> None:
     source, destination, other = (WorkspacePath(Mount.PROJECT, path) for path in ("/a", "/b", "/c"))
-    rule = suggest_rule(Writer(), Effects(writes=(source, destination)))
+    rule = exact_rule(source, destination)
 
     assert grant_covers(rule, "write", Effects(writes=(source, destination)))
     assert not grant_covers(rule, "write", Effects(writes=(source, other)))
@@ -87,12 +98,151 @@ def test_every_path_that_a_call_touches_must_be_covered() -> None:
     assert not grant_covers(rule, "write", Effects())
 
 
-def test_a_command_is_covered_only_if_identical() -> None:
-    rule = suggest_rule(Writer(), Effects(command="make test"))
+@pytest.mark.req("CT-3", part="files by glob")
+def test_a_folder_or_all_edits_are_suggested_beside_the_file() -> None:
+    folder, exact, anywhere = suggest_rules(WRITE, Effects(writes=(project("/src/a b/x.py"),)))
 
-    assert rule == GrantRule("write", commands=("make test",))
+    assert folder == GrantRule(("write", "edit", "touch", "mkdir"), paths=("@project/src/a\\ b/**",))
+    assert exact == GrantRule(("write",), paths=("@project/src/a\\ b/x.py",))
+    assert anywhere == GrantRule(("write", "edit", "touch", "mkdir", "mv", "rm"))
+    for tool, path, is_covered in (
+        ("write", "/src/a b/x.py", True),
+        ("edit", "/src/a b/c/y.py", True),
+        ("edit", "/src/y.py", False),
+        ("rm", "/src/a b/x.py", False),
+    ):
+        assert grant_covers(folder, tool, Effects(writes=(project(path),))) is is_covered
+    assert grant_covers(anywhere, "rm", Effects(writes=(project("/elsewhere"),)))
+    assert not grant_covers(anywhere, "bash", Effects(command="ls"))
+
+
+def test_a_file_at_the_root_is_suggested_alone_because_its_folder_is_everything() -> None:
+    exact, anywhere = suggest_rules(WRITE, Effects(writes=(project("/a.txt"),)))
+
+    assert exact.paths == ("@project/a.txt",)
+    assert anywhere.paths is None
+
+
+def test_a_command_of_another_tool_is_covered_only_if_identical() -> None:
+    [rule] = suggest_rules(WRITE, Effects(command="make test"))
+
+    assert rule == GrantRule(("write",), commands=("make test",))
     for other in ("make test; rm -rf .", "make  test", "make test\n", "make", None):
         assert not grant_covers(rule, "write", Effects(command=other))
-    assert not grant_covers(GrantRule("write"), "write", Effects(command="make test")), "no rule is for any command"
+    assert not grant_covers(GrantRule(("write",)), "write", Effects(command="make test")), "no rule is for any command"
+    pattern = GrantRule(("write",), commands=("make *",))
+    assert not grant_covers(pattern, "write", Effects(command="make test")), "only a shell has patterns"
     with pytest.raises(BadArguments):
-        check_rule(GrantRule("write"), WRITE, Effects(command="make test"))
+        check_rule(GrantRule(("write",)), WRITE, Effects(command="make test"))
+
+
+@pytest.mark.req("CT-3", part="commands by argument prefix")
+def test_grants_cover_the_parts_of_a_command_together() -> None:
+    some, more = ("git diff *",), ("make test", "cd web")
+    caller = granting(GrantRule(("bash",), commands=some), GrantRule(("bash",), commands=more))
+    assert caller.agent is not None
+    first, second = caller.agent.grants
+
+    assert find_grant(caller, BASH, Effects(command="git diff --stat && make test")) == first
+    assert find_grant(caller, BASH, Effects(command="cd web && make test")) == second
+    assert find_grant(caller, BASH, Effects(command="git diff && make test && rm x")) is None
+    assert find_grant(caller, BASH, Effects(command="git diff && make tests")) is None
+    assert find_grant(caller, BASH, Effects(command="git diff > x && make test")) is None
+
+
+@pytest.mark.req("CT-3", part="commands by argument prefix")
+def test_a_grant_of_another_session_does_not_take_part() -> None:
+    caller = granting(GrantRule(("bash",), commands=("git diff *",)))
+    assert caller.agent is not None
+    grants = (replace(caller.agent.grants[0], session_id=SessionId(new_id())),)
+    caller = replace(caller, agent=replace(caller.agent, grants=grants))
+
+    assert find_grant(caller, BASH, Effects(command="git diff")) is None
+
+
+@pytest.mark.req("CT-3", part="hosts")
+@pytest.mark.parametrize(
+    ("rules", "command", "hosts", "missing"),
+    [
+        ((), "curl x", (), ()),
+        ((), "curl x", ("a.org",), ("a.org",)),
+        ((GrantRule(("bash",), hosts=("a.org",)),), "curl x", ("a.org", "a.org:443", "b.org"), ("b.org",)),
+        ((GrantRule(("bash",), hosts=("a.org",)),), "curl x", ("a.org:22", "x.a.org"), ("a.org:22", "x.a.org")),
+        ((GrantRule(("bash",), hosts=("*.a.org",)),), "curl x", ("x.a.org", "*.a.org", "a.org"), ("a.org",)),
+        ((GrantRule(("bash",), hosts=("A.org:8080",)),), "curl x", ("a.org:8080", "a.org"), ("a.org",)),
+        ((GrantRule(("bash",), commands=("curl *",), hosts=("a.org",)),), "curl x", ("a.org",), ()),
+        ((GrantRule(("bash",), commands=("wget *",), hosts=("a.org",)),), "curl x", ("a.org",), ("a.org",)),
+        ((GrantRule(("bash_start",), hosts=("a.org",)),), "curl x", ("a.org",), ("a.org",)),
+        # What one rule lets read must not be sent where another rule lets something else be sent.
+        (
+            (GrantRule(("bash",), commands=("curl *",), hosts=("a.org",)), GrantRule(("bash",), commands=("cat *",))),
+            "cat x | curl -d @- a.org",
+            ("a.org",),
+            ("a.org",),
+        ),
+    ],
+)  # fmt: skip
+def test_hosts_need_a_grant_that_covers_them_and_the_whole_command(
+    rules: tuple[GrantRule, ...], command: str, hosts: tuple[str, ...], missing: tuple[str, ...]
+) -> None:
+    assert ungranted_hosts(granting(*rules), BASH, Effects(command=command, hosts=hosts)) == missing
+
+
+def test_a_rule_about_hosts_covers_no_command() -> None:
+    caller = granting(GrantRule(("bash",), hosts=("a.org",)))
+
+    assert find_grant(caller, BASH, Effects(command="curl a.org", hosts=("a.org",))) is None
+
+
+@pytest.mark.req("CT-3", part="MCP tools with argument patterns")
+@pytest.mark.parametrize(
+    ("globs", "arguments", "is_covered"),
+    [
+        ({"repo": "acme/*"}, {"repo": "acme/site", "title": "x"}, True),
+        ({"repo": "acme/*"}, {"repo": "evil/acme/x"}, False),
+        ({"repo": "acme/*"}, {"title": "acme/site"}, False),
+        ({"repo": "acme/*", "title": "?"}, {"repo": "acme/a", "title": "xx"}, False),
+        ({"count": "1"}, {"count": 1}, False),
+        ({"repo": "*"}, {"repo": "x" * 20_000}, False),
+        (None, {"repo": "evil"}, True),
+    ],
+)
+def test_arguments_must_be_texts_that_match(
+    globs: dict[str, str] | None, arguments: dict[str, Any], *, is_covered: bool
+) -> None:
+    rule = GrantRule(("mcp:hub/create_issue",), arguments=globs)
+    effects = Effects(hosts=("hub.example",), arguments=arguments)
+
+    assert grant_covers(rule, "mcp:hub/create_issue", effects) is is_covered
+
+
+@pytest.mark.req("CT-3", part="seen and edited before it is saved")
+@pytest.mark.parametrize(
+    ("rule", "field"),
+    [
+        (GrantRule(("write",)), "rule.tools"),
+        (GrantRule(("bash",)), "rule.commands"),
+        (GrantRule(("bash",), commands=("python3 *",)), "rule.commands.0"),
+        (GrantRule(("bash",), commands=("git diff *", "git *")), "rule.commands.1"),
+        (GrantRule(("bash",), commands=("git diff *", "x; y *")), "rule.commands.1"),
+        (GrantRule(("bash",), commands=("git log *",)), "rule"),
+        (GrantRule(("bash",), commands=("git diff *",), hosts=("http://x",)), "rule.hosts.0"),
+        (GrantRule(("bash",), commands=("git diff *",), paths=("#",)), "rule.paths.0"),
+        (GrantRule(("bash",), commands=("git diff *",), arguments={"command": "*"}), "rule.arguments.command"),
+    ],
+)
+def test_a_wrong_rule_is_refused_by_its_field(rule: GrantRule, field: str) -> None:
+    with pytest.raises(BadArguments) as refused:
+        check_rule(rule, BASH, Effects(command="git diff"))
+
+    assert list(refused.value.fields) == [field]
+
+
+def test_a_rule_must_allow_the_hosts_that_the_call_contacts() -> None:
+    effects = Effects(command="pip install x", hosts=("pypi.org",))
+
+    with pytest.raises(BadArguments) as refused:
+        check_rule(GrantRule(("bash",), commands=("pip install *",)), BASH, effects)
+    assert list(refused.value.fields) == ["rule.hosts"]
+    check_rule(GrantRule(("bash",), commands=("pip install *",), hosts=("pypi.org",)), BASH, effects)
+    check_rule(GrantRule(("bash",), hosts=("pypi.org",)), BASH, effects)

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.policy.builders import agent, person, project
 from toolcrib.core.errors import PermissionDenied, ProtectedPath, ReadOnlyMount
 from toolcrib.core.paths import Mount, WorkspacePath
-from toolcrib.policy.path_guard import PathGuard
+from toolcrib.policy.authorization import PathGuard
 
 PKG_FILE = WorkspacePath(Mount.PKG, "/guide.md")
 LOG_FILE = WorkspacePath(Mount.STATE, "/logs/execution.jsonl")

@@ -2,45 +2,50 @@
 
 import pytest
 
+import toolcrib.tools
 from tests.unit.policy.builders import BASH, READ, Tool, project, rules
 from toolcrib.core.agents import AgentRules, ToolPermission
 from toolcrib.core.paths import Mount, WorkspacePath, mount_root
 from toolcrib.core.tool_calls import Danger
 from toolcrib.policy.permissions import is_offered, is_permitted, path_allowed
+from toolcrib.tools.tool_registry import discover_tools
 
 # fmt: off
 READING_TOOLS = [
     "ls", "read", "cat", "file_info", "read_multiple_files", "grep", "glob", "find", "plan_read", "plan_list",
     "file_read", "web_search", "fs.list", "fs.read", "fs.search", "read_file", "list_directory",
 ]
-OTHER_SAFE_TOOLS = ["ask_user", "exit_plan_mode", "plan_write", "plan_edit"]
+OTHER_SAFE_TOOLS = [
+    "ask_user", "exit_plan_mode", "plan_write", "plan_edit", "bash_list", "bash_output", "bash_stop",
+]
 DANGEROUS_TOOLS = [
     "file_write", "bash", "write", "edit", "rm", "mv", "touch", "mkdir", "fs.write", "fs.apply_patch",
 ]
 # fmt: on
+BUILTIN = {tool.name: tool for tool in discover_tools(toolcrib.tools)}
 
 
 @pytest.mark.req("PO-1", part="absent permissions mean read-only")
 @pytest.mark.parametrize("permissions", [None, {}])
 def test_ac10_without_permissions_an_agent_only_reads(permissions: dict[str, object] | None) -> None:
     reader = rules(tool_permissions=permissions)
-    assert all(is_permitted(reader, name, Danger.SAFE) for name in READING_TOOLS)
-    assert not any(is_permitted(reader, name, Danger.SAFE) for name in OTHER_SAFE_TOOLS)
-    assert not any(is_permitted(reader, name, Danger.DANGEROUS) for name in DANGEROUS_TOOLS)
+    assert all(is_permitted(reader, BUILTIN[name]) for name in READING_TOOLS)
+    assert not any(is_permitted(reader, BUILTIN[name]) for name in OTHER_SAFE_TOOLS)
+    assert not any(is_permitted(reader, BUILTIN[name]) for name in DANGEROUS_TOOLS)
 
 
 @pytest.mark.req("PO-2", part="which tools an agent may use")
 def test_ac9_only_the_tools_that_are_allowed_may_be_used() -> None:
     scope = rules(tool_permissions={"file_read": {"allowed": True}, "web_search": {"allowed": True}})
-    allowed = [n for n in (*READING_TOOLS, *OTHER_SAFE_TOOLS) if is_permitted(scope, n, Danger.SAFE)]
+    allowed = [n for n in (*READING_TOOLS, *OTHER_SAFE_TOOLS) if is_permitted(scope, BUILTIN[n])]
     assert sorted(allowed) == ["file_read", "web_search"]
-    assert not any(is_permitted(scope, name, Danger.DANGEROUS) for name in DANGEROUS_TOOLS)
+    assert not any(is_permitted(scope, BUILTIN[name]) for name in DANGEROUS_TOOLS)
 
 
 @pytest.mark.req("PO-2", part="which tools an agent may use")
 @pytest.mark.parametrize("entry", [{"allowed": False}, {}])
 def test_a_tool_that_is_listed_but_not_allowed_may_not_be_used(entry: dict[str, object]) -> None:
-    assert not is_permitted(rules(tool_permissions={"read": entry}), "read", Danger.SAFE)
+    assert not is_permitted(rules(tool_permissions={"read": entry}), READ)
 
 
 @pytest.mark.req("PO-2", part="which toolsets an agent has")

@@ -12,8 +12,7 @@ from toolcrib.core.ids import AgentId, new_id
 from toolcrib.core.tool_calls import Effects
 from toolcrib.policy.agent_definition import parse_definition
 from toolcrib.policy.authorization import AuthorizationAction, authorize
-from toolcrib.policy.phases import in_phase, reject_unknown_phase
-from toolcrib.policy.trust import bound_agent
+from toolcrib.policy.trust import bound_agent, in_phase, reject_unknown_phase
 
 pytestmark = pytest.mark.req("PO-1", part="phases")
 

@@ -47,6 +47,10 @@ UNSEEN = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u202a\u202e\u2066\u2069\u034f\ufe
         ("/google credentials.json", "*credential*"),
         ("/client_secret_1.apps.example.com.json", "*secret*"),
         ("/src/secrets/readme.md", "*secret*"),
+        ("/secrets/vendor/a.txt", "*secret*"),
+        ("/vendor/lib/.env", ".env"),
+        ("/node_modules/x/server.key", "*.key"),
+        ("/node_modules.bak/client_secret.json", "*secret*"),
     ],
 )
 def test_a_secret_is_neither_read_nor_written(path: str, pattern: str) -> None:
@@ -114,6 +118,10 @@ def test_files_that_become_code_are_readable_but_not_writable(path: str, pattern
         "/src/secret_store.test.ts",
         "/docs/our secret sauce.md",
         "/.venv/lib/python3.11/site-packages/certifi/cacert.pem",
+        "/.venv/lib/python3.11/site-packages/azure/identity/_credentials/__init__.py",
+        "/.venv/lib/python3.11/site-packages/grpc/_cython/_credentials/roots.pem",
+        "/node_modules/@aws-sdk/credential-providers/package.json",
+        "/vendor/github.com/aws/aws-sdk-go/aws/credentials",
         "/src/head/index.html",
         "/HEAD/x",
         "/.git/logs/HEAD",

@@ -3,7 +3,7 @@
 import pytest
 
 from toolcrib.core.errors import ProviderErrorKind
-from toolcrib.providers.provider_errors import MAX_BODY, response_error
+from toolcrib.providers.provider import MAX_BODY, response_error
 
 KINDS = [
     (401, "Unauthorized", ProviderErrorKind.CREDENTIALS),

@@ -19,7 +19,7 @@ from toolcrib.core.model_stream import (
     TokenUsage,
     ToolCallStart,
 )
-from toolcrib.providers.retries import RetryPolicy, Stream, retrying, within
+from toolcrib.providers.provider_registry import RetryPolicy, Stream, retrying, within
 
 START, TEXT, FINISH = StreamStart("1", "m"), TextDelta("Hi"), StreamFinish(FinishReason.STOP)
 WHOLE = (START, TEXT, FINISH)

@@ -4,19 +4,21 @@ import asyncio
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import pytest
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from tests.wait_until import PATIENCE
-from toolcrib import ToolContext, tool
+from toolcrib import Question, ToolContext, ToolFailed, tool
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import BadArguments, Misconfigured
 from toolcrib.core.ids import UserId, WorkspaceId, new_id
 from toolcrib.core.paths import AbsolutePath, Mount, MountPath, WorkspacePath
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.tools.tool import Tool
+from toolcrib.tools.tool_registry import ToolRegistry
 
 pytestmark = pytest.mark.req("TL-10")
 
@@ -44,7 +46,7 @@ async def run(made: Tool, arguments: dict[str, Any]) -> Any:
     caller = Caller(WorkspaceId(new_id()), UserId(new_id()))
     nowhere: Any = None
     context = ToolContext(caller, nowhere, nowhere, deadline=0.0, emit=lambda _: None)
-    return await made.function(made.parse(arguments), context)
+    return await made.run(made.parse(arguments), context)
 
 
 def test_the_name_is_the_functions_and_the_description_its_docstring() -> None:
@@ -200,6 +202,84 @@ def test_the_package_exports_only_names_that_exist() -> None:
 
     with pytest.raises(AttributeError, match="hammer"):
         _ = toolcrib.hammer
-    offered = {"tool", "ToolContext", "Toolcrib", "AsyncToolcrib", "ApprovalData", "RunResult", "RunUnfinished"}
+    offered = {"tool", "ToolContext", "Toolcrib", "AsyncToolcrib", "ApprovalOut", "RunResult", "RunUnfinished"}
     assert offered <= set(dir(toolcrib))
     assert all(getattr(toolcrib, name) is not None for name in toolcrib._OFFERED)
+
+
+class Stock(BaseModel):
+    number: str
+    found_at: datetime | None = None
+
+
+def test_a_model_as_result_is_its_schema_and_is_encoded_as_json() -> None:
+    @tool(danger=Danger.SAFE)
+    def stock(number: str) -> Stock:
+        """Count parts."""
+        return Stock(number=number, found_at=datetime(2026, 1, 2, tzinfo=UTC))
+
+    assert stock.result is Stock
+    assert asyncio.run(run(stock, {"number": "A-1"})) == {"number": "A-1", "found_at": "2026-01-02T00:00:00Z"}
+
+
+def test_a_dialect_encodes_results_itself() -> None:
+    @tool(encode_result=lambda found: {"output": f"{found} parts"})
+    def stock() -> int:
+        """Count parts."""
+        return 4
+
+    assert stock.result is None
+    assert asyncio.run(run(stock, {})) == {"output": "4 parts"}
+
+
+class Depot:
+    hosts = ("depot.example",)
+    is_open = True
+
+    def is_available(self) -> bool:
+        return self.is_open
+
+
+@tool(danger=Danger.SAFE, requires=Depot, hosts=lambda depot: depot.hosts, effects=lambda _: Effects(command="ring"))
+async def ring_depot(context: ToolContext) -> str:
+    """Ring the depot."""
+    return context.resource(Depot).hosts[0]
+
+
+def test_a_tool_is_available_while_the_service_that_it_requires_is() -> None:
+    depot = Depot()
+    without, bound = ToolRegistry([ring_depot]), ToolRegistry([ring_depot], resources={Depot: depot})
+
+    assert not without.require("ring_depot").is_available
+    assert bound.require("ring_depot").is_available
+    depot.is_open = False
+    assert not bound.require("ring_depot").is_available
+
+
+def test_the_hosts_of_a_required_service_are_effects_of_every_call() -> None:
+    bound = ToolRegistry([ring_depot], resources={Depot: Depot()}).require("ring_depot")
+
+    assert bound.effects(bound.parse({})) == Effects(command="ring", hosts=("depot.example",))
+
+
+def test_a_call_without_the_required_service_says_what_is_missing() -> None:
+    with pytest.raises(ToolFailed, match="no Depot"):
+        asyncio.run(run(ring_depot, {}))
+
+
+@pytest.mark.parametrize("names", [(), ("a", "a"), ("a", "b", "c", "d", "e")])
+def test_a_tool_asks_one_to_four_different_questions(names: tuple[str, ...]) -> None:
+    @tool
+    async def ask(context: ToolContext) -> None:
+        """Ask."""
+        context.ask(*(Question(name, "?", {"type": "string"}) for name in names))
+
+    with pytest.raises(ValueError, match="1 to 4 questions"):
+        asyncio.run(run(ask, {}))
+
+
+def test_effects_take_paths_as_text_too() -> None:
+    effects = Effects(reads=("/a",), writes=(WorkspacePath(Mount.PROJECT, "/b"), "@central/c"))
+
+    assert effects.reads == (WorkspacePath(Mount.PROJECT, "/a"),)
+    assert effects.writes == (WorkspacePath(Mount.PROJECT, "/b"), WorkspacePath(Mount.CENTRAL, "/c"))

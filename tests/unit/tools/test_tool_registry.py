@@ -4,13 +4,16 @@ AC-11 (`RegisterMCP` returns "not implemented") has no test: MC-1 supersedes it,
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Barrier
 
 import pytest
 
 import toolcrib.tools
 from tests.unit.tools.builders import BASH, CORE, FILE_READ, WEB_SEARCH, dummy, scope
+from toolcrib.core.callers import SessionMode
 from toolcrib.core.errors import Misconfigured, NotFound
+from toolcrib.core.ids import UserId, WorkspaceId, new_id
 from toolcrib.core.tool_calls import Danger, ToolCategory
 from toolcrib.tools.tool import Tool, ToolDefinition
 from toolcrib.tools.tool_registry import ToolRegistry, discover_tools
@@ -149,12 +152,48 @@ def test_a_tool_of_a_toolset_that_the_agent_lacks_is_not_listed(registry: ToolRe
     assert registry.list_for_scope(mute) == []
 
 
+def test_added_tool_is_listed_for_rules_that_were_seen_before(registry: ToolRegistry) -> None:
+    rules = scope({"file_read": {"allowed": True}, "later": {"allowed": True}})
+    before = names(registry.list_for_scope(rules))
+
+    registry.add(dummy("later"))
+
+    assert (before, names(registry.list_for_scope(rules))) == (["file_read"], ["file_read", "later"])
+
+
+class McpServers:
+    """The tools of a workspace's MCP servers, and how often they were loaded."""
+
+    def __init__(self) -> None:
+        self.loaded = 0
+
+    async def tools_of(self, workspace_id: WorkspaceId) -> dict[str, Tool]:
+        self.loaded += 1
+        return {"mcp:a/x": replace(dummy("mcp:a/x", Danger.SAFE), toolset="mcp:a", read_only=True)}
+
+
+async def test_tools_of_mcp_servers_are_loaded_for_agents_that_have_such_a_toolset() -> None:
+    servers = McpServers()
+    registry = ToolRegistry(CORE, added=servers)
+    plain = scope(None)
+    with_server = plain.model_copy(update={"toolsets": (*plain.toolsets, "mcp:a")})
+    ids = (WorkspaceId(new_id()), UserId(new_id()))
+
+    without = (await registry.for_person(*ids, plain)).list_for_scope(plain)
+    loaded_for_plain = servers.loaded
+    found = (await registry.for_person(*ids, with_server)).list_for_scope(with_server)
+
+    assert (names(without), loaded_for_plain) == (["file_read", "web_search"], 0)
+    assert sorted(names(found)) == ["file_read", "mcp:a/x", "web_search"]
+    assert (await registry.for_person(*ids)).get("mcp:a/x") is not None
+
+
 @pytest.mark.req("TL-1", part="every tool is complete, and found by its file")
 def test_builtin_tools_are_found_by_their_modules() -> None:
     found = {tool.name: tool for tool in discover_tools(toolcrib.tools)}
 
     workspace = {name for name, tool in found.items() if tool.toolset == "workspace"}
-    assert workspace == {
+    assert workspace >= {
         "ls",
         "read",
         "write",
@@ -174,6 +213,7 @@ def test_builtin_tools_are_found_by_their_modules() -> None:
         "plan_edit",
         "plan_list",
         "ask_user",
+        "exit_plan_mode",
     }
     dangerous = {name for name in workspace if found[name].danger is Danger.DANGEROUS}
     assert dangerous == {"write", "rm", "mv", "touch", "mkdir", "edit"}
@@ -186,4 +226,25 @@ def test_every_builtin_tool_is_complete() -> None:
         assert tool.input_schema["type"] == "object"
         assert tool.input_schema["additionalProperties"] is False
         assert all("description" in field for field in tool.input_schema["properties"].values()), tool.name
-        assert (tool.category is ToolCategory.PLAN) == tool.name.startswith("plan_")
+        assert (tool.category is ToolCategory.PLAN) == ("plan" in tool.name)
+
+
+@pytest.mark.req("TL-1", part="every tool is complete, and found by its file")
+def test_metadata_says_where_each_builtin_tool_is_offered() -> None:
+    found = {tool.name: tool for tool in discover_tools(toolcrib.tools)}
+    safe = {name for name, tool in found.items() if tool.danger is Danger.SAFE}
+    workspace = {name for name, tool in found.items() if tool.toolset == "workspace"}
+
+    more_than_reads = {
+        *("ask_user", "bash_list", "bash_output", "bash_stop"),
+        *("exit_plan_mode", "plan_write", "plan_edit", "review"),
+    }
+    assert {name for name, tool in found.items() if tool.read_only} == safe - more_than_reads
+    commands = {"bash_list", "bash_output", "bash_stop"}
+    assert {name for name, tool in found.items() if SessionMode.PLAN in tool.modes} == (safe - commands) | {"write"}
+    assert {name for name, tool in found.items() if SessionMode.BUILD not in tool.modes} == {"exit_plan_mode"}
+    assert {name for name, tool in found.items() if tool.plan_files_only} == {"write"}
+    assert {name for name, tool in found.items() if tool.default} == workspace | {"bash", "web_search"}
+    assert {name for name, tool in found.items() if tool.exposed_over_mcp} == workspace
+    assert {tool.toolset for tool in found.values() if tool.in_execution_log} == {"mounts"}
+    assert all(tool.in_execution_log for tool in found.values() if tool.toolset == "mounts")

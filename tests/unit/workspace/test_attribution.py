@@ -83,7 +83,7 @@ def test_a_new_file_belongs_to_a_process_only_if_all_files_were_known() -> None:
 
 
 def test_a_change_whose_content_is_only_on_disk_is_external() -> None:
-    unkept = EntryState(STATE.path, EntryKind.FILE, 0o644, target=f"trash:{new_id()}:7")
+    unkept = EntryState(STATE.path, EntryKind.FILE, 0o644, trash_id=new_id(), inode=7)
     change = FileChange(FileId(new_id()), VersionId(new_id()), FileType.DOCUMENT, None, STATE, unkept)
 
     [booked] = attribute_changes(

@@ -24,8 +24,8 @@ from toolcrib.core.errors import (
 )
 from toolcrib.core.files import EntryKind
 from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.workspace.fs.confined_open import has_openat2
 from toolcrib.workspace.fs.mount_writer import DirEntry, MountWriter
-from toolcrib.workspace.fs.syscalls import has_openat2
 
 STRAY = ".~toolcrib-0123456789abcdef.tmp"
 

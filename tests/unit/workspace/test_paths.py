@@ -14,7 +14,6 @@ from toolcrib.core.paths import (
     parse_absolute,
     parse_mounted,
     parse_relative,
-    shown,
 )
 
 pytestmark = pytest.mark.req("WS-2", part="normalisation, and no climbing above the root")
@@ -112,7 +111,7 @@ def test_an_empty_path_is_a_bad_argument(parse: type, text: str) -> None:
 def test_a_parsed_path_parses_to_itself(text: str) -> None:
     path = parse_absolute(text)
 
-    assert parse_absolute(shown(path)) == path
+    assert parse_absolute(path.display) == path
     assert parse_mounted(str(path)) == path
 
 
@@ -122,8 +121,8 @@ def test_a_path_longer_than_path_max_is_a_bad_argument() -> None:
 
 
 def test_a_path_is_shown_alone_or_with_its_mount() -> None:
-    assert shown(WorkspacePath(Mount.PROJECT, "/a")) == "/a"
-    assert shown(WorkspacePath(Mount.PKG, "/a")) == "@pkg/a"
+    assert WorkspacePath(Mount.PROJECT, "/a").display == "/a"
+    assert WorkspacePath(Mount.PKG, "/a").display == "@pkg/a"
 
 
 def test_a_message_about_a_path_is_short_and_printable() -> None:

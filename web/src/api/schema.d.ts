@@ -20,6 +20,9 @@ export interface paths {
         /**
          * Call Tool
          * @description Execute a tool in a workspace.
+         *
+         *     With `Accept: text/event-stream` the answer is a stream, for calls that take long: `output` events with the `text`
+         *     that the tool shows while it runs, then one `end` event with the `status` and the `body` of the usual answer.
          */
         post: operations["call_tool"];
         delete?: never;
@@ -188,7 +191,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/workspaces/{workspace_id}/approvals": {
+    "/api/v1/workspaces/{workspace_id}/paused-calls": {
         parameters: {
             query?: never;
             header?: never;
@@ -196,10 +199,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List Approvals
-         * @description List the pending approvals, oldest first. An agent sees its own.
+         * List Paused Calls
+         * @description List the paused calls, oldest first. An agent sees its own.
          */
-        get: operations["list_approvals"];
+        get: operations["list_paused_calls"];
         put?: never;
         post?: never;
         delete?: never;
@@ -208,7 +211,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/workspaces/{workspace_id}/approvals/{approval_id}": {
+    "/api/v1/workspaces/{workspace_id}/paused-calls/{pause_id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -216,10 +219,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get Approval
-         * @description Return one approval in any state.
+         * Get Paused Call
+         * @description Return one paused call in any state.
          */
-        get: operations["get_approval"];
+        get: operations["get_paused_call"];
         put?: never;
         post?: never;
         delete?: never;
@@ -228,7 +231,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/workspaces/{workspace_id}/approvals/{approval_id}/decision": {
+    "/api/v1/workspaces/{workspace_id}/paused-calls/{pause_id}/decision": {
         parameters: {
             query?: never;
             header?: never;
@@ -238,10 +241,30 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Decide Approval
+         * Decide Paused Call
          * @description Approve or reject a call. Members only; owners only for the scope `always`. The first decision counts.
          */
-        post: operations["decide_approval"];
+        post: operations["decide_paused_call"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workspaces/{workspace_id}/paused-calls/{pause_id}/answers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Answer Paused Call
+         * @description Answer a call's questions. Members only. Each answer must match its schema. The first answer counts.
+         */
+        post: operations["answer_paused_call"];
         delete?: never;
         options?: never;
         head?: never;
@@ -259,7 +282,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel Call
-         * @description Cancel a call that waits for a decision. An agent can cancel its own calls.
+         * @description Cancel a call that waits for a person. An agent can cancel its own calls.
          */
         post: operations["cancel_call"];
         delete?: never;
@@ -303,66 +326,6 @@ export interface paths {
          * @description Revoke a grant. From the agent's next call on, a person is asked again.
          */
         delete: operations["revoke_grant"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/workspaces/{workspace_id}/questions": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List Questions
-         * @description List the pending questions, oldest first. An agent sees its own.
-         */
-        get: operations["list_questions"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/workspaces/{workspace_id}/questions/{question_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get Question
-         * @description Return one question in any state.
-         */
-        get: operations["get_question"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/workspaces/{workspace_id}/questions/{question_id}/answer": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Answer Question
-         * @description Answer a question. Members only. Each answer must match the question's schema. The first answer counts.
-         */
-        post: operations["answer_question"];
-        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -444,8 +407,54 @@ export interface paths {
         /**
          * Cancel Run
          * @description Cancel a run within a second, on whatever node it is. Members only. Its changes can be undone.
+         *
+         *     Messages queued behind a run that had started are held: they start only when released, or can be cancelled too.
          */
         post: operations["cancel_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workspaces/{workspace_id}/runs/{run_id}/release": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Release Run
+         * @description Release a queued message that a stop held: it starts now, or after the session's current run. Members only.
+         */
+        post: operations["release_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workspaces/{workspace_id}/sessions/{session_id}/review": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Review
+         * @description Return what the session's agent changed since the last review, by file and by hunk.
+         */
+        get: operations["get_review"];
+        put?: never;
+        /**
+         * Decide Review
+         * @description Keep or revert what was shown. Members only. Nothing is done if a file has changed or was decided since.
+         */
+        post: operations["decide_review"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1019,6 +1028,8 @@ export interface paths {
         /**
          * Install Package
          * @description Install a zip, tar or tar.gz, or another version of the installed package. Owners only.
+         *
+         *     A tool that its agents name and this server does not have is a warning: the rest of the package works.
          */
         post: operations["install_package"];
         delete?: never;
@@ -1153,6 +1164,26 @@ export interface paths {
          * @description Revoke a key. It ends at once.
          */
         delete: operations["revoke_api_key"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/status": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Status
+         * @description Return the health of the answering node and the isolation of its commands.
+         */
+        get: operations["get_status"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1320,26 +1351,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/status": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get Status
-         * @description Return the health of the answering node and the isolation of its commands.
-         */
-        get: operations["get_status"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/health": {
         parameters: {
             query?: never;
@@ -1364,29 +1375,6 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /**
-         * Acceptance
-         * @description The new account. The invitation sets its email address and role.
-         */
-        Acceptance: {
-            /**
-             * Token
-             * Format: password
-             * @description The part after `#invitation=` in the link.
-             */
-            token: string;
-            /**
-             * Password
-             * Format: password
-             * @example correct horse battery staple
-             */
-            password: string;
-            /**
-             * Full Name
-             * @example Ada Lovelace
-             */
-            full_name?: string | null;
-        };
         /** AgentCreate */
         AgentCreate: {
             /**
@@ -1450,7 +1438,7 @@ export interface components {
          */
         AgentRules: {
             /**
-             * @description Which calls need approval: all (`supervised`), dangerous ones (`guided`) or none (`autonomous`).
+             * @description Which calls need approval: all (`supervised`), dangerous ones (`guided`), what cannot be undone (`review`) or none (`autonomous`).
              * @default guided
              */
             trust: components["schemas"]["TrustLevel"];
@@ -1584,11 +1572,11 @@ export interface components {
                 [key: string]: unknown;
             };
             /**
-             * By Button
+             * Answered With Button
              * @description Names of the questions answered with a button.
              * @default []
              */
-            by_button: string[];
+            answered_with_button: string[];
         };
         /**
          * AnyToolCallOut
@@ -1680,7 +1668,7 @@ export interface components {
         };
         /**
          * ApprovalOut
-         * @description A call that waits or waited for a decision, with what it would do.
+         * @description A call that needs a person's approval, with what it would do.
          */
         ApprovalOut: {
             /**
@@ -1703,11 +1691,36 @@ export interface components {
             agent_name: string | null;
             /** Tool */
             tool: string;
+            state: components["schemas"]["PauseState"];
             /**
-             * Shown
-             * @description The arguments. Long values are truncated.
+             * Decided By
+             * @description Who decided or answered.
              */
-            shown: {
+            decided_by: string | null;
+            /** Decided By Name */
+            decided_by_name: string | null;
+            /** Decided At */
+            decided_at: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Expires At
+             * Format: date-time
+             */
+            expires_at: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "approval";
+            /**
+             * Input
+             * @description The arguments. Truncated only if `changes` show the effect.
+             */
+            input: {
                 [key: string]: unknown;
             } | string;
             /**
@@ -1730,33 +1743,27 @@ export interface components {
             reason: string;
             /** Isolation */
             isolation: string | null;
-            /** @description The narrowest rule that allows similar calls. */
-            offered: components["schemas"]["GrantRuleOut"];
-            state: components["schemas"]["ApprovalState"];
-            scope: components["schemas"]["GrantScope"] | null;
-            /** Decided By */
-            decided_by: string | null;
-            /** Decided By Name */
-            decided_by_name: string | null;
-            /** Decided At */
-            decided_at: string | null;
-            /** Denial */
-            denial: string | null;
+            /** @description A rule that allows similar calls. */
+            suggested_rule: components["schemas"]["GrantRuleOut"];
+            /**
+             * Other Rules
+             * @description Narrower and wider rules. A person can edit any of them.
+             * @default []
+             */
+            other_rules: components["schemas"]["GrantRuleOut"][];
+            grant_scope: components["schemas"]["GrantScope"] | null;
+            /** Rejection Reason */
+            rejection_reason: string | null;
             /**
              * Replaces
              * @description The stale approval that this one replaces.
              */
             replaces: string | null;
             /**
-             * Created At
-             * Format: date-time
+             * Text
+             * @description The call and its effect as text for a person: the lines that every client shows, with deceptive characters escaped. Absent in lists.
              */
-            created_at: string;
-            /**
-             * Expires At
-             * Format: date-time
-             */
-            expires_at: string;
+            text?: string | null;
         };
         /**
          * ApprovalPoint
@@ -1765,14 +1772,35 @@ export interface components {
          */
         ApprovalPoint: "command" | "effect";
         /**
-         * ApprovalState
-         * @description The state of an approval.
+         * AuditCheckpointOut
+         * @description The end of the audit chain, signed by Ed25519 over the other fields as JSON with sorted keys and no spaces.
          *
-         *     ``stale``: the base changed since, and a new approval replaces this one. ``withdrawn``: the caller cancelled the
-         *     call, or is gone.
-         * @enum {string}
+         *     A chain that does not contain this seal later was truncated, rolled back or sealed anew.
          */
-        ApprovalState: "open" | "allowed" | "denied" | "expired" | "stale" | "withdrawn";
+        AuditCheckpointOut: {
+            /**
+             * Kind
+             * @constant
+             */
+            kind: "toolcrib-audit-checkpoint";
+            /**
+             * Version
+             * @constant
+             */
+            version: 1;
+            /** Number */
+            number: number;
+            /** Mac */
+            mac: string;
+            /** Top */
+            top: number;
+            /** At */
+            at: string;
+            /** Public Key */
+            public_key: string;
+            /** Signature */
+            signature: string;
+        };
         /**
          * AuditFileOut
          * @description A file that a call changed. The hashes are null where there was no content, or none is kept.
@@ -1935,11 +1963,6 @@ export interface components {
          * @enum {string}
          */
         AuthorKind: "user" | "agent" | "external" | "system";
-        /**
-         * AuthorizationAction
-         * @enum {string}
-         */
-        AuthorizationAction: "allow" | "ask" | "deny";
         /** ButtonOut */
         ButtonOut: {
             /** Label */
@@ -1953,12 +1976,12 @@ export interface components {
          */
         CallDecisionOut: {
             /**
-             * Approval Id
+             * Pause Id
              * Format: uuid
              */
-            approval_id: string;
-            state: components["schemas"]["ApprovalState"];
-            scope: components["schemas"]["GrantScope"] | null;
+            pause_id: string;
+            state: components["schemas"]["PauseState"];
+            grant_scope: components["schemas"]["GrantScope"] | null;
             /**
              * Rule
              * @description The rule that required approval.
@@ -1972,8 +1995,8 @@ export interface components {
             decided_by_name: string | null;
             /** Decided At */
             decided_at: string | null;
-            /** Denial */
-            denial: string | null;
+            /** Rejection Reason */
+            rejection_reason: string | null;
         };
         /**
          * CallSummaryOut
@@ -2039,36 +2062,6 @@ export interface components {
          * @enum {string}
          */
         ChangeKind: "created" | "modified" | "moved" | "deleted" | "touched";
-        /**
-         * CheckpointAnswer
-         * @description The end of the audit chain, signed by Ed25519 over the other fields as JSON with sorted keys and no spaces.
-         *
-         *     A chain that does not contain this seal later was truncated, rolled back or sealed anew.
-         */
-        CheckpointAnswer: {
-            /**
-             * Kind
-             * @constant
-             */
-            kind: "toolcrib-audit-checkpoint";
-            /**
-             * Version
-             * @constant
-             */
-            version: 1;
-            /** Number */
-            number: number;
-            /** Mac */
-            mac: string;
-            /** Top */
-            top: number;
-            /** At */
-            at: string;
-            /** Public Key */
-            public_key: string;
-            /** Signature */
-            signature: string;
-        };
         /** DeletedFilesResult */
         DeletedFilesResult: {
             /** Files */
@@ -2104,6 +2097,11 @@ export interface components {
              * @description Protected paths. Only a person can approve them.
              */
             protected?: string[] | null;
+            /**
+             * Ignored Folders
+             * @description Ignored folders that existed before. After approval, later changes inside them are not asked about in this session.
+             */
+            ignored_folders?: string[] | null;
             /**
              * Output
              * @description Output of the command, if its effect needs approval.
@@ -2233,11 +2231,23 @@ export interface components {
             tool: string;
             /** Agent */
             agent: string | null;
-            action: components["schemas"]["AuthorizationAction"];
-            /** Rule */
+            /**
+             * Action
+             * @enum {string}
+             */
+            action: "allow" | "ask" | "deny";
+            /**
+             * Rule
+             * @description The rule that decides, as the audit log names it.
+             */
             rule: string;
             /** Reason */
             reason: string;
+            /**
+             * Asks About
+             * @description If a person is asked: about the `call` before it runs, or about its `effect`, if it has one.
+             */
+            asks_about: ("call" | "effect") | null;
             required_role: components["schemas"]["WorkspaceRole"];
             /** Rules Checked */
             rules_checked: string[];
@@ -2257,6 +2267,33 @@ export interface components {
              * @description Unified diff.
              */
             diff: string;
+        };
+        /**
+         * FileDecisionIn
+         * @description Keep or revert one file as it was shown.
+         */
+        FileDecisionIn: {
+            /**
+             * Path
+             * @example /src/parser.py
+             */
+            path: string;
+            /**
+             * Version
+             * @description The `version` of the file that was shown.
+             */
+            version: string;
+            /**
+             * Decision
+             * @enum {string}
+             */
+            decision: "keep" | "revert";
+            /**
+             * Hunks
+             * @description Revert only these hunks and keep the others. Empty: the whole file.
+             * @default []
+             */
+            hunks: string[];
         };
         /**
          * FileDisplaced
@@ -2416,10 +2453,10 @@ export interface components {
             session_id: string | null;
             rule: components["schemas"]["GrantRuleOut"];
             /**
-             * Approval Id
+             * Pause Id
              * Format: uuid
              */
-            approval_id: string;
+            pause_id: string;
             /**
              * Created By
              * Format: uuid
@@ -2433,14 +2470,16 @@ export interface components {
         };
         /**
          * GrantRuleIn
-         * @description What a grant covers: a tool and, if given, only these paths (globs) or exactly these commands.
+         * @description What a grant covers: calls of these tools that are within everything else that is given.
          */
         GrantRuleIn: {
             /**
-             * Tool
-             * @example write
+             * Tools
+             * @example [
+             *       "write"
+             *     ]
              */
-            tool: string;
+            tools: string[];
             /**
              * Paths
              * @example [
@@ -2450,15 +2489,42 @@ export interface components {
             paths?: string[] | null;
             /** Commands */
             commands?: string[] | null;
+            /** Hosts */
+            hosts?: string[] | null;
+            /** Arguments */
+            arguments?: {
+                [key: string]: string;
+            } | null;
         };
-        /** GrantRuleOut */
+        /**
+         * GrantRuleOut
+         * @description What a grant covers: calls of these tools that are within everything else that is given.
+         */
         GrantRuleOut: {
-            /** Tool */
-            tool: string;
-            /** Paths */
-            paths: string[] | null;
-            /** Commands */
-            commands: string[] | null;
+            /** Tools */
+            tools: string[];
+            /**
+             * Paths
+             * @description Globs. Every path that the call touches must match.
+             */
+            paths?: string[] | null;
+            /**
+             * Commands
+             * @description Exact commands, and patterns such as `git diff *`: a prefix of the arguments, not of the text.
+             */
+            commands?: string[] | null;
+            /**
+             * Hosts
+             * @description What a command may contact. Without `commands`, any command may, but it needs approval as before.
+             */
+            hosts?: string[] | null;
+            /**
+             * Arguments
+             * @description Globs by argument, for tools of MCP servers.
+             */
+            arguments?: {
+                [key: string]: string;
+            } | null;
         };
         /**
          * GrantScope
@@ -2537,8 +2603,81 @@ export interface components {
              */
             updated_at: string;
         };
-        /** InvitationAnswer */
-        InvitationAnswer: {
+        /**
+         * InvitationAcceptanceIn
+         * @description The new account. The invitation sets its email address and role.
+         */
+        InvitationAcceptanceIn: {
+            /**
+             * Token
+             * Format: password
+             * @description The part after `#invitation=` in the link.
+             */
+            token: string;
+            /**
+             * Password
+             * Format: password
+             * @example correct horse battery staple
+             */
+            password: string;
+            /**
+             * Full Name
+             * @example Ada Lovelace
+             */
+            full_name?: string | null;
+        };
+        /** InvitationCreate */
+        InvitationCreate: {
+            /**
+             * Email
+             * @example ada@example.com
+             */
+            email: string;
+            /** @default member */
+            role: components["schemas"]["WorkspaceRole"];
+        };
+        /** InvitationCreatedOut */
+        InvitationCreatedOut: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * Email
+             * @example ada@example.com
+             */
+            email: string;
+            role: components["schemas"]["WorkspaceRole"];
+            /**
+             * Invited By
+             * Format: uuid
+             */
+            invited_by: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Expires At
+             * Format: date-time
+             */
+            expires_at: string;
+            /**
+             * Token
+             * @description Creates one account. It is not shown again.
+             * @example tci_…
+             */
+            token: string;
+            /**
+             * Link
+             * @description The link for creating the account. Send it only to the invited person.
+             */
+            link: string;
+        };
+        /** InvitationOut */
+        InvitationOut: {
             /**
              * Id
              * Format: uuid
@@ -2585,7 +2724,7 @@ export interface components {
         };
         /**
          * IsolationLevel
-         * @description From the strongest to none. Only ``namespaces`` is accepted unless an operator configures otherwise.
+         * @description From the strongest to none. Commands run at ``namespaces`` only.
          * @enum {string}
          */
         IsolationLevel: "namespaces" | "process" | "none";
@@ -2801,6 +2940,11 @@ export interface components {
             };
             /** Sha256 */
             sha256: string;
+            /**
+             * Read Only
+             * @description The server says that the tool changes nothing. It needs no approval at trust level `review`.
+             */
+            read_only: boolean;
         };
         /**
          * McpTransport
@@ -2954,61 +3098,11 @@ export interface components {
             /** Max Output Tokens */
             max_output_tokens: number | null;
         };
-        /** NewInvitation */
-        NewInvitation: {
-            /**
-             * Email
-             * @example ada@example.com
-             */
-            email: string;
-            /** @default member */
-            role: components["schemas"]["WorkspaceRole"];
-        };
-        /** NewInvitationAnswer */
-        NewInvitationAnswer: {
-            /**
-             * Id
-             * Format: uuid
-             */
-            id: string;
-            /**
-             * Email
-             * @example ada@example.com
-             */
-            email: string;
-            role: components["schemas"]["WorkspaceRole"];
-            /**
-             * Invited By
-             * Format: uuid
-             */
-            invited_by: string;
-            /**
-             * Created At
-             * Format: date-time
-             */
-            created_at: string;
-            /**
-             * Expires At
-             * Format: date-time
-             */
-            expires_at: string;
-            /**
-             * Token
-             * @description Creates one account. It is not shown again.
-             * @example tci_…
-             */
-            token: string;
-            /**
-             * Link
-             * @description The link for creating the account. Send it only to the invited person.
-             */
-            link: string;
-        };
         /**
-         * PackageAnswer
+         * PackageOut
          * @description A package, visible under `@pkg`. Its agents belong to the workspace and have the limits of package agents.
          */
-        PackageAnswer: {
+        PackageOut: {
             /**
              * Name
              * @example demo
@@ -3045,6 +3139,12 @@ export interface components {
              */
             has_workflow: boolean;
             /**
+             * Warnings
+             * @description After an installation: names in the agents' definitions that this server does not know.
+             * @default []
+             */
+            warnings: string[];
+            /**
              * Installed By
              * Format: uuid
              */
@@ -3069,16 +3169,6 @@ export interface components {
         Page_ApiKeyOut_: {
             /** Items */
             items: components["schemas"]["ApiKeyOut"][];
-            /**
-             * Next
-             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
-             */
-            next?: string | null;
-        };
-        /** Page[ApprovalOut] */
-        Page_ApprovalOut_: {
-            /** Items */
-            items: components["schemas"]["ApprovalOut"][];
             /**
              * Next
              * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
@@ -3115,10 +3205,10 @@ export interface components {
              */
             next?: string | null;
         };
-        /** Page[InvitationAnswer] */
-        Page_InvitationAnswer_: {
+        /** Page[InvitationOut] */
+        Page_InvitationOut_: {
             /** Items */
-            items: components["schemas"]["InvitationAnswer"][];
+            items: components["schemas"]["InvitationOut"][];
             /**
              * Next
              * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
@@ -3165,10 +3255,10 @@ export interface components {
              */
             next?: string | null;
         };
-        /** Page[PackageAnswer] */
-        Page_PackageAnswer_: {
+        /** Page[PackageOut] */
+        Page_PackageOut_: {
             /** Items */
-            items: components["schemas"]["PackageAnswer"][];
+            items: components["schemas"]["PackageOut"][];
             /**
              * Next
              * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
@@ -3179,16 +3269,6 @@ export interface components {
         Page_ProviderCredentialsOut_: {
             /** Items */
             items: components["schemas"]["ProviderCredentialsOut"][];
-            /**
-             * Next
-             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
-             */
-            next?: string | null;
-        };
-        /** Page[QuestionPauseOut] */
-        Page_QuestionPauseOut_: {
-            /** Items */
-            items: components["schemas"]["QuestionPauseOut"][];
             /**
              * Next
              * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
@@ -3226,6 +3306,21 @@ export interface components {
             next?: string | null;
         };
         /**
+         * PauseKind
+         * @enum {string}
+         */
+        PauseKind: "approval" | "question";
+        /**
+         * PauseState
+         * @description The state of a paused call.
+         *
+         *     ``approved``, ``rejected`` and ``stale`` are for approvals only, ``answered`` for questions only. ``stale``: what
+         *     was shown has changed, and another pause replaces this one. ``cancelled``: by the caller, by the end of its run, or
+         *     because nobody is left to run it for.
+         * @enum {string}
+         */
+        PauseState: "pending" | "approved" | "rejected" | "stale" | "answered" | "expired" | "cancelled";
+        /**
          * PausedCallAccepted
          * @description An accepted call that will be executed if a person approves it.
          */
@@ -3241,6 +3336,19 @@ export interface components {
             error?: null;
         };
         /**
+         * PausedCallPage
+         * @description One page of paused calls, and the cursor of the next one; null at the end.
+         */
+        PausedCallPage: {
+            /** Items */
+            items: (components["schemas"]["ApprovalOut"] | components["schemas"]["QuestionPauseOut"])[];
+            /**
+             * Next
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
+             */
+            next?: string | null;
+        };
+        /**
          * PausedCallRef
          * @description A call that waits for a person.
          */
@@ -3251,10 +3359,10 @@ export interface components {
              */
             status: "approval_pending";
             /**
-             * Approval Id
+             * Pause Id
              * Format: uuid
              */
-            approval_id: string;
+            pause_id: string;
             /**
              * Call Id
              * Format: uuid
@@ -3300,6 +3408,13 @@ export interface components {
              * @description The target of a symbolic link.
              */
             target?: string | null;
+            /** @description What it was before, if that is something else. */
+            was_kind?: components["schemas"]["EntryKind"] | null;
+            /**
+             * Was Target
+             * @description The target that a link had before.
+             */
+            was_target?: string | null;
             before?: components["schemas"]["FileSideOut"] | null;
             after?: components["schemas"]["FileSideOut"] | null;
             /** Added */
@@ -3311,6 +3426,11 @@ export interface components {
              * @description Unified diff.
              */
             diff?: string | null;
+            /**
+             * No Diff
+             * @description Why changed content has no diff.
+             */
+            no_diff?: ("binary" | "large" | "secret" | "unread") | null;
             /**
              * Diff Omitted
              * @description The diff is omitted because it is too long for a list.
@@ -3380,11 +3500,11 @@ export interface components {
                 [key: string]: unknown;
             };
             /** Buttons */
-            buttons?: components["schemas"]["ButtonOut"][] | null;
+            buttons: components["schemas"]["ButtonOut"][];
         };
         /**
          * QuestionPauseOut
-         * @description A question request, with its answers once there are some.
+         * @description A call that asks a person something, with the answers once there are some.
          */
         QuestionPauseOut: {
             /**
@@ -3403,22 +3523,20 @@ export interface components {
             run_id: string | null;
             /** Agent Id */
             agent_id: string | null;
+            /** Agent Name */
+            agent_name: string | null;
+            /** Tool */
+            tool: string;
+            state: components["schemas"]["PauseState"];
             /**
-             * Questions
-             * @description One to four questions.
+             * Decided By
+             * @description Who decided or answered.
              */
-            questions: components["schemas"]["QuestionOut"][];
-            state: components["schemas"]["QuestionState"];
-            /** Answers */
-            answers: {
-                [key: string]: unknown;
-            } | null;
-            /** By Button */
-            by_button: string[];
-            /** Answered By */
-            answered_by: string | null;
-            /** Answered At */
-            answered_at: string | null;
+            decided_by: string | null;
+            /** Decided By Name */
+            decided_by_name: string | null;
+            /** Decided At */
+            decided_at: string | null;
             /**
              * Created At
              * Format: date-time
@@ -3429,12 +3547,26 @@ export interface components {
              * Format: date-time
              */
             expires_at: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "question";
+            /**
+             * Questions
+             * @description One to four questions.
+             */
+            questions: components["schemas"]["QuestionOut"][];
+            /** Answers */
+            answers: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * Answered With Button
+             * @description Names of the questions answered with a button.
+             */
+            answered_with_button: string[];
         };
-        /**
-         * QuestionState
-         * @enum {string}
-         */
-        QuestionState: "open" | "answered" | "expired" | "withdrawn";
         /** RefreshIn */
         RefreshIn: {
             /**
@@ -3467,8 +3599,8 @@ export interface components {
              */
             setup?: string | null;
         };
-        /** RegistrationAnswer */
-        RegistrationAnswer: {
+        /** RegistrationOut */
+        RegistrationOut: {
             /** Open */
             open: boolean;
         };
@@ -3479,6 +3611,173 @@ export interface components {
         RestoreIn: {
             /** Version Id */
             version_id?: string | null;
+        };
+        /** RevertedOut */
+        RevertedOut: {
+            /** Path */
+            path: string;
+            /**
+             * Hunks
+             * @description How many hunks were reverted; null for the whole file.
+             */
+            hunks: number | null;
+            /**
+             * Of
+             * @description Of how many.
+             */
+            of: number | null;
+        };
+        /** ReviewConflictOut */
+        ReviewConflictOut: {
+            /** Path */
+            path: string;
+            /** Reason */
+            reason: string;
+        };
+        /**
+         * ReviewDecisionIn
+         * @description Decisions about files, or about everything that was shown.
+         */
+        ReviewDecisionIn: {
+            /**
+             * Decisions
+             * @default []
+             */
+            decisions: components["schemas"]["FileDecisionIn"][];
+            /** All */
+            all?: ("keep" | "revert") | null;
+            /**
+             * Version
+             * @description With `all`: the `version` of the review.
+             */
+            version?: string | null;
+        };
+        /**
+         * ReviewDecisionOut
+         * @description What a decision did. Files with a conflict stay as they are, and open.
+         */
+        ReviewDecisionOut: {
+            /**
+             * Call Id
+             * Format: uuid
+             * @description Undo this call to bring back what was reverted.
+             */
+            call_id: string;
+            /** Kept */
+            kept: string[];
+            /** Reverted */
+            reverted: components["schemas"]["RevertedOut"][];
+            /** Conflicts */
+            conflicts: components["schemas"]["ReviewConflictOut"][];
+            /**
+             * Open
+             * @description How many files still wait for a review.
+             */
+            open: number;
+            /**
+             * Note
+             * @description What the agent is told with the next message.
+             */
+            note: string;
+        };
+        /**
+         * ReviewFileOut
+         * @description A file that the agent changed; or a git directory or an ignored folder, each as one entry.
+         */
+        ReviewFileOut: {
+            /** Path */
+            path: string;
+            /**
+             * From Path
+             * @description Where it was before, if it was moved.
+             */
+            from_path: string | null;
+            change: components["schemas"]["ChangeKind"];
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "file" | "folder" | "link" | "git" | "ignored";
+            /**
+             * Version
+             * @description Names what is shown; a decision repeats it.
+             */
+            version: string;
+            /**
+             * Files
+             * @description How many files the entry has.
+             */
+            files: number;
+            /**
+             * Mode
+             * @description The mode before and now, if it changed.
+             */
+            mode: string[] | null;
+            /** Size */
+            size: number | null;
+            /** Added */
+            added: number | null;
+            /** Removed */
+            removed: number | null;
+            /** Hunks */
+            hunks: components["schemas"]["ReviewHunkOut"][];
+            /**
+             * Note
+             * @description Why there are no hunks, or what the entry summarizes.
+             */
+            note: string | null;
+            /**
+             * Changed By Others
+             * @description Someone else has changed it since the agent did.
+             */
+            changed_by_others: boolean;
+        };
+        /** ReviewHunkOut */
+        ReviewHunkOut: {
+            /**
+             * Id
+             * @description A hash of the hunk's position and lines.
+             */
+            id: string;
+            /**
+             * Diff
+             * @description The hunk in unified format, with its header.
+             */
+            diff: string;
+            /** Added */
+            added: number;
+            /** Removed */
+            removed: number;
+            /**
+             * Author
+             * @description Whose change it is. `others` is not reverted with the file; `both` cannot be reverted by hunk.
+             * @enum {string}
+             */
+            author: "agent" | "others" | "both";
+        };
+        /**
+         * ReviewOut
+         * @description What the session's agent changed since the last review.
+         */
+        ReviewOut: {
+            /**
+             * Session Id
+             * Format: uuid
+             */
+            session_id: string;
+            /**
+             * Version
+             * @description Names everything that is shown; a decision about all repeats it.
+             */
+            version: string;
+            /** Files */
+            files: components["schemas"]["ReviewFileOut"][];
+            /** Total */
+            total: number;
+            /** Added */
+            added: number;
+            /** Removed */
+            removed: number;
         };
         /**
          * RunEnding
@@ -3514,6 +3813,12 @@ export interface components {
              */
             prompt_preview: string;
             state: components["schemas"]["RunState"];
+            /**
+             * Held
+             * @description Queued, but held since the session was stopped.
+             * @default false
+             */
+            held: boolean;
             /** @description Why the run ended; null if it has not ended. */
             end_reason: components["schemas"]["RunEnding"] | null;
             error: components["schemas"]["ErrorInfo"] | null;
@@ -3544,7 +3849,8 @@ export interface components {
          * RunState
          * @description The state of a run.
          *
-         *     ``queued``: the session has another run. ``ready``: any process may take it. ``waiting``: for a person.
+         *     ``queued``: the session has another run, or was stopped. ``ready``: any process may take it. ``waiting``: for a
+         *     person.
          * @enum {string}
          */
         RunState: "queued" | "ready" | "running" | "waiting" | "ended";
@@ -3887,7 +4193,7 @@ export interface components {
              */
             timeout?: number | null;
             /**
-             * @description For `bash`: approve the `command` before it runs, or its `effect` on files afterwards.
+             * @description For `bash`: approve the `command` before it runs, or its `effect` on files afterwards. At trust `review` it always runs first.
              * @default command
              */
             approve: components["schemas"]["ApprovalPoint"];
@@ -3924,7 +4230,7 @@ export interface components {
          * @description How often a person is asked. Trust changes the number of approvals; it never adds permissions.
          * @enum {string}
          */
-        TrustLevel: "supervised" | "guided" | "autonomous";
+        TrustLevel: "supervised" | "guided" | "review" | "autonomous";
         /**
          * UsageOut
          * @description The storage of a workspace. ``stored_bytes`` is after compression, ``content_bytes`` before.
@@ -4036,26 +4342,8 @@ export interface components {
              */
             created_at: string;
         };
-        /**
-         * WorkspaceChange
-         * @description Fields that are absent stay as they are.
-         */
-        WorkspaceChange: {
-            /**
-             * Name
-             * @example website
-             */
-            name?: string | null;
-            /** @description The highest trust level of sessions in this workspace; null for no limit. */
-            max_trust?: components["schemas"]["TrustLevel"] | null;
-            /**
-             * Default Agent Id
-             * @description The agent of sessions without an agent; null for the oldest agent with a model.
-             */
-            default_agent_id?: string | null;
-        };
-        /** WorkspaceIn */
-        WorkspaceIn: {
+        /** WorkspaceCreate */
+        WorkspaceCreate: {
             /**
              * Name
              * @example website
@@ -4092,6 +4380,24 @@ export interface components {
          * @enum {string}
          */
         WorkspaceRole: "viewer" | "member" | "owner";
+        /**
+         * WorkspaceUpdate
+         * @description Fields that are absent stay as they are.
+         */
+        WorkspaceUpdate: {
+            /**
+             * Name
+             * @example website
+             */
+            name?: string | null;
+            /** @description The highest trust level of sessions in this workspace; null for no limit. */
+            max_trust?: components["schemas"]["TrustLevel"] | null;
+            /**
+             * Default Agent Id
+             * @description The agent of sessions without an agent; null for the oldest agent with a model.
+             */
+            default_agent_id?: string | null;
+        };
         /** WorkspaceUsageOut */
         WorkspaceUsageOut: {
             usage: components["schemas"]["UsageOut"];
@@ -4224,6 +4530,12 @@ export interface components {
         FindResult: {
             /** Matches */
             matches: components["schemas"]["FindEntry"][];
+            /**
+             * Hint
+             * @description What was not searched.
+             * @default null
+             */
+            hint: string | null;
         };
         /** GlobEntry */
         GlobEntry: {
@@ -4255,6 +4567,12 @@ export interface components {
             base_path: string;
             /** Matches */
             matches: components["schemas"]["GlobEntry"][];
+            /**
+             * Hint
+             * @description What was not searched.
+             * @default null
+             */
+            hint: string | null;
         };
         /** GrepMatch */
         GrepMatch: {
@@ -4348,6 +4666,12 @@ export interface components {
             path: string;
             /** Entries */
             entries: components["schemas"]["LsEntry"][];
+            /**
+             * Hint
+             * @description What was not listed.
+             * @default null
+             */
+            hint: string | null;
         };
         /** MvResult */
         MvResult: {
@@ -4507,6 +4831,175 @@ export interface components {
             /** Restored Hash */
             restored_hash: string | null;
         };
+        /** RevertedInReview */
+        RevertedInReview: {
+            /** Path */
+            path: string;
+            /**
+             * Hunks
+             * @description How many hunks were reverted; null for the whole file.
+             */
+            hunks: number | null;
+            /**
+             * Of
+             * @description Of how many.
+             */
+            of: number | null;
+        };
+        /** ReviewConflict */
+        ReviewConflict: {
+            /** Path */
+            path: string;
+            /** Reason */
+            reason: string;
+        };
+        /** ReviewDecideResult */
+        ReviewDecideResult: {
+            /**
+             * Call Id
+             * Format: uuid
+             * @description Undo this call to bring back what was reverted.
+             */
+            call_id: string;
+            /** Kept */
+            kept: string[];
+            /** Reverted */
+            reverted: components["schemas"]["RevertedInReview"][];
+            /**
+             * Conflicts
+             * @description Files that stay as they are, and open.
+             */
+            conflicts: components["schemas"]["ReviewConflict"][];
+            /**
+             * Open
+             * @description How many files still wait for a review.
+             */
+            open: number;
+            /**
+             * Note
+             * @description What the agent is told with the next message.
+             */
+            note: string;
+            /**
+             * Reviewed
+             * @description Up to which version each file is reviewed.
+             */
+            reviewed: components["schemas"]["ReviewedVersionEntry"][];
+        };
+        /**
+         * ReviewFile
+         * @description A file that the agent changed; or a git directory or an ignored folder, each as one entry.
+         */
+        ReviewFile: {
+            /** Path */
+            path: string;
+            /**
+             * From Path
+             * @description Where it was before, if it was moved.
+             */
+            from_path: string | null;
+            change: components["schemas"]["ChangeKind"];
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "file" | "folder" | "link" | "git" | "ignored";
+            /**
+             * Version
+             * @description Names what is shown; a decision repeats it.
+             */
+            version: string;
+            /**
+             * Files
+             * @description How many files the entry has.
+             */
+            files: number;
+            /**
+             * Mode
+             * @description The mode before and now, if it changed.
+             * @example null
+             */
+            mode: string[] | null;
+            /** Size */
+            size: number | null;
+            /** Added */
+            added: number | null;
+            /** Removed */
+            removed: number | null;
+            /** Hunks */
+            hunks: components["schemas"]["ReviewHunk"][];
+            /**
+             * Note
+             * @description Why there are no hunks, or what the entry summarizes.
+             */
+            note: string | null;
+            /**
+             * Changed By Others
+             * @description Someone else has changed it since the agent did.
+             */
+            changed_by_others: boolean;
+        };
+        /** ReviewHunk */
+        ReviewHunk: {
+            /**
+             * Id
+             * @description A hash of the hunk's position and lines.
+             */
+            id: string;
+            /**
+             * Diff
+             * @description The hunk in unified format, with its header.
+             */
+            diff: string;
+            /** Added */
+            added: number;
+            /** Removed */
+            removed: number;
+            /**
+             * Author
+             * @description `others`: not the agent's change, so it cannot be reverted here. `both`: the same lines.
+             * @enum {string}
+             */
+            author: "agent" | "others" | "both";
+        };
+        /** ReviewResult */
+        ReviewResult: {
+            /**
+             * Session Id
+             * Format: uuid
+             */
+            session_id: string;
+            /**
+             * Version
+             * @description Names everything that is shown; a decision about all repeats it.
+             */
+            version: string;
+            /** Files */
+            files: components["schemas"]["ReviewFile"][];
+            /** Total */
+            total: number;
+            /** Added */
+            added: number;
+            /** Removed */
+            removed: number;
+        };
+        /** ReviewedVersionEntry */
+        ReviewedVersionEntry: {
+            /**
+             * File Id
+             * Format: uuid
+             */
+            file_id: string;
+            /** Version Number */
+            version_number: number;
+            /** Expected */
+            expected: number;
+            /**
+             * Decision
+             * @enum {string}
+             */
+            decision: "kept" | "reverted";
+        };
         /** UndoConflictEntry */
         UndoConflictEntry: {
             /** Path */
@@ -4526,13 +5019,46 @@ export interface components {
              * @description The id of this undo. Undo it to redo the changes.
              */
             call_id: string;
-            /** Changes */
+            /** @description What was undone, as arguments of `undo`. */
+            undone: components["schemas"]["UndoneCallIds"];
+            /**
+             * Changes
+             * @description The first 1,000 files.
+             */
             changes: components["schemas"]["RevertedFile"][];
             /**
+             * Total Changes
+             * @description How many files are changed.
+             */
+            total_changes: number;
+            /**
              * Conflicts
-             * @description Files that were not changed because of a conflict.
+             * @description Files that were not changed because of a conflict; the first 1,000.
              */
             conflicts: components["schemas"]["UndoConflictEntry"][];
+            /**
+             * Total Conflicts
+             * @description How many files were not changed because of a conflict.
+             */
+            total_conflicts: number;
+        };
+        /** UndoneCallIds */
+        UndoneCallIds: {
+            /**
+             * Calls
+             * @default null
+             */
+            calls: string[] | null;
+            /**
+             * Run Id
+             * @default null
+             */
+            run_id: string | null;
+            /**
+             * Session Id
+             * @default null
+             */
+            session_id: string | null;
         };
         /**
          * WriteResult
@@ -4556,32 +5082,34 @@ export interface components {
          * @description The result schema of each tool, by tool name. Not a response itself.
          */
         ToolResults: {
+            edit: components["schemas"]["EditResult"];
+            find: components["schemas"]["FindResult"];
+            glob: components["schemas"]["GlobResult"];
+            grep: components["schemas"]["GrepResult"];
             ls: components["schemas"]["LsResult"];
+            file_info: components["schemas"]["FileInfoResult"];
+            mv: components["schemas"]["MvResult"];
+            rm: components["schemas"]["PathResult"];
             read: components["schemas"]["ReadResult"];
             read_multiple_files: components["schemas"]["ReadManyResult"];
             cat: components["schemas"]["CatResult"];
             write: components["schemas"]["WriteResult"];
-            edit: components["schemas"]["EditResult"];
-            rm: components["schemas"]["PathResult"];
             mkdir: components["schemas"]["PathResult"];
             touch: components["schemas"]["PathResult"];
-            mv: components["schemas"]["MvResult"];
-            grep: components["schemas"]["GrepResult"];
-            find: components["schemas"]["FindResult"];
-            glob: components["schemas"]["GlobResult"];
-            file_info: components["schemas"]["FileInfoResult"];
-            plan_list: components["schemas"]["PlanListResult"];
-            plan_read: components["schemas"]["PlanReadResult"];
-            plan_write: components["schemas"]["PlanWriteResult"];
-            plan_edit: components["schemas"]["EditResult"];
-            exit_plan_mode: components["schemas"]["ExitPlanModeResult"];
             file_versions: components["schemas"]["FileVersionsResult"];
             file_version: components["schemas"]["FileVersionResult"];
             file_compare: components["schemas"]["FileCompareResult"];
-            file_restore: components["schemas"]["FileRestoreResult"];
             deleted_files: components["schemas"]["DeletedFilesResult"];
+            file_restore: components["schemas"]["FileRestoreResult"];
+            review: components["schemas"]["ReviewResult"];
+            review_decide: components["schemas"]["ReviewDecideResult"];
             changes: components["schemas"]["ChangesResult"];
             undo: components["schemas"]["UndoResult"];
+            plan_write: components["schemas"]["PlanWriteResult"];
+            plan_read: components["schemas"]["PlanReadResult"];
+            plan_edit: components["schemas"]["EditResult"];
+            plan_list: components["schemas"]["PlanListResult"];
+            exit_plan_mode: components["schemas"]["ExitPlanModeResult"];
         };
     };
     responses: never;
@@ -5172,12 +5700,13 @@ export interface operations {
             };
         };
     };
-    list_approvals: {
+    list_paused_calls: {
         parameters: {
             query?: {
+                kind?: components["schemas"]["PauseKind"] | null;
+                /** @description `all`: also those that have ended. */
+                state?: "pending" | "all";
                 session_id?: string | null;
-                /** @description Include approvals that are no longer pending. */
-                all?: boolean;
                 after?: string | null;
                 limit?: number;
             };
@@ -5195,7 +5724,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Page_ApprovalOut_"];
+                    "application/json": components["schemas"]["PausedCallPage"];
                 };
             };
             /** @description Unauthorized */
@@ -5218,13 +5747,13 @@ export interface operations {
             };
         };
     };
-    get_approval: {
+    get_paused_call: {
         parameters: {
             query?: never;
             header?: never;
             path: {
                 workspace_id: string;
-                approval_id: string;
+                pause_id: string;
             };
             cookie?: never;
         };
@@ -5236,7 +5765,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ApprovalOut"];
+                    "application/json": components["schemas"]["ApprovalOut"] | components["schemas"]["QuestionPauseOut"];
                 };
             };
             /** @description Unauthorized */
@@ -5268,13 +5797,13 @@ export interface operations {
             };
         };
     };
-    decide_approval: {
+    decide_paused_call: {
         parameters: {
             query?: never;
             header?: never;
             path: {
                 workspace_id: string;
-                approval_id: string;
+                pause_id: string;
             };
             cookie?: never;
         };
@@ -5291,6 +5820,78 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ApprovalOut"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    answer_paused_call: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace_id: string;
+                pause_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AnswersIn"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuestionPauseOut"];
                 };
             };
             /** @description Bad Request */
@@ -5358,7 +5959,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ApprovalOut"];
+                    "application/json": components["schemas"]["ApprovalOut"] | components["schemas"]["QuestionPauseOut"];
                 };
             };
             /** @description Unauthorized */
@@ -5478,174 +6079,6 @@ export interface operations {
             };
             /** @description Not Found */
             404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorOut"];
-                };
-            };
-        };
-    };
-    list_questions: {
-        parameters: {
-            query?: {
-                session_id?: string | null;
-                /** @description Include questions that are no longer pending. */
-                all?: boolean;
-                after?: string | null;
-                limit?: number;
-            };
-            header?: never;
-            path: {
-                workspace_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Page_QuestionPauseOut_"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorOut"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorOut"];
-                };
-            };
-        };
-    };
-    get_question: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                workspace_id: string;
-                question_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["QuestionPauseOut"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorOut"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorOut"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorOut"];
-                };
-            };
-        };
-    };
-    answer_question: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                workspace_id: string;
-                question_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["AnswersIn"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["QuestionPauseOut"];
-                };
-            };
-            /** @description Bad Request */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorOut"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorOut"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorOut"];
-                };
-            };
-            /** @description Not Found */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorOut"];
-                };
-            };
-            /** @description Conflict */
-            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5917,6 +6350,190 @@ export interface operations {
             };
         };
     };
+    release_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace_id: string;
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    get_review: {
+        parameters: {
+            query?: {
+                /** @description Show only this file, whatever its size. */
+                path?: string | null;
+            };
+            header?: never;
+            path: {
+                workspace_id: string;
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReviewOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    decide_review: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace_id: string;
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReviewDecisionIn"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReviewDecisionOut"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
     list_session_calls: {
         parameters: {
             query?: {
@@ -6006,6 +6623,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
         };
     };
     list_credentials: {
@@ -6028,6 +6654,15 @@ export interface operations {
             };
             /** @description Unauthorized */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6077,6 +6712,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
             /** @description Not Found */
             404: {
                 headers: {
@@ -6108,6 +6752,15 @@ export interface operations {
             };
             /** @description Unauthorized */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6148,6 +6801,15 @@ export interface operations {
             };
             /** @description Unauthorized */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6670,7 +7332,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["WorkspaceIn"];
+                "application/json": components["schemas"]["WorkspaceCreate"];
             };
         };
         responses: {
@@ -6810,7 +7472,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["WorkspaceChange"];
+                "application/json": components["schemas"]["WorkspaceUpdate"];
             };
         };
         responses: {
@@ -7167,7 +7829,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Page_InvitationAnswer_"];
+                    "application/json": components["schemas"]["Page_InvitationOut_"];
                 };
             };
             /** @description Unauthorized */
@@ -7201,7 +7863,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["NewInvitation"];
+                "application/json": components["schemas"]["InvitationCreate"];
             };
         };
         responses: {
@@ -7211,7 +7873,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["NewInvitationAnswer"];
+                    "application/json": components["schemas"]["InvitationCreatedOut"];
                 };
             };
             /** @description Bad Request */
@@ -8046,7 +8708,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Page_PackageAnswer_"];
+                    "application/json": components["schemas"]["Page_PackageOut_"];
                 };
             };
             /** @description Unauthorized */
@@ -8091,7 +8753,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PackageAnswer"];
+                    "application/json": components["schemas"]["PackageOut"];
                 };
             };
             /** @description Bad Request */
@@ -8318,7 +8980,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CheckpointAnswer"];
+                    "application/json": components["schemas"]["AuditCheckpointOut"];
                 };
             };
             /** @description Bad Request */
@@ -8504,6 +9166,53 @@ export interface operations {
             };
         };
     };
+    get_status: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatusOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
     register: {
         parameters: {
             query?: never;
@@ -8579,7 +9288,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RegistrationAnswer"];
+                    "application/json": components["schemas"]["RegistrationOut"];
                 };
             };
         };
@@ -8815,7 +9524,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Acceptance"];
+                "application/json": components["schemas"]["InvitationAcceptanceIn"];
             };
         };
         responses: {
@@ -8857,53 +9566,6 @@ export interface operations {
             };
             /** @description Too Many Requests */
             429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorOut"];
-                };
-            };
-        };
-    };
-    get_status: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["StatusOut"];
-                };
-            };
-            /** @description Unauthorized */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorOut"];
-                };
-            };
-            /** @description Forbidden */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorOut"];
-                };
-            };
-            /** @description Service Unavailable */
-            503: {
                 headers: {
                     [name: string]: unknown;
                 };

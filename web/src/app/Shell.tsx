@@ -2,7 +2,7 @@
 import { ChevronsUpDown } from "lucide-react";
 import { Suspense, useMemo } from "react";
 import { Link, Redirect, useLocation } from "wouter";
-import { usePending } from "../approvals/approvals";
+import { usePending } from "../approvals/pausedCalls";
 import { ErrorBoundary } from "../components/ErrorBoundary";
 import { ErrorNote } from "../components/ErrorNote";
 import { Loading } from "../components/Loading";
@@ -84,7 +84,7 @@ function Frame({ workspaceId, screenName }: Props) {
 
 function PendingCount({ workspaceId }: { workspaceId: string }) {
   const pending = usePending(workspaceId);
-  const count = (pending.data?.approvals.length ?? 0) + (pending.data?.questions.length ?? 0);
+  const count = pending.data?.length ?? 0;
   if (count === 0) return null;
   return (
     <span className="absolute top-0.5 left-1/2 rounded-full bg-warn px-1.5 text-[11px] leading-4 font-semibold text-surface md:static md:ml-auto">

@@ -71,7 +71,8 @@ export function useRegister() {
 export function useAccept() {
   const queries = useQueryClient();
   return useMutation({
-    mutationFn: (body: Schema["Acceptance"]) => unwrap(api.POST("/api/v1/auth/invitations/accept", { body })),
+    mutationFn: (body: Schema["InvitationAcceptanceIn"]) =>
+      unwrap(api.POST("/api/v1/auth/invitations/accept", { body })),
     onSuccess: () => queries.invalidateQueries({ queryKey: ME }),
   });
 }

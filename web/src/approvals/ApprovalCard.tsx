@@ -3,25 +3,31 @@ import { ShieldQuestion } from "lucide-react";
 import { useId, useState } from "react";
 import { Badge } from "../components/Badge";
 import { Button } from "../components/Button";
-import { Code } from "../components/Code";
+import { ArgumentList, EXACT, ShownText } from "../components/Code";
 import { ErrorNote } from "../components/ErrorNote";
 import { INPUT } from "../components/Labelled";
+import { Loading } from "../components/Loading";
 import { RelativeTime } from "../components/RelativeTime";
-import { escaped, escapedLine } from "../components/shownText";
+import { escapedLine } from "../components/shownText";
 import type { Approval } from "../events/conversation";
-import type { Rule } from "../events/messages";
-import { type Decision, useDecide, useFullApproval } from "./approvals";
 import { ChangeList } from "./ChangeList";
+import { type Decision, useDecide, useFullPause } from "./pausedCalls";
+import { RuleEditor } from "./RuleEditor";
 
 interface Props {
   workspaceId: string;
   approval: Approval;
 }
 
+/** Events carry at most 16,000 bytes of the effects, such as a long command. */
+const MAY_BE_CUT = 4_000;
+
 export function ApprovalCard({ workspaceId, approval }: Props) {
-  const isTruncated = approval.changes.some((change) => change.diff_omitted || change.change === "omitted");
-  const full = useFullApproval(workspaceId, approval.id, isTruncated);
-  const shown = full.data ?? approval;
+  const isTruncated =
+    approval.changes.some((change) => change.diff_omitted || change.change === "omitted") ||
+    JSON.stringify(approval.effects).length > MAY_BE_CUT;
+  const full = useFullPause(workspaceId, approval.id, isTruncated);
+  const shown = full.data?.kind === "approval" ? full.data : approval;
   const hasDiff = shown.changes.some((change) => change.diff);
   return (
     <section
@@ -39,17 +45,18 @@ export function ApprovalCard({ workspaceId, approval }: Props) {
       </header>
       <div className="space-y-3 p-4">
         {approval.replaces && <p className="text-warn">The effect changed since the first request.</p>}
-        <p className="text-sm">
-          {approval.reason} <Badge title="Rule">{approval.rule}</Badge>
+        <p className="text-sm wrap-anywhere">
+          {escapedLine(approval.reason)} <Badge title="Rule">{approval.rule}</Badge>
           {approval.isolation && <Badge title="Isolation">{approval.isolation}</Badge>}
         </p>
         <EffectList approval={shown} />
+        {isTruncated && full.isPending && <Loading what="all changes" />}
         <ErrorNote error={full.error} />
         <ChangeList changes={shown.changes} />
         <details open={!hasDiff}>
           <summary className="text-sm text-muted">Arguments</summary>
           <div className="mt-1.5">
-            <Code text={textOf(approval.input)} label="Arguments" />
+            <ArgumentList given={shown.input} label="Arguments" />
           </div>
         </details>
         <DecisionForm workspaceId={workspaceId} approval={approval} />
@@ -85,8 +92,8 @@ function EffectList({ approval: { effects } }: { approval: Approval }) {
 /** Renders each text as a block. Text keeps its line breaks; names are one line. */
 function Lines({ texts, isText }: { texts: readonly string[]; isText?: boolean }) {
   return texts.map((text) => (
-    <code key={text} className="block whitespace-break-spaces wrap-anywhere">
-      {isText ? escaped(text) : escapedLine(text)}
+    <code key={text} className={`block ${EXACT} ${isText ? "border-l-2 border-line-strong pl-2" : ""}`}>
+      {isText ? <ShownText text={text} /> : escapedLine(text)}
     </code>
   ));
 }
@@ -124,12 +131,11 @@ function DecisionForm({ workspaceId, approval }: Props) {
         </div>
       )}
       {(openForm === "session" || openForm === "always") && (
-        <RulePreview
-          rule={approval.offered}
-          agent={approval.agent}
+        <RuleEditor
+          approval={approval}
           scope={openForm}
           busy={busy}
-          onConfirm={() => submit({ approved: true, scope: openForm })}
+          onConfirm={(rule) => submit({ approved: true, scope: openForm, rule })}
           onBack={() => setOpenForm(null)}
         />
       )}
@@ -140,61 +146,6 @@ function DecisionForm({ workspaceId, approval }: Props) {
           onBack={() => setOpenForm(null)}
         />
       )}
-    </div>
-  );
-}
-
-interface RuleProps {
-  rule: Rule;
-  agent: string | null;
-  scope: "session" | "always";
-  busy: boolean;
-  onConfirm: () => void;
-  onBack: () => void;
-}
-
-/** Shows the permission rule before the person saves it. */
-function RulePreview({ rule, agent, scope, busy, onConfirm, onBack }: RuleProps) {
-  return (
-    <div className="space-y-2 rounded-md border border-line bg-sunken p-3">
-      <p>
-        {scope === "session" ? "Until the session ends, " : "From now on, "}
-        {agent ?? "the agent"} can do this without approval:
-      </p>
-      <dl className="grid grid-cols-[auto_1fr] gap-x-3 gap-y-1 text-sm" aria-label="The rule">
-        <dt className="text-muted">Tool</dt>
-        <dd>
-          <code>{rule.tool}</code>
-        </dd>
-        {rule.paths && (
-          <>
-            <dt className="text-muted">Paths</dt>
-            <dd className="min-w-0">
-              <Lines texts={rule.paths} />
-            </dd>
-          </>
-        )}
-        {rule.commands && (
-          <>
-            <dt className="text-muted">Commands</dt>
-            <dd className="min-w-0">
-              <Lines texts={rule.commands} isText />
-            </dd>
-          </>
-        )}
-        {!rule.paths && !rule.commands && (
-          <>
-            <dt className="text-muted">Paths</dt>
-            <dd>anywhere in the workspace</dd>
-          </>
-        )}
-      </dl>
-      <div className="flex flex-wrap gap-2">
-        <Button variant="primary" busy={busy} onClick={onConfirm}>
-          {scope === "session" ? "Approve for this session" : "Always approve"}
-        </Button>
-        <Button onClick={onBack}>Back</Button>
-      </div>
     </div>
   );
 }
@@ -243,8 +194,4 @@ function RejectForm({
 /** Focuses the field that the person has just opened. */
 function focus(element: HTMLElement | null): void {
   element?.focus();
-}
-
-export function textOf(input: unknown): string {
-  return typeof input === "string" ? input : JSON.stringify(input, null, 2);
 }

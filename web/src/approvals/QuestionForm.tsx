@@ -8,22 +8,22 @@ import type { Item } from "../events/messages";
 import { ItemControl } from "./ItemControl";
 import { initialAnswer, isPlanReview, planNamed } from "./items";
 import { PlanReview } from "./PlanReview";
-import { type Answers, useAnswer } from "./questions";
+import { type Answers, useAnswer } from "./pausedCalls";
 
 interface Props {
   workspaceId: string;
-  questionId: string;
+  pauseId: string;
   items: readonly Item[];
   /** The plan last written in the session, if known. */
   plan?: string | null;
 }
 
-export function QuestionForm({ workspaceId, questionId, items, plan = null }: Props) {
+export function QuestionForm({ workspaceId, pauseId, items, plan = null }: Props) {
   const [answers, setAnswers] = useState<Answers>(() =>
     Object.fromEntries(items.map((item) => [item.name, initialAnswer(item)])),
   );
-  const [byButton, setByButton] = useState<readonly string[]>([]);
-  const answer = useAnswer(workspaceId, questionId);
+  const [answeredWithButton, setAnsweredWithButton] = useState<readonly string[]>([]);
+  const answer = useAnswer(workspaceId, pauseId);
   const isAlone = items.length === 1;
   const isReview = isPlanReview(items);
   const planPath = isReview ? planNamed(items, plan) : null;
@@ -31,16 +31,16 @@ export function QuestionForm({ workspaceId, questionId, items, plan = null }: Pr
 
   function setAnswer(item: Item, value: unknown, isButton: boolean) {
     const all = { ...answers, [item.name]: value };
-    const buttons = [...byButton.filter((name) => name !== item.name), ...(isButton ? [item.name] : [])];
+    const buttons = [...answeredWithButton.filter((name) => name !== item.name), ...(isButton ? [item.name] : [])];
     setAnswers(all);
-    setByButton(buttons);
+    setAnsweredWithButton(buttons);
     // The button of the only item submits the form.
-    if (isAlone && isButton) answer.mutate({ answers: all, byButton: buttons });
+    if (isAlone && isButton) answer.mutate({ answers: all, answeredWithButton: buttons });
   }
 
   function submit(event: FormEvent) {
     event.preventDefault();
-    answer.mutate({ answers, byButton: [...byButton] });
+    answer.mutate({ answers, answeredWithButton: [...answeredWithButton] });
   }
 
   return (

@@ -7,7 +7,7 @@ import { Diff } from "./Diff";
 import { Empty } from "./Empty";
 import { ErrorNote } from "./ErrorNote";
 import { Loading } from "./Loading";
-import { escapedLine } from "./shownText";
+import { escapedLine, grouped } from "./shownText";
 
 /** What to undo or to show the changes of: exactly one of these. */
 export type UndoTarget = { calls: string[] } | { run_id: string } | { session_id: string };
@@ -17,7 +17,14 @@ type Change = Schema["ChangedFile"]["change"];
 const TONES: Record<Change, Tone> = { created: "good", modified: "accent", moved: "plain", deleted: "bad" };
 const MAX_FILES = 500;
 
-export function Changes({ workspaceId, of }: { workspaceId: string; of: UndoTarget }) {
+interface Props {
+  workspaceId: string;
+  of: UndoTarget;
+  /** Show nothing, instead of a notice, if no file changed. */
+  isQuiet?: boolean;
+}
+
+export function Changes({ workspaceId, of, isQuiet }: Props) {
   const found = useQuery({
     queryKey: ["files", workspaceId, "changes", of],
     queryFn: () => callTool(workspaceId, "changes", { ...of, limit: MAX_FILES }),
@@ -25,11 +32,11 @@ export function Changes({ workspaceId, of }: { workspaceId: string; of: UndoTarg
   if (found.isPending) return <Loading what="changes" />;
   if (found.error) return <ErrorNote error={found.error} />;
   const { changes, total } = found.data;
-  if (total === 0) return <Empty title="No files changed" />;
+  if (total === 0) return isQuiet ? null : <Empty title="No files changed" />;
   return (
     <div className="space-y-2">
       <p className="text-muted">
-        {filesOf(total)} changed.
+        {filesOf(total)} changed, +{sumOf(changes, "added")} -{sumOf(changes, "removed")}.
         {total > changes.length && ` Showing the first ${changes.length}.`}
       </p>
       <ul aria-label="Changed files" className="space-y-1.5">
@@ -71,7 +78,7 @@ function Counts({ added, removed }: { added?: number | null | undefined; removed
         <span className="sr-only">added lines:</span>+{added}
       </span>{" "}
       <span className="text-bad">
-        <span className="sr-only">removed lines:</span>−{removed}
+        <span className="sr-only">removed lines:</span>-{removed}
       </span>
     </span>
   );
@@ -83,6 +90,10 @@ export function ChangeBadge({ change }: { change: Change }) {
 
 export function pathOf(change: { path: string; from_path: string | null }): string {
   return escapedLine(change.from_path === null ? change.path : `${change.from_path} → ${change.path}`);
+}
+
+function sumOf(changes: readonly Schema["ChangedFile"][], what: "added" | "removed"): string {
+  return grouped(changes.reduce((all, change) => all + (change[what] ?? 0), 0));
 }
 
 export function filesOf(count: number): string {

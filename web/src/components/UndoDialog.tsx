@@ -63,7 +63,7 @@ export function UndoDialog({ workspaceId, sessionId, request, onClose, onDone }:
   }
 
   const verb = request?.isRedo ? "Redo" : "Undo";
-  const count = preview.data?.changes.length ?? 0;
+  const count = preview.data?.total_changes ?? 0;
   return (
     <Dialog
       title={`${verb} ${request?.what ?? ""}`}
@@ -107,7 +107,7 @@ function Preview({ workspaceId, found }: { workspaceId: string; found: Schema["U
       )}
       {found.changes.length > 0 && (
         <section aria-label="Changes" className="space-y-1.5">
-          <h3 className="font-medium">{filesOf(found.changes.length)} will change</h3>
+          <h3 className="font-medium">{filesOf(found.total_changes)} will change</h3>
           <ul className="space-y-1.5">
             {found.changes.map((one) => (
               <li key={one.file_id} className="rounded-md border border-line">
@@ -119,7 +119,7 @@ function Preview({ workspaceId, found }: { workspaceId: string; found: Schema["U
       )}
       {found.conflicts.length > 0 && (
         <section aria-label="Skipped files" className="space-y-1.5">
-          <h3 className="font-medium text-warn">{filesOf(found.conflicts.length)} skipped</h3>
+          <h3 className="font-medium text-warn">{filesOf(found.total_conflicts)} skipped</h3>
           <ul className="space-y-1.5">
             {found.conflicts.map((one) => (
               <li key={one.ours.version_id} className="rounded-md border border-warn/50 bg-warn-soft">

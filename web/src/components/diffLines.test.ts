@@ -19,7 +19,7 @@ test("lines have their numbers in the files", () => {
     ["gone", "two", 2, null],
     ["new", "zwei", null, 2],
     ["new", "drei", null, 3],
-    ["same", "four", 3, 4],
+    ["same", "four⟦no newline at the end⟧", 3, 4],
   ]);
 });
 

@@ -1,10 +1,13 @@
-/** Parses a unified diff into lines and pairs them side by side. Pure. */
+/** Parses a unified diff into lines as they are shown, and pairs them side by side. Pure. */
+import { escapedLine, type Part, shownParts, textOfParts } from "./shownText";
 
 export type LineKind = "hunk" | "same" | "gone" | "new";
 
 export interface DiffLine {
   kind: LineKind;
+  /** The line as it is shown, and its parts. */
   text: string;
+  parts: readonly Part[];
   /** Line number before and after; null where the line does not exist. */
   before: number | null;
   after: number | null;
@@ -17,28 +20,32 @@ export interface PairedLine {
 }
 
 const HUNK = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@/;
+const NO_NEWLINE: Part = { text: "⟦no newline at the end⟧", isMark: true };
 
 export function linesOf(diff: string): DiffLine[] {
   const lines: DiffLine[] = [];
   let before = 0;
   let after = 0;
   let isInHunk = false;
-  for (const line of diff.replace(/\n$/, "").split("\n")) {
+  const all = diff.replace(/\n$/, "").split("\n");
+  for (const [number, line] of all.entries()) {
     const hunk = HUNK.exec(line);
     if (hunk) {
       before = Number(hunk[1]);
       after = Number(hunk[2]);
       isInHunk = true;
-      lines.push({ kind: "hunk", text: line, before: null, after: null });
+      const text = escapedLine(line);
+      lines.push({ kind: "hunk", text, parts: [{ text, isMark: false }], before: null, after: null });
       continue;
     }
-    if (!isInHunk) continue;
-    const text = line.slice(1);
-    if (line.startsWith("+")) lines.push({ kind: "new", text, before: null, after: after++ });
-    else if (line.startsWith("-")) lines.push({ kind: "gone", text, before: before++, after: null });
-    // "No newline at end of file" is not a line of the file.
-    else if (line.startsWith("\\")) continue;
-    else lines.push({ kind: "same", text, before: before++, after: after++ });
+    // "No newline at end of file" is not a line of the file. It is a mark at the end of the line before it.
+    if (!isInHunk || line.startsWith("\\")) continue;
+    const parts = shownParts(line.slice(1));
+    if (all[number + 1]?.startsWith("\\")) parts.push(NO_NEWLINE);
+    const shown = { text: textOfParts(parts), parts };
+    if (line.startsWith("+")) lines.push({ kind: "new", ...shown, before: null, after: after++ });
+    else if (line.startsWith("-")) lines.push({ kind: "gone", ...shown, before: before++, after: null });
+    else lines.push({ kind: "same", ...shown, before: before++, after: after++ });
   }
   return lines;
 }

@@ -1,8 +1,10 @@
-/** The diff of two texts: side by side on wide screens, unified on narrow ones. */
+/** The diff of two texts: side by side in wide columns, unified in narrow ones. */
 import { MergeView, unifiedMergeView } from "@codemirror/merge";
 import { EditorState, type Extension } from "@codemirror/state";
-import { EditorView, lineNumbers } from "@codemirror/view";
+import { EditorView, highlightSpecialChars, lineNumbers } from "@codemirror/view";
 import { useEffect, useRef } from "react";
+import { escaped, PATTERN } from "../components/shownText";
+import { useWidth } from "../components/useWidth";
 import { languageOf } from "./languages";
 import { editorTheme } from "./theme";
 
@@ -14,20 +16,25 @@ interface Props {
   label: string;
 }
 
-const WIDE = "(min-width: 900px)";
+/** Minimum width of two columns, in pixels. */
+const ROOM = 900;
 const COLLAPSE = { margin: 3, minSize: 6 };
 // The cost of a diff grows faster than the texts. Beyond these limits it is less exact, but fast.
 const DIFF_LIMITS = { scanLimit: 500, timeout: 500 };
 
 export default function TextDiff({ before, after, path, label }: Props) {
   const container = useRef<HTMLDivElement>(null);
+  const width = useWidth(container);
+  const isMeasured = width > 0;
+  const isWide = width >= ROOM;
   useEffect(() => {
+    if (!isMeasured) return;
     let isUnmounted = false;
     let shown: { destroy: () => void } | null = null;
     void languageOf(path).then((language) => {
       if (isUnmounted || container.current === null) return;
-      const common = [editorTheme(), lineNumbers(), EditorView.lineWrapping, language, ...readOnly(label)];
-      shown = matchMedia(WIDE).matches
+      const common = [editorTheme(), lineNumbers(), EditorView.lineWrapping, escapes(), language, ...readOnly(label)];
+      shown = isWide
         ? sideBySide(container.current, before, after, common)
         : unified(container.current, before, after, common);
     });
@@ -35,8 +42,8 @@ export default function TextDiff({ before, after, path, label }: Props) {
       isUnmounted = true;
       shown?.destroy();
     };
-  }, [before, after, path, label]);
-  return <div ref={container} className="overflow-auto rounded-md border border-line" />;
+  }, [before, after, path, label, isMeasured, isWide]);
+  return <div ref={container} className="min-h-4 overflow-x-hidden overflow-y-auto rounded-md border border-line" />;
 }
 
 function sideBySide(parent: HTMLElement, before: string, after: string, common: Extension): MergeView {
@@ -58,6 +65,19 @@ function unified(parent: HTMLElement, before: string, after: string, common: Ext
     diffConfig: DIFF_LIMITS,
   });
   return new EditorView({ parent, state: EditorState.create({ doc: after, extensions: [common, merge] }) });
+}
+
+/** Shows deceptive characters as escapes, as in other diffs. */
+function escapes(): Extension {
+  return highlightSpecialChars({
+    specialChars: new RegExp(PATTERN),
+    render: (code) => {
+      const mark = document.createElement("span");
+      mark.className = "rounded-sm bg-warn-soft text-warn";
+      mark.textContent = escaped(String.fromCodePoint(code));
+      return mark;
+    },
+  });
 }
 
 function readOnly(label: string): Extension[] {

@@ -1,4 +1,4 @@
-/** The conversation of a session: rows in order, with their approvals and questions. Data only. */
+/** The conversation of a session: rows in order, with the pauses of calls. Data only. */
 import type { Change, Effects, Item, Rule } from "./messages";
 
 export interface Message {
@@ -35,13 +35,26 @@ export interface Call {
   durationMs: number | null;
   /** Isolation level of its program, if it ran one. */
   isolation: string | null;
-  approval: Approval | null;
-  question: Question | null;
+  /** The last pause of the call. */
+  pause: Pause | null;
 }
 
-export interface Approval {
+/** A call that waits, or waited, for a person. */
+export type Pause = Approval | Question;
+
+interface AnyPause {
   id: string;
   callId: string;
+  expiresAt: string;
+  /** `pending` until somebody decides or answers, or it ends otherwise. */
+  state: string;
+  decidedBy: string | null;
+  decidedById: string | null;
+  decidedAt: string | null;
+}
+
+export interface Approval extends AnyPause {
+  kind: "approval";
   tool: string;
   input: unknown;
   agent: string | null;
@@ -51,24 +64,18 @@ export interface Approval {
   rule: string;
   reason: string;
   isolation: string | null;
-  offered: Rule;
+  suggestedRule: Rule;
+  /** Narrower and wider rules. */
+  otherRules: Rule[];
   replaces: string | null;
-  expiresAt: string;
-  /** `open` until a decision, expiry or withdrawal. */
-  state: string;
-  decidedBy: string | null;
-  denial: string | null;
+  rejectionReason: string | null;
   scope: string | null;
 }
 
-export interface Question {
-  id: string;
-  callId: string;
+export interface Question extends AnyPause {
+  kind: "question";
   items: Item[];
-  expiresAt: string;
-  state: string;
   answers: Record<string, unknown> | null;
-  answeredBy: string | null;
 }
 
 /** Why a run ended early, or an error that belongs to no call. */
@@ -85,6 +92,8 @@ export type Row = Message | Call | Note;
 export interface Run {
   id: string;
   state: string;
+  /** The session was stopped while this run was queued. It starts only when someone sends it. */
+  held: boolean;
   endReason: string | null;
   turns: number;
   inputTokens: number;
@@ -130,11 +139,11 @@ export function currentRun(conversation: Conversation): Run | null {
 export function waitingCalls(conversation: Conversation): Call[] {
   return conversation.order
     .map((id) => conversation.rows[id])
-    .filter((row): row is Call => row?.kind === "call" && (isOpen(row.approval) || isOpen(row.question)));
+    .filter((row): row is Call => row?.kind === "call" && isPending(row.pause));
 }
 
-export function isOpen(pause: { state: string } | null): boolean {
-  return pause?.state === "open";
+export function isPending(pause: Pause | null): boolean {
+  return pause?.state === "pending";
 }
 
 /** Returns the creation time of an id: ids start with a timestamp. */

@@ -12,24 +12,41 @@ export interface ServerMessage {
 // biome-ignore lint/suspicious/noExplicitAny: each type has its own fields; the reducer names those that it reads
 export type Payload = Record<string, any>;
 
+/** A file before or after a change. */
+export interface FileSide {
+  sha256: string | null;
+  size: number;
+  mode: string;
+}
+
 export interface Change {
   path: string | null;
   change: string;
-  kind?: string;
-  from_path?: string | null;
-  after?: { sha256: string | null } | null;
-  added?: number;
-  removed?: number;
-  diff?: string;
+  kind?: string | null;
+  /** The path before a move. */
+  from?: string | null;
+  target?: string | null;
+  was_kind?: string | null;
+  was_target?: string | null;
+  before?: FileSide | null;
+  after?: FileSide | null;
+  added?: number | null;
+  removed?: number | null;
+  diff?: string | null;
+  /** Why changed content has no diff. */
+  no_diff?: string | null;
   /** The event truncated the diff; the approval has all of it. */
-  diff_omitted?: boolean;
-  count?: number;
+  diff_omitted?: boolean | null;
+  count?: number | null;
 }
 
+/** What a grant covers: calls of these tools that are within everything else that is given. */
 export interface Rule {
-  tool: string;
-  paths: string[] | null;
-  commands: string[] | null;
+  tools: string[];
+  paths?: string[] | null;
+  commands?: string[] | null;
+  hosts?: string[] | null;
+  arguments?: Record<string, string> | null;
 }
 
 export interface Effects {

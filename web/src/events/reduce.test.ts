@@ -36,7 +36,7 @@ const END: [string, Payload] = [
 const CONFIRM: Payload = {
   toolId: "t2",
   toolName: "write",
-  approvalId: "a1",
+  pauseId: "a1",
   input: { path: "/a" },
   agent: "coder",
   argumentsSha256: "00",
@@ -45,7 +45,7 @@ const CONFIRM: Payload = {
   rule: "trust.guided.dangerous",
   reason: "Dangerous.",
   isolation: null,
-  offeredRule: { tool: "write", paths: null, commands: null },
+  suggestedRule: { tools: ["write"], paths: null, commands: null },
   replaces: null,
   expiresAt: "2026-11-22T00:00:00Z",
 };
@@ -138,18 +138,21 @@ describe("calls", () => {
     let after = withEvents(EMPTY, START, END, ["tool-confirm", CONFIRM]);
     expect(waitingCalls(after).map((one) => one.id)).toEqual(["t2"]);
     after = withEvents(after, [
-      "tool-decided",
+      "pause-ended",
       {
         toolId: "t2",
-        approvalId: "a1",
-        state: "denied",
+        pauseId: "a1",
+        state: "rejected",
         approved: false,
         reason: "No.",
         decidedBy: "ada",
         scope: null,
       },
     ]);
-    expect(call(after, "t2")).toMatchObject({ status: "rejected", approval: { state: "denied", denial: "No." } });
+    expect(call(after, "t2")).toMatchObject({
+      status: "rejected",
+      pause: { state: "rejected", rejectionReason: "No." },
+    });
   });
 
   test("that are repeated on join keep their place", () => {
@@ -162,20 +165,20 @@ describe("calls", () => {
     const after = withEvents(
       EMPTY,
       ["tool-confirm", CONFIRM],
-      ["tool-confirm", { ...CONFIRM, approvalId: "a2", replaces: "a1" }],
+      ["tool-confirm", { ...CONFIRM, pauseId: "a2", replaces: "a1" }],
     );
-    expect(call(after, "t2").approval).toMatchObject({ id: "a2", replaces: "a1", state: "open" });
+    expect(call(after, "t2").pause).toMatchObject({ id: "a2", replaces: "a1", state: "pending" });
   });
 
   test("ask questions, which are answered", () => {
     const items = [{ name: "fw", question: "Which?", schema: { type: "string", enum: ["A", "B"] } }];
-    let after = withEvents(EMPTY, ["question", { questionId: "q1", toolId: "t1", questions: items, expiresAt: "" }]);
+    let after = withEvents(EMPTY, ["question", { pauseId: "q1", toolId: "t1", questions: items, expiresAt: "" }]);
     expect(waitingCalls(after)).toHaveLength(1);
     after = withEvents(after, [
-      "answer",
-      { questionId: "q1", toolId: "t1", state: "answered", answers: { fw: "A" }, answeredBy: "ada" },
+      "pause-ended",
+      { pauseId: "q1", toolId: "t1", state: "answered", answers: { fw: "A" }, decidedBy: "ada" },
     ]);
-    expect(call(after, "t1").question).toMatchObject({ state: "answered", answers: { fw: "A" } });
+    expect(call(after, "t1").pause).toMatchObject({ state: "answered", answers: { fw: "A" } });
     expect(waitingCalls(after)).toEqual([]);
   });
 
@@ -199,7 +202,32 @@ describe("runs", () => {
     expect(currentRun(after)?.id).toBe("r1");
     after = withEvents(after, state("r1", { state: "ended", endReason: "done" }));
     expect(currentRun(after)).toBeNull();
-    expect(after.order).toEqual([]);
+  });
+
+  test("show queued messages until they start, and held ones until they are sent or removed", () => {
+    let after = withEvents(
+      EMPTY,
+      state("r1", { state: "ready" }),
+      state("r2", { state: "queued", prompt: "Then this", held: false }),
+      state("r3", { state: "queued", prompt: "And that", held: false }),
+    );
+    expect(after.order).toEqual(["r2", "r3"]);
+    after = withEvents(
+      after,
+      state("r2", { state: "queued", prompt: "Then this", held: true }),
+      state("r3", { state: "queued", prompt: "And that", held: true }),
+      state("r1", { state: "ended", endReason: "cancelled" }),
+    );
+    expect(after.rows.r2).toMatchObject({ kind: "message", role: "user", text: "Then this" });
+    expect(after.runs.r2).toMatchObject({ state: "queued", held: true });
+    after = withEvents(
+      after,
+      state("r3", { state: "ended", endReason: "cancelled" }),
+      ["message", { messageId: "r2", runId: "r2", role: "user", content: "Then this" }],
+      state("r2", { state: "ready" }),
+    );
+    expect(after.order).toEqual(["end-r1", "r2"]);
+    expect(currentRun(after)?.id).toBe("r2");
   });
 
   test("show why they ended early", () => {

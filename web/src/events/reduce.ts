@@ -1,5 +1,5 @@
 /** Applies events and deltas to a conversation. Pure: the same events give the same conversation, live or replayed. */
-import type { Approval, Call, Conversation, Message, Note, Question, Row, Run } from "./conversation";
+import type { Approval, Call, Conversation, Message, Note, Pause, Row, Run } from "./conversation";
 import type { Payload, ServerMessage } from "./messages";
 
 /** Applies messages in order. Returns the same object if nothing changed. */
@@ -30,7 +30,7 @@ class Draft {
   }
 
   add({ type, payload, seq }: ServerMessage): void {
-    // The server repeats open approvals and questions on join. The events already contain them, in order.
+    // The server repeats paused calls on join. The events already contain them, in order.
     if (payload.replayed) return;
     if (seq !== undefined) {
       // Received twice, for example after a resume.
@@ -79,14 +79,11 @@ class Draft {
       case "chat:tool-confirm":
         this.#confirm(payload);
         break;
-      case "chat:tool-decided":
-        this.#decided(payload);
-        break;
       case "chat:question":
         this.#question(payload);
         break;
-      case "chat:answer":
-        this.#answered(payload);
+      case "chat:pause-ended":
+        this.#pauseEnded(payload);
         break;
       case "chat:run-state":
         this.#runState(payload);
@@ -100,6 +97,8 @@ class Draft {
   // Messages
 
   #message({ messageId, role, runId, content }: Payload): void {
+    // A queued message moves to its place in the conversation.
+    this.#remove(messageId);
     this.#put({ ...newMessage(messageId, runId ?? null), role: role === "user" ? "user" : "summary", text: content });
   }
 
@@ -162,7 +161,7 @@ class Draft {
   #toolResult({ toolId, toolName, status, result, metadata, durationMs, isolation }: Payload): void {
     const before = this.#rows_()[toolId];
     const startedAt = before?.kind === "call" ? before.startedAt : null;
-    const isRejected = before?.kind === "call" && before.approval?.state === "denied";
+    const isRejected = before?.kind === "call" && before.pause?.state === "rejected";
     this.#call(toolId, toolName, {
       status: status === "success" ? "success" : isRejected ? "rejected" : "error",
       result,
@@ -180,49 +179,53 @@ class Draft {
     this.#put({ ...(before?.kind === "call" ? before : newCall(id, name)), ...more });
   }
 
-  // Approvals and questions
+  // Paused calls
 
   #confirm(payload: Payload): void {
     const approval = approvalOf(payload);
-    const before = this.#rows_()[approval.callId];
-    if (before?.kind === "call" && before.approval?.id === approval.id) return;
-    this.#call(approval.callId, approval.tool, { status: "waiting", input: approval.input, approval });
+    this.#pause(approval, approval.tool, { input: approval.input });
   }
 
-  #decided({ toolId, approvalId, state, reason, decidedBy, scope }: Payload): void {
+  #question({ pauseId, toolId, questions, expiresAt }: Payload): void {
+    const facts = { id: pauseId, callId: toolId, items: questions, expiresAt };
+    this.#pause({ kind: "question", ...facts, ...UNDECIDED, answers: null }, "ask_user");
+  }
+
+  #pause(pause: Pause, tool: string, more: Partial<Call> = {}): void {
+    const before = this.#rows_()[pause.callId];
+    if (before?.kind === "call" && before.pause?.id === pause.id) return;
+    this.#call(pause.callId, tool, { ...more, status: "waiting", pause });
+  }
+
+  #pauseEnded({ toolId, pauseId, state, reason, scope, answers, ...by }: Payload): void {
     const call = this.#rows_()[toolId];
-    if (call?.kind !== "call" || call.approval === null || call.approval.id !== approvalId) return;
-    const approval: Approval = { ...call.approval, state, decidedBy, scope, denial: reason };
-    this.#put({ ...call, approval, status: state === "allowed" ? "pending" : "rejected" });
-  }
-
-  #question({ questionId, toolId, questions, expiresAt }: Payload): void {
-    const before = this.#rows_()[toolId];
-    if (before?.kind === "call" && before.question?.id === questionId) return;
-    const question: Question = {
-      id: questionId,
-      callId: toolId,
-      items: questions,
-      expiresAt,
-      state: "open",
-      answers: null,
-      answeredBy: null,
+    if (call?.kind !== "call" || call.pause === null || call.pause.id !== pauseId) return;
+    const decided = {
+      state,
+      decidedBy: by.decidedBy ?? null,
+      decidedById: by.decidedById ?? null,
+      decidedAt: by.decidedAt ?? null,
     };
-    this.#call(toolId, "ask_user", { status: "waiting", question });
-  }
-
-  #answered({ questionId, toolId, state, answers, answeredBy }: Payload): void {
-    const call = this.#rows_()[toolId];
-    if (call?.kind !== "call" || call.question === null || call.question.id !== questionId) return;
-    this.#put({ ...call, status: "running", question: { ...call.question, state, answers, answeredBy } });
+    if (call.pause.kind === "question") {
+      this.#put({ ...call, status: "running", pause: { ...call.pause, ...decided, answers } });
+      return;
+    }
+    const pause: Approval = { ...call.pause, ...decided, scope, rejectionReason: reason };
+    this.#put({ ...call, pause, status: state === "approved" ? "pending" : "rejected" });
   }
 
   // Runs
 
-  #runState({ runId, state, endReason, error, turns, inputTokens, outputTokens }: Payload): void {
-    const run: Run = { id: runId, state, endReason, turns, inputTokens, outputTokens };
+  #runState({ runId, state, held, prompt, endReason, error, turns, inputTokens, outputTokens }: Payload): void {
+    const before = this.#conversation.runs[runId];
+    const run: Run = { id: runId, state, held: held === true, endReason, turns, inputTokens, outputTokens };
     this.#change({ runs: { ...this.#conversation.runs, [runId]: run } });
+    if (state === "queued") this.#put({ ...newMessage(runId, runId), role: "user", text: prompt ?? "" });
     if (state !== "ended") return;
+    if (before?.state === "queued") {
+      this.#remove(runId);
+      return;
+    }
     this.#dropUnfinished(runId);
     if (endReason !== "done") this.#put(endOf(runId, endReason, error));
   }
@@ -270,6 +273,7 @@ class Draft {
   }
 }
 
+const UNDECIDED = { state: "pending", decidedBy: null, decidedById: null, decidedAt: null };
 const NONE_RECEIVED = { text: 0, thinking: 0 };
 /** Only the end of a longer output is shown while it streams. The result has all that the tool returned. */
 const MAX_OUTPUT = 50_000;
@@ -305,15 +309,15 @@ function newCall(id: string, name: string): Call {
     startedAt: null,
     durationMs: null,
     isolation: null,
-    approval: null,
-    question: null,
+    pause: null,
   };
 }
 
 /** Converts an event payload to an approval. */
 function approvalOf(payload: Payload): Approval {
   return {
-    id: payload.approvalId,
+    kind: "approval",
+    id: payload.pauseId,
     callId: payload.toolId,
     tool: payload.toolName,
     input: payload.input,
@@ -324,12 +328,12 @@ function approvalOf(payload: Payload): Approval {
     rule: payload.rule,
     reason: payload.reason,
     isolation: payload.isolation,
-    offered: payload.offeredRule,
+    suggestedRule: payload.suggestedRule,
+    otherRules: payload.otherRules ?? [],
     replaces: payload.replaces,
     expiresAt: payload.expiresAt,
-    state: "open",
-    decidedBy: null,
-    denial: null,
+    ...UNDECIDED,
+    rejectionReason: null,
     scope: null,
   };
 }

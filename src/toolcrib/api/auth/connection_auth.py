@@ -5,16 +5,33 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Any, Final, TypeVar
+from uuid import UUID
 
+import structlog
 from starlette.requests import HTTPConnection
 from starlette.types import Receive
 
 from toolcrib.api.access_tokens import EXPIRED
 from toolcrib.api.api_services import ApiServices
-from toolcrib.api.auth.principal import ACCESS_COOKIE, Principal, authenticate, bearer, principal_by_token
-from toolcrib.core.errors import Unauthenticated
-from toolcrib.storage.users import KEY_PREFIX
+from toolcrib.api.auth.principal import (
+    ACCESS_COOKIE,
+    Principal,
+    authenticate,
+    bearer,
+    principal_by_token,
+    require_person,
+    tenant_for,
+)
+from toolcrib.api.connection_limits import ConnectionLimits
+from toolcrib.core.errors import Forbidden, Unauthenticated
+from toolcrib.storage.database import NOT_A_MEMBER, OperationalError
+from toolcrib.storage.users import UserStore
+
+_POLL_SECONDS: Final = 1.0
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +66,25 @@ class ConnectionAuth:
             raise Unauthenticated("This API key was revoked or has expired.")
 
 
-async def auth_by_secret(services: ApiServices, token: str) -> ConnectionAuth:
-    """Return the authorization of an access token or an API key."""
-    principal = await principal_by_token(services, token)
-    if not token.startswith(KEY_PREFIX):
-        return ConnectionAuth(principal, services.tokens.verify(token).expires_at, services)
+async def authenticate_connection(
+    services: ApiServices, workspace_id: UUID, *, token: str | None = None, ticket: str | None = None
+) -> ConnectionAuth:
+    """Return the authorization of a member's access token, API key or ticket. The ticket is used up."""
+    if ticket is None:
+        return await require_member(services, await auth_by_secret(services, token or ""), workspace_id)
+    redeemed = await services.tickets.redeem(ticket)
+    if redeemed.workspace_id != workspace_id:
+        raise Forbidden(NOT_A_MEMBER)
+    principal = Principal(redeemed.user_id, redeemed.token_version, "ticket")
+    authority = ConnectionAuth(principal, redeemed.connection_expires_at.timestamp(), services)
+    return await require_member(services, authority, workspace_id)
 
-    async def still_holds() -> bool:
-        return await services.keys.find(token) is not None
 
-    return ConnectionAuth(principal, float("inf"), services, still_holds)
+async def require_member(services: ApiServices, authority: ConnectionAuth, workspace_id: UUID) -> ConnectionAuth:
+    """Return the authorization if it belongs to a person who is a member of the workspace."""
+    await require_person(authority.principal)
+    await services.workspaces.get(tenant_for(authority.principal, workspace_id))
+    return authority
 
 
 async def auth_by_headers(services: ApiServices, connection: HTTPConnection) -> ConnectionAuth:
@@ -67,18 +93,23 @@ async def auth_by_headers(services: ApiServices, connection: HTTPConnection) -> 
     Raises:
         Unauthenticated: The request has neither.
     """
-    principal = await authenticate(connection)
-    token = bearer(connection) or connection.cookies.get(ACCESS_COOKIE, "")
-    if principal.via == "key":
-        return await auth_by_secret(services, token)
-    return ConnectionAuth(principal, services.tokens.verify(token).expires_at, services)
+    principal = await authenticate(connection, services)
+    return _authority(services, principal, bearer(connection) or connection.cookies.get(ACCESS_COOKIE, ""))
 
 
-async def auth_by_ticket(services: ApiServices, secret: str) -> tuple[ConnectionAuth, object]:
-    """Return the authorization of a ticket, which is used up, and the ticket's workspace."""
-    ticket = await services.tickets.redeem(secret)
-    principal = Principal(ticket.user_id, ticket.token_version, "ticket")
-    return ConnectionAuth(principal, ticket.connection_expires_at.timestamp(), services), ticket.workspace_id
+async def auth_by_secret(services: ApiServices, token: str) -> ConnectionAuth:
+    """Return the authorization of an access token or an API key."""
+    return _authority(services, await principal_by_token(services, token), token)
+
+
+def _authority(services: ApiServices, principal: Principal, token: str) -> ConnectionAuth:
+    if principal.via != "key":
+        return ConnectionAuth(principal, services.tokens.verify(token).expires_at, services)
+
+    async def still_holds() -> bool:
+        return await services.keys.find(token) is not None
+
+    return ConnectionAuth(principal, float("inf"), services, still_holds)
 
 
 T = TypeVar("T")
@@ -113,3 +144,30 @@ async def _outlived(authority: ConnectionAuth, check_seconds: float) -> None:
         while True:
             await authority.wait(check_seconds)
             await authority.check()
+
+
+class EndedLogins:
+    """Notifies open connections when a user's logins end: on logout, or when an operator disables the account.
+
+    Polls the database once for all connections of this node. A notified connection then checks its own authorization.
+    """
+
+    def __init__(self, accounts: UserStore, connection_limits: ConnectionLimits) -> None:
+        self._accounts = accounts
+        self._connection_limits = connection_limits
+        self._since: datetime | None = None
+
+    async def run(self) -> None:
+        """Poll until cancelled."""
+        while True:
+            await asyncio.sleep(_POLL_SECONDS)
+            try:
+                await self.poll()
+            except OperationalError as error:
+                _log.warning("ended_logins.poll_failed", error=repr(error))
+
+    async def poll(self) -> None:
+        """Poll once."""
+        if self._connection_limits.is_anyone_waiting:
+            self._since, gone = await self._accounts.ended_since(self._since)
+            self._connection_limits.wake(gone)

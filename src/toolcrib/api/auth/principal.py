@@ -1,17 +1,19 @@
 """Authenticates requests by header or cookie. The database transaction of the request checks the membership."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from fastapi import Depends, Response
+from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 
 from toolcrib.api.access_tokens import INVALID
-from toolcrib.api.allowed_hosts import may_use_cookies
-from toolcrib.api.api_services import ApiServices, Injected, services_of
+from toolcrib.api.api_services import ApiServices, Injected
 from toolcrib.core.callers import Agent, Caller, SessionMode
-from toolcrib.core.errors import Forbidden, Unauthenticated
+from toolcrib.core.errors import BadArguments, Forbidden, Unauthenticated
 from toolcrib.core.ids import SessionId, UserId, WorkspaceId
 from toolcrib.settings import Settings
 from toolcrib.storage.database import NOT_A_MEMBER, Tenant
@@ -44,6 +46,9 @@ def _set(response: Response, settings: Settings, name: str, value: str, path: st
     )
 
 
+# For routes without authentication: ``openapi_extra=PUBLIC``.
+PUBLIC: Final[dict[str, Any]] = {"security": []}
+
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -63,13 +68,12 @@ class Principal:
         return ActingUser(self.user_id, self.token_version)
 
 
-async def authenticate(connection: HTTPConnection) -> Principal:
+async def authenticate(connection: HTTPConnection, services: Injected) -> Principal:
     """Return the principal; the header takes precedence over the cookie.
 
     Raises:
         Unauthenticated: The request has no valid credentials.
     """
-    services = services_of(connection)
     token = bearer(connection)
     cookie = connection.cookies.get(ACCESS_COOKIE) if "cookie" in connection.headers else None
     if token is None and cookie is None:
@@ -90,6 +94,31 @@ def reject_foreign_page(connection: HTTPConnection, services: ApiServices) -> No
         return
     if not may_use_cookies(connection.headers, services.settings.allowed_origins):
         raise Forbidden("Requests with a cookie must come from this server's own pages (Origin header).")
+
+
+def reject_foreign_origin(connection: HTTPConnection, services: ApiServices) -> None:
+    """Raise Forbidden for a page of another site, whatever credentials it brings. Programs send no Origin."""
+    origin = connection.headers.get("origin")
+    if origin is not None and not may_use_cookies(connection.headers, services.settings.allowed_origins):
+        raise Forbidden(f"Origin {origin!r} is not allowed. The operator can add it to TOOLCRIB_ALLOWED_ORIGINS.")
+
+
+def may_use_cookies(headers: Headers, allowed_origins: Sequence[str]) -> bool:
+    """Return whether the page that sent this request is same-origin or allowed. Without an origin it is not."""
+    # An empty Origin header is no origin: only a request without the header may show its page by its Referer.
+    origin = headers.get("origin", _origin_of(headers.get("referer", "")))
+    if origin in allowed_origins:
+        return True
+    scheme, _, host = origin.partition("://")
+    return scheme in ("http", "https") and host != "" and host.lower() == headers.get("host", "").lower()
+
+
+def _origin_of(address: str) -> str:
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return ""
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 Authenticated = Annotated[Principal, Depends(authenticate)]
@@ -152,6 +181,14 @@ def caller_for(
         via=via,
         mode=mode,
     )
+
+
+def workspace_id_of(text: str) -> WorkspaceId:
+    """Parse the workspace id of a URL, where FastAPI does not."""
+    try:
+        return WorkspaceId(UUID(text))
+    except ValueError:
+        raise BadArguments({"workspace_id": "Input should be a valid UUID"}) from None
 
 
 def tenant_for(principal: Principal, workspace_id: UUID) -> Tenant:

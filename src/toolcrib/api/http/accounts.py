@@ -1,16 +1,15 @@
-"""Registration, login, token refresh and logout."""
+"""Accounts: registration, login, token refresh, logout, and API keys."""
 
-from datetime import datetime, timedelta
-from typing import Annotated, Literal
-from uuid import UUID
+from datetime import timedelta
 
 from fastapi import APIRouter, Request, Response
-from pydantic import ConfigDict, Field, SecretStr
 
 from toolcrib.api.api_services import ApiServices, Injected
 from toolcrib.api.auth.principal import (
+    PUBLIC,
     REFRESH_COOKIE,
     APerson,
+    LoggedIn,
     authenticate,
     clear_login,
     reject_foreign_page,
@@ -18,83 +17,30 @@ from toolcrib.api.auth.principal import (
     set_login,
 )
 from toolcrib.api.http_errors import examples
-from toolcrib.api.openapi_document import PUBLIC
 from toolcrib.api.request_guard import StrictRoute
-from toolcrib.api.schema_base import Email, InModel, Name, OutModel
 from toolcrib.core.errors import Forbidden, Unauthenticated
-from toolcrib.core.ids import UserId
-from toolcrib.storage.users import ActingUser, UserProfile
+from toolcrib.core.ids import KeyId, UserId
+from toolcrib.schemas.accounts import (
+    ApiKeyCreate,
+    ApiKeyCreatedOut,
+    ApiKeyOut,
+    LoginIn,
+    LoginLinkIn,
+    LogoutIn,
+    RefreshIn,
+    RegisterIn,
+    RegistrationOut,
+    TokenOut,
+    UserOut,
+)
+from toolcrib.schemas.schema_base import Page
+from toolcrib.storage.users import ActingUser
 
 router = APIRouter(prefix="/auth", tags=["auth"], route_class=StrictRoute)
+keys_router = APIRouter(prefix="/api-keys", tags=["API keys"], route_class=StrictRoute)
 
 # How far apart two tabs that share a cookie may use the same refresh token.
 _OVERLAP = timedelta(seconds=10)
-
-Password = Annotated[SecretStr, Field(min_length=12, max_length=1024, examples=["correct horse battery staple"])]
-
-
-class RegisterIn(InModel):
-    email: Email
-    password: Password
-    full_name: Name | None = Field(default=None, examples=["Ada Lovelace"])
-    setup: SecretStr | None = Field(
-        default=None,
-        max_length=2_000,
-        description="The part after `#setup=` in the link for creating the first account.",
-    )
-
-
-class LoginIn(InModel):
-    email: Email
-    # No minimum length: a wrong password is a wrong password.
-    password: SecretStr = Field(max_length=1024, examples=["correct horse battery staple"])
-
-
-class RefreshIn(InModel):
-    refresh_token: str | None = Field(
-        default=None, max_length=200, description="By default, the refresh token in the cookie."
-    )
-
-
-class LogoutIn(RefreshIn):
-    everywhere: bool = Field(default=False, description="End all logins of this user. Requires an access token.")
-
-
-class LoginLinkIn(InModel):
-    link: SecretStr = Field(max_length=2_000, description="The part after `#login=` in a login link.")
-
-
-class RegistrationAnswer(OutModel):
-    open: bool
-
-
-class UserOut(OutModel):
-    id: UUID
-    email: str = Field(examples=["ada@example.com"])
-    full_name: str | None = Field(examples=["Ada Lovelace"])
-    created_at: datetime
-
-
-class TokenOut(OutModel):
-    """The tokens of a login."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "access_token": "eyJhbGciOiJIUzI1NiIs…",
-                    "token_type": "bearer",
-                    "expires_in": 900,
-                    "refresh_token": "tcr_…",
-                }
-            ]
-        }
-    )
-
-    access_token: str
-    token_type: Literal["bearer"] = "bearer"  # noqa: S105 - not a password
-    expires_in: int = Field(description="Lifetime in seconds.")
-    refresh_token: str = Field(description="Can be used once.")
 
 
 @router.post(
@@ -114,13 +60,14 @@ async def register(given: RegisterIn, request: Request, services: Injected) -> U
     else:
         raise Forbidden("Registration is closed on this server. Ask its operator for an account.")
     password_hash = await services.passwords.hash(given.password.get_secret_value())
-    return _user(await create(email=given.email, full_name=given.full_name, password_hash=password_hash))
+    profile = await create(email=given.email, full_name=given.full_name, password_hash=password_hash)
+    return UserOut.model_validate(profile)
 
 
 @router.get("/registration", openapi_extra=PUBLIC)
-async def registration(services: Injected) -> RegistrationAnswer:
+async def registration(services: Injected) -> RegistrationOut:
     """Return whether anyone may create an account."""
-    return RegistrationAnswer(open=services.settings.open_registration)
+    return RegistrationOut(open=services.settings.open_registration)
 
 
 @router.post("/login", openapi_extra=PUBLIC, responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "RATE_LIMITED"))
@@ -172,7 +119,7 @@ async def logout(request: Request, response: Response, services: Injected, given
     if secret is not None:
         await services.accounts.revoke_family(secret)
     if everywhere or secret is None:
-        principal = await require_person(await authenticate(request))
+        principal = await require_person(await authenticate(request, services))
         if everywhere:
             await services.accounts.end_all_tokens(principal.person)
     clear_login(response, services.settings)
@@ -181,7 +128,29 @@ async def logout(request: Request, response: Response, services: Injected, given
 @router.get("/me", responses=examples("INVALID_TOKEN", "FORBIDDEN"))
 async def me(principal: APerson, services: Injected) -> UserOut:
     """Return the user of the token."""
-    return _user(await services.accounts.profile(principal.person))
+    return UserOut.model_validate(await services.accounts.profile(principal.person))
+
+
+# API keys. Keys of agents are created in ``agents``; both kinds are listed and revoked here.
+
+
+@keys_router.post("", status_code=201, responses=examples("VALIDATION_ERROR", "CONFLICT"))
+async def create_api_key(given: ApiKeyCreate, principal: LoggedIn, services: Injected) -> ApiKeyCreatedOut:
+    """Create a key that may do what its user may, except creating and revoking keys."""
+    key, secret = await services.keys.create(principal.person, name=given.name, expires_at=given.expires_at)
+    return ApiKeyCreatedOut.model_validate({"key": key, "secret": secret})
+
+
+@keys_router.get("")
+async def list_api_keys(principal: APerson, services: Injected) -> Page[ApiKeyOut]:
+    """List the keys that you created, for yourself and for agents."""
+    return Page[ApiKeyOut].of(await services.keys.list(principal.person))
+
+
+@keys_router.delete("/{key_id}", status_code=204, responses=examples("NOT_FOUND"))
+async def revoke_api_key(key_id: KeyId, principal: LoggedIn, services: Injected) -> None:
+    """Revoke a key. It ends at once."""
+    await services.keys.revoke(principal.person, key_id)
 
 
 def address_of(request: Request) -> str:
@@ -220,7 +189,3 @@ def _tokens(services: ApiServices, user_id: UserId, token_version: int, refresh_
 
 def _set_cookies(response: Response, services: ApiServices, answer: TokenOut) -> None:
     set_login(response, services.settings, access_token=answer.access_token, refresh_token=answer.refresh_token)
-
-
-def _user(profile: UserProfile) -> UserOut:
-    return UserOut(id=profile.user_id, email=profile.email, full_name=profile.full_name, created_at=profile.created_at)

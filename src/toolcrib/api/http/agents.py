@@ -1,127 +1,112 @@
-"""Agents of a workspace and their API keys."""
+"""Agents of a workspace, their API keys, and the packages that install agents."""
 
-from datetime import datetime
-from typing import Annotated
-from uuid import UUID
+from typing import Annotated, Any
 
-from fastapi import APIRouter
-from pydantic import Field, StringConstraints
+from fastapi import APIRouter, Path, Request
 
 from toolcrib.api.api_services import Injected
-from toolcrib.api.auth.principal import APerson, LoggedIn, tenant_for
-from toolcrib.api.http.api_keys import ApiKeyCreate, ApiKeyCreatedOut, ApiKeyOut
+from toolcrib.api.auth.principal import LoggedIn, tenant_for
+from toolcrib.api.auth.request_tenant import PersonTenant
 from toolcrib.api.http_errors import examples
 from toolcrib.api.request_guard import StrictRoute
-from toolcrib.api.schema_base import InModel, Name, OutModel, Page
-from toolcrib.core.agents import AgentRules, TrustLevel
-from toolcrib.core.ids import AgentId
-from toolcrib.policy.agent_definition import MAX_CHARACTERS
+from toolcrib.core.ids import AgentId, WorkspaceId
+from toolcrib.policy.agent_definition import unknown_names
+from toolcrib.schemas.accounts import ApiKeyCreate, ApiKeyCreatedOut
+from toolcrib.schemas.agents import AgentCreate, AgentOut, AgentUpdate, PackageOut
+from toolcrib.schemas.schema_base import Page
 
 router = APIRouter(prefix="/workspaces/{workspace_id}/agents", tags=["agents"], route_class=StrictRoute)
-
-Definition = Annotated[
-    str,
-    # PostgreSQL cannot store NUL.
-    StringConstraints(max_length=MAX_CHARACTERS, pattern=r"^[^\x00]*$"),
-    Field(
-        description="The agent's definition in YAML.",
-        examples=["trust: guided\ntool_permissions:\n  write: {allowed: true, paths: [docs/**]}\n"],
-    ),
-]
+packages_router = APIRouter(prefix="/workspaces/{workspace_id}/packages", tags=["packages"], route_class=StrictRoute)
 
 
-class AgentCreate(InModel):
-    name: Name = Field(examples=["writer"])
-    definition: Definition
-
-
-class AgentUpdate(InModel):
-    name: Name | None = None
-    definition: Definition | None = None
-
-
-class AgentOut(OutModel):
-    id: UUID
-    name: str = Field(examples=["writer"])
-    definition: str
-    rules: AgentRules = Field(description="The parsed definition, including defaults.")
-    max_trust: TrustLevel | None = Field(
-        description="The highest trust level of a session: the lower of the agent's and the workspace's `max_trust`."
-    )
-    package: str | None = Field(description="The package that installed the agent; null if an owner created it.")
-    created_by: UUID
-    created_at: datetime
-    updated_at: datetime
-
-
-@router.post(
-    "",
-    status_code=201,
-    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "CONFLICT"),
-    name="create_agent",
-)
-async def create(workspace_id: UUID, given: AgentCreate, principal: APerson, services: Injected) -> AgentOut:
+@router.post("", status_code=201, responses=examples("VALIDATION_ERROR", "CONFLICT"))
+async def create_agent(given: AgentCreate, tenant: PersonTenant, services: Injected) -> AgentOut:
     """Create an agent. Owners only."""
     agent = await services.agents.create(
-        tenant_for(principal, workspace_id), name=given.name, definition=given.definition
+        tenant, name=given.name, definition=given.definition, known=services.registry.names
     )
     return AgentOut.model_validate(agent)
 
 
-@router.get("", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_agents")
-async def list_all(workspace_id: UUID, principal: APerson, services: Injected) -> Page[AgentOut]:
+@router.get("")
+async def list_agents(tenant: PersonTenant, services: Injected) -> Page[AgentOut]:
     """List the workspace's agents by name."""
-    agents = await services.agents.list(tenant_for(principal, workspace_id))
-    return Page(items=[AgentOut.model_validate(agent) for agent in agents])
+    return Page[AgentOut].of(await services.agents.list(tenant))
 
 
-@router.get("/{agent_id}", responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"), name="get_agent")
-async def get(workspace_id: UUID, agent_id: UUID, principal: APerson, services: Injected) -> AgentOut:
+@router.get("/{agent_id}", responses=examples("NOT_FOUND"))
+async def get_agent(agent_id: AgentId, tenant: PersonTenant, services: Injected) -> AgentOut:
     """Return one agent."""
-    agent = await services.agents.get(tenant_for(principal, workspace_id), AgentId(agent_id))
-    return AgentOut.model_validate(agent)
+    return AgentOut.model_validate(await services.agents.get(tenant, agent_id))
 
 
-@router.patch(
-    "/{agent_id}",
-    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND", "CONFLICT"),
-    name="update_agent",
-)
-async def update(
-    workspace_id: UUID, agent_id: UUID, given: AgentUpdate, principal: APerson, services: Injected
-) -> AgentOut:
+@router.patch("/{agent_id}", responses=examples("VALIDATION_ERROR", "NOT_FOUND", "CONFLICT"))
+async def update_agent(agent_id: AgentId, given: AgentUpdate, tenant: PersonTenant, services: Injected) -> AgentOut:
     """Change an agent's name, its rules or both. Owners only. The rules apply from its next call on."""
     agent = await services.agents.update(
-        tenant_for(principal, workspace_id), AgentId(agent_id), name=given.name, definition=given.definition
+        tenant, agent_id, name=given.name, definition=given.definition, known=services.registry.names
     )
     return AgentOut.model_validate(agent)
 
 
-@router.delete(
-    "/{agent_id}",
-    status_code=204,
-    responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
-    name="delete_agent",
-)
-async def delete(workspace_id: UUID, agent_id: UUID, principal: APerson, services: Injected) -> None:
+@router.delete("/{agent_id}", status_code=204, responses=examples("NOT_FOUND"))
+async def delete_agent(agent_id: AgentId, tenant: PersonTenant, services: Injected) -> None:
     """Delete an agent and its keys. Owners only."""
-    await services.agents.delete(tenant_for(principal, workspace_id), AgentId(agent_id))
+    await services.agents.delete(tenant, agent_id)
 
 
-@router.post(
-    "/{agent_id}/keys",
-    status_code=201,
-    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND", "CONFLICT"),
-    name="create_agent_key",
-)
-async def create_key(
-    workspace_id: UUID, agent_id: UUID, given: ApiKeyCreate, principal: LoggedIn, services: Injected
+@router.post("/{agent_id}/keys", status_code=201, responses=examples("VALIDATION_ERROR", "NOT_FOUND", "CONFLICT"))
+async def create_agent_key(
+    workspace_id: WorkspaceId, agent_id: AgentId, given: ApiKeyCreate, principal: LoggedIn, services: Injected
 ) -> ApiKeyCreatedOut:
     """Create a key with which the agent calls tools and reads files in this workspace, and nothing else.
 
     Owners only.
     """
     key, secret = await services.keys.create_for_agent(
-        tenant_for(principal, workspace_id), AgentId(agent_id), name=given.name, expires_at=given.expires_at
+        tenant_for(principal, workspace_id), agent_id, name=given.name, expires_at=given.expires_at
     )
-    return ApiKeyCreatedOut(key=ApiKeyOut.model_validate(key), secret=secret)
+    return ApiKeyCreatedOut.model_validate({"key": key, "secret": secret})
+
+
+# Packages, which install agents
+
+_ARCHIVE: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "A zip, tar or tar.gz file. Detected from its first bytes; the content type is ignored.",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+@packages_router.post(
+    "", status_code=201, responses=examples("VALIDATION_ERROR", "CONFLICT", "TOO_LARGE"), openapi_extra=_ARCHIVE
+)
+async def install_package(request: Request, tenant: PersonTenant, services: Injected) -> PackageOut:
+    """Install a zip, tar or tar.gz, or another version of the installed package. Owners only.
+
+    A tool that its agents name and this server does not have is a warning: the rest of the package works.
+    """
+    await services.packages.require_installer(tenant)
+    installed = PackageOut.model_validate(await services.packages.install(tenant, await request.body()))
+    known = services.registry.names
+    agents = [one for one in await services.agents.list(tenant) if one.package == installed.name]
+    warnings = [f"{one.name}: {flaw}" for one in agents for flaw in unknown_names(one.rules, known)]
+    return installed.model_copy(update={"warnings": warnings})
+
+
+@packages_router.get("")
+async def list_packages(tenant: PersonTenant, services: Injected) -> Page[PackageOut]:
+    """List the workspace's package, if it has one."""
+    return Page[PackageOut].of(await services.packages.rows.list(tenant))
+
+
+@packages_router.delete("/{package_name}", status_code=204, responses=examples("NOT_FOUND"))
+async def remove_package(
+    package_name: Annotated[str, Path(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$", examples=["demo"])],
+    tenant: PersonTenant,
+    services: Injected,
+) -> None:
+    """Remove a package and its agents. Owners only. Sessions that run its workflow continue."""
+    await services.packages.remove(tenant, package_name)

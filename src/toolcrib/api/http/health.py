@@ -7,11 +7,10 @@ from pydantic import Field
 
 import toolcrib
 from toolcrib.api.api_services import Injected
-from toolcrib.api.auth.principal import Present
+from toolcrib.api.auth.principal import PUBLIC, Present
 from toolcrib.api.http_errors import examples
-from toolcrib.api.openapi_document import PUBLIC
-from toolcrib.api.schema_base import OutModel
-from toolcrib.sandbox.isolation import IsolationLevel
+from toolcrib.sandbox.sandbox import IsolationLevel
+from toolcrib.schemas.schema_base import OutModel
 from toolcrib.storage.database import is_online
 
 router = APIRouter(tags=["health"])
@@ -60,8 +59,8 @@ async def health(services: Injected) -> HealthOut:
     return HealthOut(version=toolcrib.__version__, node=services.settings.node_name)
 
 
-@status_router.get("/status", responses=examples("INVALID_TOKEN", "FORBIDDEN", "UNAVAILABLE"), name="get_status")
-async def status(principal: Present, services: Injected) -> StatusOut:
+@status_router.get("/status", responses=examples("UNAVAILABLE"))
+async def get_status(principal: Present, services: Injected) -> StatusOut:
     """Return the health of the answering node and the isolation of its commands."""
     healthy = await health(services)
     isolation = IsolationOut.model_validate(await services.sandbox.probe())

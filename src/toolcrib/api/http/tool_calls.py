@@ -1,83 +1,55 @@
-"""Tool calls: one URL for every tool, the list of tools, and explanations of the policy."""
+"""Tool calls: one URL for every tool, the list of tools, explanations of the policy, and the calls of a session."""
 
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import datetime
-from typing import Any, Final, Generic, Literal, TypeVar
+from functools import partial
+from math import inf
+from typing import Annotated, Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field, ValidationError
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import ValidationError
 from pydantic_core import to_json
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from toolcrib.api.api_services import Injected, services_of
-from toolcrib.api.auth.principal import APerson, Authenticated, Principal, authenticate, caller_for, tenant_for
-from toolcrib.api.http_errors import examples
-from toolcrib.api.request_guard import StrictRoute, admit_large, may_be_large, read_json
-from toolcrib.api.schema_base import CallState, ErrorInfo, InModel, OutModel
-from toolcrib.core.agents import PhaseName
-from toolcrib.core.callers import Caller, WorkspaceRole
+from toolcrib.api.api_services import ApiServices, Injected
+from toolcrib.api.auth.connection_auth import auth_by_headers
+from toolcrib.api.auth.principal import (
+    APerson,
+    Authenticated,
+    Principal,
+    authenticate,
+    caller_for,
+    tenant_for,
+    workspace_id_of,
+)
+from toolcrib.api.auth.request_tenant import AnyTenant, PersonTenant
+from toolcrib.api.http_errors import answer_to, examples
+from toolcrib.api.request_guard import StrictRoute, read_body
+from toolcrib.api.session_stream import EventStream
+from toolcrib.core.callers import Caller
 from toolcrib.core.errors import BadArguments
-from toolcrib.core.ids import AgentId, CallId, SessionId, WorkspaceId
+from toolcrib.core.ids import CallId, SessionId, WorkspaceId
 from toolcrib.core.tool_calls import Outcome, ToolCall
-from toolcrib.policy.authorization import AuthorizationAction
-from toolcrib.policy.phases import in_phase, reject_unknown_phase
-from toolcrib.policy.trust import in_session
+from toolcrib.policy.trust import in_phase, reject_unknown_phase
+from toolcrib.schemas.schema_base import Page
+from toolcrib.schemas.tool_calls import (
+    AnyToolCallOut,
+    CallSummaryOut,
+    ExplainIn,
+    ExplanationOut,
+    PausedCallAccepted,
+    StoredCallOut,
+    ToolCallIn,
+)
 from toolcrib.tools.tool import ToolDefinition
 
 router = APIRouter(tags=["tools"], route_class=StrictRoute)
-
-ResultT = TypeVar("ResultT")
-
-
-class ToolCallIn(InModel):
-    """A tool and its arguments."""
-
-    tool: str = Field(max_length=200, examples=["read"])
-    args: dict[str, Any] = Field(examples=[{"path": "/documents/report.md"}])
-    session_id: UUID | None = Field(default=None, description="The session of the call.")
-
-
-class TruncationOut(BaseModel):
-    """The result was shortened for a model; fetch the full one by the call's id."""
-
-    total_bytes: int = Field(description="Size of the full result.")
-    call_id: UUID
-    offset: int = Field(description="The text is complete up to this character. Continue from here with `read_result`.")
-
-
-class ToolCallOut(BaseModel, Generic[ResultT]):
-    """A successful call.
-
-    ``truncated`` is present if the result was shortened for a model; it may then not match its schema.
-    """
-
-    success: Literal[True] = True
-    result: ResultT
-    error: None = None
-    truncated: TruncationOut | None = None
-
-
-class AnyToolCallOut(ToolCallOut[Any]):
-    """A successful call. The type of ``result`` depends on the tool: `ToolResults` lists them by tool name."""
-
-
-class PausedCallRef(BaseModel):
-    """A call that waits for a person."""
-
-    status: Literal["approval_pending"]
-    approval_id: UUID
-    call_id: UUID
-    reason: str
-    expires_at: datetime
-
-
-class PausedCallAccepted(BaseModel):
-    """An accepted call that will be executed if a person approves it."""
-
-    success: Literal[True] = True
-    result: PausedCallRef
-    error: None = None
-
+history_router = APIRouter(tags=["tool calls"])
 
 WAITS: Final[dict[int | str, dict[str, Any]]] = {
     202: {
@@ -85,6 +57,8 @@ WAITS: Final[dict[int | str, dict[str, Any]]] = {
         "description": "The call is paused until a person decides. Fetch the outcome by the call's id.",
     }
 }
+
+_STREAM: Final = "text/event-stream"
 
 _EXAMPLES: dict[str, Any] = {
     "ls": {"value": {"tool": "ls", "args": {"path": "/documents", "recursive": False, "limit": 100}}},
@@ -113,48 +87,85 @@ _CALL_SCHEMA = {"schema": ToolCallIn.model_json_schema(), "examples": _EXAMPLES}
     response_model=AnyToolCallOut,
     responses={
         **WAITS,
-        **examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_PERMITTED", "NOT_FOUND", "CONFLICT"),
+        **examples("VALIDATION_ERROR", "FORBIDDEN", "NOT_PERMITTED", "NOT_FOUND", "CONFLICT"),
     },
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": _CALL_SCHEMA}}},
 )
-async def call_tool(workspace_id: UUID, request: Request) -> Response:
-    """Execute a tool in a workspace."""
-    services = services_of(request)
-    principal = await authenticate(request)
-    if may_be_large(request):
-        await admit_large(request, principal)
-    call = await _call(request)
-    caller = caller_for(principal, workspace_id, session_id=call.session_id)
-    agent = caller.agent
-    if call.session_id is not None and agent is not None:
-        session = await services.sessions.get(tenant_for(principal, workspace_id), SessionId(call.session_id))
-        # Another agent's session does not set this agent's phase; the database rejects such a call as well.
-        if session.agent_id == agent.id:
-            phased = in_phase(agent, session.phase)
-            agent = in_session(phased, session.trust, by_owner=session.trust_by_owner)
-        caller = replace(caller, mode=session.mode, agent=agent)
-    outcome = await services.executor.execute(ToolCall(call.tool, call.args), caller)
-    return outcome_response(outcome)
+async def call_tool(workspace_id: UUID, request: Request, services: Injected) -> Response:
+    """Execute a tool in a workspace.
 
-
-async def call_tool_fast(request: Request) -> Response:
-    """Execute a tool, without FastAPI's dependency lookup, injection and validation.
-
-    This function serves the busiest URL; the route above documents it. FastAPI's part took half of the time of a read.
+    With `Accept: text/event-stream` the answer is a stream, for calls that take long: `output` events with the `text`
+    that the tool shows while it runs, then one `end` event with the `status` and the `body` of the usual answer.
     """
+    principal = await authenticate(request, services)
     try:
-        workspace_id = UUID(request.path_params["workspace_id"])
-    except ValueError:
-        raise BadArguments({"workspace_id": "Input should be a valid UUID"}) from None
-    return await call_tool(workspace_id, request)
-
-
-async def _call(request: Request) -> ToolCallIn:
-    try:
-        return ToolCallIn.model_validate(await read_json(await request.body()))
+        call = ToolCallIn.model_validate(await read_body(request, principal))
     except ValidationError as error:
         fields = {".".join(str(step) for step in detail["loc"]) or "body": detail["msg"] for detail in error.errors()}
         raise BadArguments(fields) from None
+    caller = caller_for(principal, workspace_id, session_id=call.session_id)
+    if call.session_id is not None and (agent := caller.agent) is not None:
+        session = await services.sessions.get(tenant_for(principal, workspace_id), SessionId(call.session_id))
+        caller = replace(caller, mode=session.mode, agent=session.apply_to(agent))
+    execute = partial(services.executor.execute, ToolCall(call.tool, call.args), caller)
+    if _STREAM not in request.headers.get("accept", ""):
+        return outcome_response(await execute())
+    async with AsyncExitStack() as opened:
+        opened.enter_context(services.connection_limits.authenticated(principal.user_id))
+        authority = await auth_by_headers(services, request)
+        return EventStream(
+            _streamed(execute, where=f"POST {request.url.path}"),
+            # The call was authorized when it began, and may take longer than a login's token lasts.
+            authority=replace(authority, until=inf),
+            pace=services.connection_limits.pace,
+            opened=opened.pop_all(),
+        )
+
+
+async def _streamed(execute: Callable[..., Awaitable[Outcome]], *, where: str) -> AsyncIterator[dict[str, Any]]:
+    """Yield the output of a call while it runs, and then the response that it would have had.
+
+    A client that disconnects cancels the call, unless its changes are being committed already.
+    """
+    texts: asyncio.Queue[str | None] = asyncio.Queue()
+    running = asyncio.ensure_future(execute(emit=texts.put_nowait))
+    running.add_done_callback(lambda _: texts.put_nowait(None))
+    try:
+        while (text := await texts.get()) is not None:
+            yield {"type": "output", "payload": {"text": text}}
+        try:
+            response = outcome_response(await running)
+        except Exception as error:  # noqa: BLE001 - answered as the request guard would
+            response = answer_to(error, where=where)
+        yield {"type": "end", "payload": {"status": response.status_code, "body": json.loads(bytes(response.body))}}
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+_TOOLS_PATH: Final = re.compile(r"/api/v1/workspaces/([^/]+)/tools")
+
+
+class DirectToolCalls:
+    """Passes tool calls to ``call_tool`` without FastAPI's routing, dependency injection and validation.
+
+    They are the most frequent requests, and FastAPI's part took half of the time of a read. Errors are answered by the
+    request guard, which is outside.
+    """
+
+    def __init__(self, app: ASGIApp, services: ApiServices) -> None:
+        self._app = app
+        self._services = services
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_post = scope["type"] == "http" and scope["method"] == "POST"
+        path = _TOOLS_PATH.fullmatch(scope["path"]) if is_post else None
+        if path is None:
+            await self._app(scope, receive, send)
+            return
+        scope["path_params"] = {"workspace_id": path[1]}
+        response = await call_tool(workspace_id_of(path[1]), Request(scope, receive), self._services)
+        await response(scope, receive, send)
 
 
 def outcome_response(outcome: Outcome) -> Response:
@@ -174,108 +185,64 @@ def outcome_response(outcome: Outcome) -> Response:
     return Response(to_json(content), media_type="application/json")
 
 
-@router.get("/workspaces/{workspace_id}/tools", responses=examples("INVALID_TOKEN", "FORBIDDEN"))
-async def list_tools(workspace_id: UUID, principal: Authenticated, services: Injected) -> list[ToolDefinition]:
+@router.get("/workspaces/{workspace_id}/tools")
+async def list_tools(workspace_id: WorkspaceId, principal: Authenticated, services: Injected) -> list[ToolDefinition]:
     """List the tools that you may use here, with the schemas of their arguments."""
     await services.workspaces.get(tenant_for(principal, workspace_id))
-    registry = await services.registry.for_person(WorkspaceId(workspace_id), principal.user_id)
-    return registry.definitions_for_scope(principal.agent.rules if principal.agent else None)
+    rules = principal.agent.rules if principal.agent else None
+    registry = await services.registry.for_person(workspace_id, principal.user_id, rules)
+    return registry.definitions_for_scope(rules)
 
 
-class ExplainIn(InModel):
-    """A hypothetical call: by you, by one of the workspace's agents, or by the agent of a session."""
-
-    tool: str = Field(max_length=200, examples=["write"])
-    args: dict[str, Any] = Field(examples=[{"path": "/notes/x.md", "content": "x"}])
-    agent_id: UUID | None = None
-    session_id: UUID | None = Field(
-        default=None, description="Use the agent, phase, mode, trust and grants of this session."
-    )
-    phase: PhaseName | None = Field(
-        default=None, description="One of the agent's phases. By default, the session's phase or the agent's first one."
-    )
-
-
-class DeniedFileOut(OutModel):
-    """A file of a batch that would be denied, although others would be allowed."""
-
-    path: str
-    rule: str
-    reason: str
-
-
-class ExplanationOut(OutModel):
-    """What the gate would do with a call, and every rule that it would check."""
-
-    tool: str
-    agent: str | None
-    action: AuthorizationAction
-    rule: str
-    reason: str
-    required_role: WorkspaceRole
-    rules_checked: list[str]
-    denied_files: list[DeniedFileOut]
-
-
-@router.post(
-    "/workspaces/{workspace_id}/explain",
-    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
-)
+@router.post("/workspaces/{workspace_id}/explain", responses=examples("VALIDATION_ERROR", "NOT_FOUND"))
 async def explain(workspace_id: UUID, question: ExplainIn, principal: APerson, services: Injected) -> ExplanationOut:
     """Explain which rule decides a call and why, without running it."""
     await services.workspaces.get(tenant_for(principal, workspace_id))
     caller = await _as_asked(principal, workspace_id, question, services)
-    tool = (await services.registry.for_workspace(caller.workspace_id, question.tool)).get(question.tool)
-    found = services.executor.explain(ToolCall(question.tool, question.args), caller, tool=tool)
-    return ExplanationOut.model_validate(found)
+    return ExplanationOut.model_validate(
+        await services.executor.explain(ToolCall(question.tool, question.args), caller)
+    )
 
 
 async def _as_asked(principal: Principal, workspace_id: UUID, question: ExplainIn, services: Injected) -> Caller:
-    if question.session_id is not None:
-        return await _as_in_session(principal, workspace_id, question, SessionId(question.session_id), services)
-    if question.agent_id is None:
-        return caller_for(principal, workspace_id)
-    agent = await services.agents.get(tenant_for(principal, workspace_id), AgentId(question.agent_id))
-    reject_unknown_phase(agent.rules, question.phase)
-    return caller_for(principal, workspace_id, agent=in_phase(agent.as_caller, question.phase))
-
-
-async def _as_in_session(
-    principal: Principal, workspace_id: UUID, question: ExplainIn, session_id: SessionId, services: Injected
-) -> Caller:
-    """Return the caller of a run of this session."""
+    """Return the person, the agent of that id, or the caller of a run of that session."""
     tenant = tenant_for(principal, workspace_id)
-    session = await services.sessions.get(tenant, session_id)
-    if question.agent_id not in (None, session.agent_id):
+    session = None if question.session_id is None else await services.sessions.get(tenant, question.session_id)
+    if session is not None and question.agent_id not in (None, session.agent_id):
         raise BadArguments({"agent_id": "The session has another agent. Leave this out."})
+    agent_id = session.agent_id if session else question.agent_id
     agent = None
-    if session.agent_id is not None:
-        stored = await services.agents.get(tenant, session.agent_id)
+    if agent_id is not None:
+        stored = await services.agents.get(tenant, agent_id)
         reject_unknown_phase(stored.rules, question.phase)
-        phased = in_phase(stored.as_caller, question.phase or session.phase)
-        agent = in_session(phased, session.trust, by_owner=session.trust_by_owner)
+        agent = stored.as_caller
+    if session is None:
+        agent = agent and in_phase(agent, question.phase)
+        return caller_for(principal, workspace_id, agent=agent)
+    session = replace(session, phase=question.phase or session.phase)
+    agent = agent and session.apply_to(agent)
     return caller_for(principal, workspace_id, agent=agent, session_id=session.id, mode=session.mode)
 
 
-class StoredCallOut(OutModel):
-    """A stored call with its full result."""
-
-    id: UUID
-    tool: str
-    arguments: dict[str, Any] = Field(description="The arguments. File contents appear only as size and SHA-256.")
-    state: CallState
-    result: Any = Field(description="See `ToolResults` for the schema of each tool's result.")
-    error: ErrorInfo | None
-    change_set_id: UUID | None
-    started_at: datetime
-    ended_at: datetime | None
-
-
-@router.get(
-    "/workspaces/{workspace_id}/calls/{call_id}",
-    responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
-)
-async def get_call(workspace_id: UUID, call_id: UUID, principal: Authenticated, services: Injected) -> StoredCallOut:
+@router.get("/workspaces/{workspace_id}/calls/{call_id}", responses=examples("NOT_FOUND"))
+async def get_call(call_id: CallId, tenant: AnyTenant, services: Injected) -> StoredCallOut:
     """Return a stored call: one that changed something, or whose result was shortened for a model."""
-    found = await services.calls.get(tenant_for(principal, workspace_id), CallId(call_id))
-    return StoredCallOut.model_validate(found)
+    return StoredCallOut.model_validate(await services.calls.get(tenant, call_id))
+
+
+# The calls of a session. The tools `changes` and `undo` list and revert what they changed.
+
+
+@history_router.get(
+    "/workspaces/{workspace_id}/sessions/{session_id}/calls", responses=examples("VALIDATION_ERROR", "NOT_FOUND")
+)
+async def list_session_calls(
+    session_id: SessionId,
+    tenant: PersonTenant,
+    services: Injected,
+    before: CallId | None = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+) -> Page[CallSummaryOut]:
+    """List a session's calls, newest first."""
+    found = await services.past_calls.page(tenant, session_id, before=before, limit=limit)
+    return Page[CallSummaryOut].of(found, limit=limit)

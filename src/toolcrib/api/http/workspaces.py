@@ -1,132 +1,77 @@
-"""Workspaces: create, list, change, delete, and their usage."""
+"""Workspaces and their usage, members and invitations."""
 
-from datetime import datetime
 from typing import Annotated
-from uuid import UUID
 
-from fastapi import APIRouter, Query
-from pydantic import Field
+from fastapi import APIRouter, Query, Request, Response
 
-from toolcrib.api.api_services import Injected
-from toolcrib.api.auth.principal import APerson, Authenticated, tenant_for
+from toolcrib.api.api_services import ApiServices, Injected
+from toolcrib.api.auth.principal import PUBLIC, APerson
+from toolcrib.api.auth.request_tenant import AnyTenant, PersonTenant
+from toolcrib.api.http.accounts import address_of, logged_in
 from toolcrib.api.http_errors import examples
+from toolcrib.api.pause_notices import origin_of
 from toolcrib.api.request_guard import StrictRoute
-from toolcrib.api.schema_base import InModel, Name, OutModel, Page
-from toolcrib.core.agents import TrustLevel
-from toolcrib.core.callers import WorkspaceRole
-from toolcrib.core.ids import AgentId, WorkspaceId
+from toolcrib.core.errors import Forbidden
+from toolcrib.core.ids import AgentId, InvitationId, UserId, WorkspaceId
+from toolcrib.schemas.accounts import TokenOut
+from toolcrib.schemas.schema_base import Page
+from toolcrib.schemas.workspaces import (
+    InvitationAcceptanceIn,
+    InvitationCreate,
+    InvitationCreatedOut,
+    InvitationOut,
+    MemberCreate,
+    MemberOut,
+    MemberUpdate,
+    WorkspaceCreate,
+    WorkspaceOut,
+    WorkspaceUpdate,
+    WorkspaceUsageOut,
+)
 
 router = APIRouter(prefix="/workspaces", tags=["workspaces"], route_class=StrictRoute)
-
-
-class WorkspaceIn(InModel):
-    name: Name = Field(examples=["website"])
-
-
-class WorkspaceChange(InModel):
-    """Fields that are absent stay as they are."""
-
-    name: Name | None = Field(default=None, examples=["website"])
-    max_trust: TrustLevel | None = Field(
-        default=None, description="The highest trust level of sessions in this workspace; null for no limit."
-    )
-    default_agent_id: UUID | None = Field(
-        default=None, description="The agent of sessions without an agent; null for the oldest agent with a model."
-    )
-
-
-class WorkspaceOut(OutModel):
-    id: UUID
-    name: str = Field(examples=["website"])
-    role: WorkspaceRole = Field(description="Your role.")
-    created_at: datetime
-    max_trust: TrustLevel | None = Field(
-        description="The highest trust level of sessions in this workspace; null for no limit."
-    )
-    default_agent_id: UUID | None = None
-
-
-class UsageOut(OutModel):
-    """The storage of a workspace. ``stored_bytes`` is after compression, ``content_bytes`` before."""
-
-    files: int
-    deleted_files: int
-    versions: int
-    contents: int = Field(description="Number of distinct file contents. Versions with the same content share one.")
-    content_bytes: int
-    stored_bytes: int
-    trash_entries: int = Field(description="Number of untracked files in the trash. Undo can restore them.")
-    trash_bytes: int
-    sessions: int
-    calls: int
-    pending: int = Field(description="Number of committed changes that may not be on disk yet.")
-
-
-class LimitsOut(OutModel):
-    """The operator's limits for every workspace."""
-
-    max_file_bytes: int
-    max_request_bytes: int
-    trash_max_bytes: int
-    trash_retention_days: float
-    version_retention_days: float | None = Field(description="Null if versions are kept forever.")
-    approval_timeout_seconds: float = Field(description="How long an approval or a question can stay pending.")
-
-
-class WorkspaceUsageOut(OutModel):
-    usage: UsageOut
-    limits: LimitsOut
-
-
-@router.post(
-    "",
-    status_code=201,
-    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "CONFLICT"),
-    name="create_workspace",
+members_router = APIRouter(prefix="/workspaces/{workspace_id}/members", tags=["members"], route_class=StrictRoute)
+invitations_router = APIRouter(
+    prefix="/workspaces/{workspace_id}/invitations", tags=["members"], route_class=StrictRoute
 )
-async def create(given: WorkspaceIn, principal: APerson, services: Injected) -> WorkspaceOut:
+acceptance_router = APIRouter(prefix="/auth/invitations", tags=["auth"], route_class=StrictRoute)
+
+
+@router.post("", status_code=201, responses=examples("VALIDATION_ERROR", "CONFLICT"))
+async def create_workspace(given: WorkspaceCreate, principal: APerson, services: Injected) -> WorkspaceOut:
     """Create a workspace. You become its owner."""
     workspace = await services.workspaces.create(principal.person, name=given.name, node=services.settings.node_name)
     return WorkspaceOut.model_validate(workspace)
 
 
-@router.get("", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="list_workspaces")
-async def list_own(
+@router.get("")
+async def list_workspaces(
     principal: APerson,
     services: Injected,
-    before: UUID | None = None,
+    before: WorkspaceId | None = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Page[WorkspaceOut]:
     """List the workspaces that you are a member of, newest first."""
-    found = await services.workspaces.list_own(
-        principal.person, before=WorkspaceId(before) if before else None, limit=limit
-    )
-    items = [WorkspaceOut.model_validate(workspace) for workspace in found]
-    return Page(items=items, next=str(items[-1].id) if len(items) == limit else None)
+    found = await services.workspaces.list_own(principal.person, before=before, limit=limit)
+    return Page[WorkspaceOut].of(found, limit=limit)
 
 
-@router.get("/{workspace_id}", responses=examples("INVALID_TOKEN", "FORBIDDEN"), name="get_workspace")
-async def get(workspace_id: UUID, principal: Authenticated, services: Injected) -> WorkspaceOut:
+@router.get("/{workspace_id}")
+async def get_workspace(tenant: AnyTenant, services: Injected) -> WorkspaceOut:
     """Return one workspace, for its members and its agents."""
-    workspace = await services.workspaces.get(tenant_for(principal, workspace_id))
-    return WorkspaceOut.model_validate(workspace)
+    return WorkspaceOut.model_validate(await services.workspaces.get(tenant))
 
 
-@router.get("/{workspace_id}/usage", responses=examples("INVALID_TOKEN", "FORBIDDEN", "UNAVAILABLE"), name="get_usage")
-async def usage(workspace_id: UUID, principal: APerson, services: Injected) -> WorkspaceUsageOut:
+@router.get("/{workspace_id}/usage", responses=examples("UNAVAILABLE"))
+async def get_usage(tenant: PersonTenant, services: Injected) -> WorkspaceUsageOut:
     """Return the usage and the limits of a workspace. It is counted on request, so do not poll it."""
-    found = await services.usage.of(tenant_for(principal, workspace_id))
-    return WorkspaceUsageOut(usage=UsageOut.model_validate(found), limits=LimitsOut.model_validate(services.settings))
+    return WorkspaceUsageOut.model_validate({"usage": await services.usage.of(tenant), "limits": services.settings})
 
 
-@router.patch(
-    "/{workspace_id}",
-    responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"),
-    name="change_workspace",
-)
-async def change(workspace_id: UUID, given: WorkspaceChange, principal: APerson, services: Injected) -> WorkspaceOut:
+@router.patch("/{workspace_id}", responses=examples("VALIDATION_ERROR", "NOT_FOUND"))
+async def change_workspace(given: WorkspaceUpdate, tenant: PersonTenant, services: Injected) -> WorkspaceOut:
     """Change a workspace's name, maximum trust or default agent. Owners only."""
-    tenant, workspaces = tenant_for(principal, workspace_id), services.workspaces
+    workspaces = services.workspaces
     if given.name is not None:
         await workspaces.rename(tenant, given.name)
     if "max_trust" in given.model_fields_set:
@@ -137,12 +82,87 @@ async def change(workspace_id: UUID, given: WorkspaceChange, principal: APerson,
     return WorkspaceOut.model_validate(await workspaces.get(tenant))
 
 
-@router.delete(
-    "/{workspace_id}",
-    status_code=204,
-    responses=examples("INVALID_TOKEN", "FORBIDDEN"),
-    name="delete_workspace",
-)
-async def delete(workspace_id: UUID, principal: APerson, services: Injected) -> None:
+@router.delete("/{workspace_id}", status_code=204)
+async def delete_workspace(tenant: PersonTenant, services: Injected) -> None:
     """Delete a workspace with its files and their history. Owners only."""
-    await services.workspaces.delete(tenant_for(principal, workspace_id))
+    await services.workspaces.delete(tenant)
+
+
+# Members and their roles
+
+
+@members_router.get("")
+async def list_members(tenant: PersonTenant, services: Injected) -> Page[MemberOut]:
+    """List the members, in the order in which they joined."""
+    return Page[MemberOut].of(await services.workspaces.members(tenant))
+
+
+@members_router.post("", status_code=201, responses=examples("VALIDATION_ERROR", "NOT_FOUND", "CONFLICT"))
+async def add_member(given: MemberCreate, tenant: PersonTenant, services: Injected) -> MemberOut:
+    """Add a registered user. Owners only."""
+    member = await services.workspaces.add_member(tenant, email=given.email, role=given.role)
+    return MemberOut.model_validate(member)
+
+
+@members_router.patch("/{user_id}", responses=examples("VALIDATION_ERROR", "NOT_FOUND", "CONFLICT"))
+async def change_member_role(
+    user_id: UserId, given: MemberUpdate, tenant: PersonTenant, services: Injected
+) -> MemberOut:
+    """Change a member's role. Owners only. The last owner stays an owner."""
+    return MemberOut.model_validate(await services.workspaces.change_role(tenant, user_id, given.role))
+
+
+@members_router.delete("/{user_id}", status_code=204, responses=examples("NOT_FOUND", "CONFLICT"))
+async def remove_member(user_id: UserId, tenant: PersonTenant, services: Injected) -> None:
+    """Remove a member. Owners only; members may remove themselves, except the last owner."""
+    await services.workspaces.remove_member(tenant, user_id)
+
+
+# Invitations for people without an account: owners create, list and revoke them; the link lets someone join
+
+
+@invitations_router.post("", status_code=201, responses=examples("VALIDATION_ERROR", "CONFLICT"))
+async def create_invitation(
+    given: InvitationCreate, request: Request, tenant: PersonTenant, services: Injected
+) -> InvitationCreatedOut:
+    """Invite someone who has no account. Owners only. Replaces an earlier invitation of the same address."""
+    _reject_where_disabled(services)
+    made, token = await services.invitations.create(tenant, email=given.email, role=given.role)
+    shown = InvitationOut.model_validate(made).model_dump()
+    return InvitationCreatedOut(**shown, token=token, link=f"{origin_of(request)}/#invitation={token}")
+
+
+@invitations_router.get("")
+async def list_invitations(tenant: PersonTenant, services: Injected) -> Page[InvitationOut]:
+    """List the invitations that can still be accepted, oldest first. Owners only."""
+    return Page[InvitationOut].of(await services.invitations.list(tenant))
+
+
+@invitations_router.delete("/{invitation_id}", status_code=204, responses=examples("NOT_FOUND"))
+async def revoke_invitation(invitation_id: InvitationId, tenant: PersonTenant, services: Injected) -> None:
+    """Revoke a pending invitation. Owners only."""
+    await services.invitations.revoke(tenant, invitation_id)
+
+
+@acceptance_router.post(
+    "/accept",
+    status_code=201,
+    openapi_extra=PUBLIC,
+    responses=examples("VALIDATION_ERROR", "FORBIDDEN", "CONFLICT", "RATE_LIMITED"),
+)
+async def accept_invitation(
+    given: InvitationAcceptanceIn, request: Request, response: Response, services: Injected
+) -> TokenOut:
+    """Accept an invitation: creates the account, adds it to the workspace and logs in. An invitation works once."""
+    _reject_where_disabled(services)
+    services.limits.registration.take(address_of(request))
+    password_hash = await services.passwords.hash(given.password.get_secret_value())
+    profile = await services.invitations.accept(
+        given.token.get_secret_value(), full_name=given.full_name, password_hash=password_hash
+    )
+    return await logged_in(response, services, profile.user_id, 0)
+
+
+def _reject_where_disabled(services: ApiServices) -> None:
+    if not services.settings.invitations:
+        raise Forbidden("Invitations are closed on this server. Ask its operator for an account.")

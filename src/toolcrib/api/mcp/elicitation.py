@@ -7,6 +7,7 @@ because its holder is the agent. Such a client can only show where a person can 
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 from uuid import UUID
 
@@ -25,16 +26,16 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolcrib.api.api_services import ApiServices
-from toolcrib.api.auth.principal import tenant_for
-from toolcrib.api.mcp.mcp_request import McpRequest
+from toolcrib.api.mcp.mcp_app import McpRequest
 from toolcrib.api.mcp.mcp_tool_results import done, text_tool_result
 from toolcrib.api.pause_notices import pause_summary, pause_url
+from toolcrib.core.display_text import escape
 from toolcrib.core.errors import BadArguments
-from toolcrib.core.ids import ApprovalId, CallId, QuestionId
-from toolcrib.core.questions import Question
+from toolcrib.core.ids import CallId, PauseId
+from toolcrib.core.paused_calls import PauseKind, Question, QuestionRequest
 from toolcrib.core.tool_calls import Outcome
 from toolcrib.policy.model_results import model_result
-from toolcrib.policy.truncation import truncate
+from toolcrib.schemas.paused_calls import ApprovalOut, paused_call_out
 
 _SIMPLE: Final = frozenset({"string", "number", "integer", "boolean"})
 # The JSON Schema keywords that MCP forms support; the answer is validated against the full schema anyway.
@@ -51,9 +52,9 @@ class ElicitationSupport:
     links: bool = False
 
     @classmethod
-    def of(cls, text_tool_result: ClientCapabilities | None) -> "ElicitationSupport":
+    def of(cls, client: ClientCapabilities | None) -> "ElicitationSupport":
         """Read it from the client's capabilities."""
-        elicitation = text_tool_result.elicitation if text_tool_result else None
+        elicitation = client.elicitation if client else None
         if elicitation is None:
             return cls()
         # A client that only says that it supports elicitation can show forms.
@@ -62,17 +63,17 @@ class ElicitationSupport:
 
 @dataclass(frozen=True, slots=True)
 class PendingPause:
-    """What a call waits for: ``kind`` is ``approval`` or ``question``."""
+    """What a call waits for."""
 
-    kind: str
-    id: UUID
+    kind: PauseKind
+    id: PauseId
     call_id: CallId
 
     @classmethod
     def of(cls, outcome: Outcome) -> "PendingPause":
         """Create it from the outcome of a paused call."""
-        kind = "approval" if "approval_id" in outcome.metadata else "question"
-        return cls(kind, UUID(str(outcome.metadata[f"{kind}_id"])), outcome.call_id)
+        kind = PauseKind(str(outcome.metadata["status"]).removesuffix("_pending"))
+        return cls(kind, PauseId(UUID(str(outcome.metadata["pause_id"]))), outcome.call_id)
 
     @classmethod
     def read(cls, state: str) -> "PendingPause":
@@ -81,10 +82,8 @@ class PendingPause:
         It is only a reference: the key of the request decides what is visible.
         """
         try:
-            kind, number, call_id = state.split(":")
-            if kind not in ("approval", "question"):
-                raise ValueError(kind)
-            return cls(kind, UUID(number), CallId(UUID(call_id)))
+            kind, pause_id, call_id = state.split(":")
+            return cls(PauseKind(kind), PauseId(UUID(pause_id)), CallId(UUID(call_id)))
         except ValueError:
             raise BadArguments(
                 {"requestState": "Not a value that this server issued. Send it back unchanged."}
@@ -95,10 +94,6 @@ class PendingPause:
         """The state to send to the client."""
         return f"{self.kind}:{self.id}:{self.call_id}"
 
-    def link(self, origin: str, workspace_id: UUID) -> str:
-        """Return the page where it is decided."""
-        return pause_url(origin, workspace_id, self.id)
-
 
 def form(items: Sequence[Question]) -> ElicitRequestFormParams | None:
     """Return one form for all questions; None if one of them needs more than MCP forms support."""
@@ -106,14 +101,14 @@ def form(items: Sequence[Question]) -> ElicitRequestFormParams | None:
     if len(fields) < len(items):
         return None
     return ElicitRequestFormParams(
-        message="\n".join(item.question for item in items),
+        message="\n".join(escape(item.question) for item in items),
         requested_schema={"type": "object", "properties": fields, "required": list(fields)},
     )
 
 
 def link(pending: PendingPause, address: str) -> ElicitRequestURLParams:
     """Return a link to the page where it is decided."""
-    what = "decide on" if pending.kind == "approval" else "answer"
+    what = "decide on" if pending.kind is PauseKind.APPROVAL else "answer"
     return ElicitRequestURLParams(
         message=f"A person must {what} this call in Toolcrib.", url=address, elicitation_id=str(pending.id)
     )
@@ -124,7 +119,7 @@ def confirmation(pending: PendingPause, address: str, what: str) -> ElicitReques
 
     Accepting it only says that the person has been there.
     """
-    where = "Approve or reject it" if pending.kind == "approval" else "Answer it"
+    where = "Approve or reject it" if pending.kind is PauseKind.APPROVAL else "Answer it"
     return ElicitRequestFormParams(
         message=f"A person must respond in Toolcrib:\n{what}\n\n{where} at {address}, then continue here.",
         requested_schema={"type": "object", "properties": {}},
@@ -134,7 +129,7 @@ def confirmation(pending: PendingPause, address: str, what: str) -> ElicitReques
 def _field(item: Question) -> dict[str, Any] | None:
     if item.schema.get("type") not in _SIMPLE and not _is_choice(item.schema):
         return None
-    return {key: value for key, value in item.schema.items() if key in _KEPT} | {"description": item.question}
+    return {key: value for key, value in item.schema.items() if key in _KEPT} | {"description": escape(item.question)}
 
 
 def _is_choice(schema: Mapping[str, Any]) -> bool:
@@ -147,8 +142,8 @@ def _is_choice(schema: Mapping[str, Any]) -> bool:
 PATIENCE_SECONDS: Final = 50.0
 _POLL_SECONDS: Final = 0.3
 _DECISION: Final = "decision"
-# How much of the diffs a form shows; the page shows everything.
-_DIFF_BYTES: Final = 4_000
+# How much a form shows of a call and its effect; the page shows everything.
+_MOST_CHARACTERS: Final = 16_000
 _WAITING: Final = frozenset({"paused", "running"})
 
 Context = ServerRequestContext[dict[str, Any], Any]
@@ -215,31 +210,26 @@ class Elicitation:
     async def _for_forms(self, context: Context, mcp_request: McpRequest, pending: PendingPause) -> Sequence[Question]:
         """Return the questions that can be asked in forms; none for an agent's key, or if the client shows no forms."""
         if (
-            pending.kind != "question"
+            pending.kind is not PauseKind.QUESTION
             or mcp_request.principal.agent
             or not ElicitationSupport.of(context.session.client_capabilities).forms
         ):
             return ()
-        tenant = tenant_for(mcp_request.principal, mcp_request.workspace_id)
-        return (await self._services.questions.get(tenant, QuestionId(pending.id))).items
+        request = (await self._services.paused_calls.get(mcp_request.tenant, pending.id)).request
+        return request.questions if isinstance(request, QuestionRequest) else ()
 
     async def _pointer(self, context: Context, mcp_request: McpRequest, pending: PendingPause) -> Params | None:
         """Show the person where to decide. Their reaction in the client decides nothing."""
-        able, address = (
-            ElicitationSupport.of(context.session.client_capabilities),
-            pending.link(mcp_request.origin, mcp_request.workspace_id),
-        )
+        able = ElicitationSupport.of(context.session.client_capabilities)
+        address = pause_url(mcp_request.origin, mcp_request.workspace_id, pending.id)
         if able.links:
             return link(pending, address)
         return confirmation(pending, address, await self._what(mcp_request, pending)) if able.forms else None
 
     async def _what(self, mcp_request: McpRequest, pending: PendingPause) -> str:
-        tenant = tenant_for(mcp_request.principal, mcp_request.workspace_id)
-        if pending.kind == "question":
-            return pause_summary(await self._services.questions.get(tenant, QuestionId(pending.id)))
-        approval = await self._services.approvals.get(tenant, ApprovalId(pending.id))
-        diffs = "\n".join(str(change["diff"]) for change in approval.changes if change.get("diff"))
-        return f"{pause_summary(approval)}\n{truncate(diffs, limit_bytes=_DIFF_BYTES).value}".rstrip()
+        pause = await self._services.paused_calls.get(mcp_request.tenant, pending.id)
+        shown = paused_call_out(pause)
+        return _fitting([line.text for line in shown.lines]) if isinstance(shown, ApprovalOut) else pause_summary(pause)
 
     async def _apply_answer(
         self, mcp_request: McpRequest, pending: PendingPause, action: str, answers: Mapping[str, Any] | None
@@ -248,9 +238,9 @@ class Elicitation:
             return text_tool_result(
                 f"The person did not respond ({action}). {_still_waits(mcp_request, pending)}", is_error=True
             )
-        tenant = tenant_for(mcp_request.principal, mcp_request.workspace_id)
+        tenant = mcp_request.tenant
         if answers is not None:
-            await self._services.questions.answer(tenant, QuestionId(pending.id), answers, via="mcp")
+            await self._services.paused_calls.answer(tenant, pending.id, answers, via="mcp")
         try:
             async with asyncio.timeout(self._patience):
                 # Another node may execute it, so only the row is reliable.
@@ -263,6 +253,14 @@ class Elicitation:
         return done(model_result(call.result, call.id).value if mcp_request.principal.agent else call.result)
 
 
+def _fitting(lines: Sequence[str]) -> str:
+    """Return as many lines as fit, and how many do not."""
+    ends = accumulate(len(line) + 1 for line in lines)
+    shown = sum(end <= _MOST_CHARACTERS for end in ends)
+    more = [f"… {len(lines) - shown:,} more lines. The page below shows all of them."] if shown < len(lines) else []
+    return "\n".join([*lines[:shown], *more])
+
+
 def _only(answer: ElicitResult, name: str) -> Any:
     """Return the answer to a form with one field, whatever the client calls the field."""
     content = answer.content or {}
@@ -270,17 +268,17 @@ def _only(answer: ElicitResult, name: str) -> Any:
 
 
 def _cannot_ask(mcp_request: McpRequest, pending: PendingPause) -> CallToolResult:
-    what = "needs a person's approval" if pending.kind == "approval" else "needs a person's answer"
+    what = "needs a person's approval" if pending.kind is PauseKind.APPROVAL else "needs a person's answer"
     return text_tool_result(f"This call {what} and has not run. {_still_waits(mcp_request, pending)}", is_error=True)
 
 
 def _still_waits(mcp_request: McpRequest, pending: PendingPause) -> str:
     command, then = {
-        "approval": ("approve", "runs after approval; do not repeat it"),
-        "question": ("answer", "ends with the answer"),
+        PauseKind.APPROVAL: ("approve", "runs after approval; do not repeat it"),
+        PauseKind.QUESTION: ("answer", "ends with the answer"),
     }[pending.kind]
-    link = pending.link(mcp_request.origin, mcp_request.workspace_id)
+    address = pause_url(mcp_request.origin, mcp_request.workspace_id, pending.id)
     return (
-        f"{pending.kind.capitalize()} {pending.id} is pending at {link} "
+        f"{pending.kind.capitalize()} {pending.id} is pending at {address} "
         f"(`toolcrib {command}` lists it). The call {then}; fetch its outcome with call id {pending.call_id}."
     )

@@ -6,19 +6,61 @@ The MCP library takes a second to import, so it is loaded for the first client.
 import asyncio
 import importlib
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
-from uuid import UUID
 
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from toolcrib.api.api_services import ApiServices
-from toolcrib.api.auth.principal import Principal, bearer, principal_by_token
-from toolcrib.api.mcp.mcp_request import MCP_REQUEST, McpRequest
+from toolcrib.api.auth.principal import (
+    Principal,
+    bearer,
+    caller_for,
+    principal_by_token,
+    reject_foreign_origin,
+    tenant_for,
+    workspace_id_of,
+)
+from toolcrib.api.pause_notices import origin_of
 from toolcrib.api.request_guard import admit_large, may_be_large, reject_bad_json, replayed
-from toolcrib.core.errors import BadArguments, Forbidden, Unauthenticated
+from toolcrib.core.callers import Caller
+from toolcrib.core.errors import BadArguments, Unauthenticated
+from toolcrib.core.ids import WorkspaceId
+from toolcrib.storage.database import Tenant
 
+# The key in the ASGI scope.
+MCP_REQUEST: Final = "toolcrib.visit"
 _NO_KEY: Final = "Send an API key with every request: `Authorization: Bearer <key>`. Cookies are ignored here."
+
+
+@dataclass(frozen=True, slots=True)
+class McpRequest:
+    """An authenticated MCP request to a workspace."""
+
+    principal: Principal
+    workspace_id: WorkspaceId
+    request: Request
+
+    @property
+    def origin(self) -> str:
+        """The origin under which the client reached this server."""
+        return origin_of(self.request)
+
+    @property
+    def tenant(self) -> Tenant:
+        """The principal in the workspace."""
+        return tenant_for(self.principal, self.workspace_id)
+
+    def caller(self) -> Caller:
+        """Return a caller with a new call id."""
+        return caller_for(self.principal, self.workspace_id, via="mcp")
+
+    @property
+    def name(self) -> str:
+        """The owner of its MCP sessions. No other principal can use them."""
+        agent = self.principal.agent
+        return f"{self.principal.user_id}/{agent.id if agent else ''}/{self.workspace_id}"
 
 
 class McpBackend(Protocol):
@@ -40,7 +82,7 @@ class McpApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        self._reject_foreign_page(request)
+        reject_foreign_origin(request, self._services)
         mcp_request = await self._admitted(request)
         if may_be_large(request):
             await admit_large(request, mcp_request.principal)
@@ -64,14 +106,6 @@ class McpApp:
         workspace_id = _workspace(request.path_params.get("workspace_id"), principal)
         return McpRequest(principal, workspace_id, request)
 
-    def _reject_foreign_page(self, request: Request) -> None:
-        """Reject requests from pages of other sites in a person's browser, whatever key they have."""
-        origin = request.headers.get("origin")
-        if origin is None or origin in self._services.settings.allowed_origins:
-            return
-        if origin.partition("://")[2].lower() != request.headers.get("host", "").lower():
-            raise Forbidden(f"Origin {origin!r} is not allowed. The operator can add it to TOOLCRIB_ALLOWED_ORIGINS.")
-
     async def _load(self) -> McpBackend:
         async with self._loading:
             if self._backend is None:
@@ -94,12 +128,9 @@ def _backend(services: ApiServices) -> McpBackend:
     return made
 
 
-def _workspace(given: Any, principal: Principal) -> UUID:
+def _workspace(given: Any, principal: Principal) -> WorkspaceId:
     if given is None and principal.workspace_id is not None:
         return principal.workspace_id
     if given is None:
         raise BadArguments({"workspace_id": "A person's key opens several workspaces. Use /mcp/{workspace_id}."})
-    try:
-        return UUID(given)
-    except ValueError:
-        raise BadArguments({"workspace_id": "Input should be a valid UUID"}) from None
+    return workspace_id_of(given)

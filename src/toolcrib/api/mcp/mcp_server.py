@@ -5,10 +5,8 @@ import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
-from uuid import uuid4
 
 import anyio
-import structlog
 from mcp import MCPError
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
 from mcp.server.auth.provider import AccessToken
@@ -33,20 +31,17 @@ from starlette.types import Receive, Scope, Send
 
 import toolcrib
 from toolcrib.api.api_services import ApiServices
-from toolcrib.api.auth.principal import tenant_for
+from toolcrib.api.http_errors import log_internal_error
 from toolcrib.api.mcp.elicitation import Elicitation
+from toolcrib.api.mcp.mcp_app import MCP_REQUEST, McpRequest
 from toolcrib.api.mcp.mcp_fast_path import FastPathCall, fast_path_call, may_be_plain
-from toolcrib.api.mcp.mcp_request import MCP_REQUEST, McpRequest
 from toolcrib.api.mcp.mcp_tool_results import offered, result_of
 from toolcrib.api.request_guard import replayed
 from toolcrib.core.errors import NotFound, ToolcribError
-from toolcrib.core.ids import WorkspaceId
 from toolcrib.core.tool_calls import Outcome, ToolCall
 from toolcrib.providers.wire_history import ToolNameEncoder
 from toolcrib.tools.tool import Tool
 
-# The toolset for a person's key. An agent's key gets what its rules allow.
-_FOR_PEOPLE: Final = "workspace"
 _IDLE_SECONDS: Final = 1_800
 _MOST_SESSIONS: Final = 2_000
 _SESSIONS_OF_ONE: Final = 100
@@ -58,7 +53,6 @@ _INSTRUCTIONS: Final = (
 )
 
 Context = ServerRequestContext[dict[str, Any], Any]
-_log = structlog.get_logger(__name__)
 
 
 class McpProtocolServer:
@@ -157,7 +151,7 @@ class McpProtocolServer:
     async def _list(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
         mcp_request = _mcp_request(context)
         try:
-            await self._services.workspaces.get(tenant_for(mcp_request.principal, mcp_request.workspace_id))
+            await self._services.workspaces.get(mcp_request.tenant)
             tools = await self._tools(mcp_request)
         except ToolcribError as error:
             raise _mcp_error(error) from None
@@ -205,12 +199,12 @@ class McpProtocolServer:
         return outcome
 
     async def _tools(self, mcp_request: McpRequest) -> list[Tool]:
-        registry = await self._services.registry.for_person(
-            WorkspaceId(mcp_request.workspace_id), mcp_request.principal.user_id
-        )
-        if agent := mcp_request.principal.agent:
-            return registry.list_for_mcp(agent.rules)
-        return [tool for tool in registry.list_for_scope(None) if tool.toolset == _FOR_PEOPLE and tool.is_available]
+        principal = mcp_request.principal
+        rules = principal.agent.rules if principal.agent else None
+        registry = await self._services.registry.for_person(mcp_request.workspace_id, principal.user_id, rules)
+        if rules is not None:
+            return registry.list_for_mcp(rules)
+        return [tool for tool in registry.list_for_scope(None) if tool.exposed_over_mcp and tool.is_available]
 
 
 async def _report_progress(context: Context, progress: asyncio.Queue[str]) -> None:
@@ -226,10 +220,8 @@ def _mcp_request(context: Context) -> McpRequest:
 
 
 def _unforeseen(error: Exception, tool: str) -> MCPError:
-    """Log an unexpected error, which the library would not do; the client gets only the log's id."""
-    error_id = uuid4().hex
-    _log.error("internal_error", error_id=error_id, where=f"mcp {tool}", exc_info=error)
-    return MCPError(INTERNAL_ERROR, f"Internal server error. The server log has the details under id {error_id}.")
+    """Log an unexpected error, which the library would not do."""
+    return MCPError(INTERNAL_ERROR, log_internal_error(error, where=f"mcp {tool}"))
 
 
 def _mcp_error(error: ToolcribError) -> MCPError:

@@ -18,26 +18,22 @@ from mcp_types import Tool as McpTool
 from toolcrib.core.errors import ToolcribError
 from toolcrib.core.tool_calls import Danger, Outcome, ToolCategory
 from toolcrib.policy.model_results import model_text
-from toolcrib.policy.permissions import MORE_THAN_READING
 from toolcrib.tools.tool import Tool
 
-# The key under which results of MCP servers hold images, audio and documents; see mcp/mcp_results.py.
+# The key under which results of MCP servers hold images, audio and documents; see mcp/mcp_connections.py.
 MEDIA = "media"
 _ELSEWHERE = frozenset({ToolCategory.SEARCH, ToolCategory.MCP})
 
 
 def offered(tool: Tool, name: str) -> McpTool:
     """Convert a tool. The hints say what it does to the workspace."""
-    reads_only = (
-        tool.danger is Danger.SAFE and tool.name not in MORE_THAN_READING and tool.category is not ToolCategory.HUMAN
-    )
     return McpTool(
         name=name,
         description=tool.description,
         input_schema={"type": "object", **tool.input_schema},
         annotations=ToolAnnotations(
-            read_only_hint=reads_only,
-            destructive_hint=None if reads_only else tool.danger is Danger.DANGEROUS,
+            read_only_hint=tool.read_only,
+            destructive_hint=None if tool.read_only else tool.danger is Danger.DANGEROUS,
             open_world_hint=tool.category in _ELSEWHERE,
         ),
     )

@@ -16,6 +16,7 @@ from toolcrib.api.pause_notices import notice
 from toolcrib.api.session_stream import EventStream
 from toolcrib.core.errors import ToolcribError
 from toolcrib.core.events import Delta, DeltaType, Event, EventType
+from toolcrib.core.paused_calls import PauseKind
 from toolcrib.core.runs import Run, RunEnding, RunState
 from toolcrib.events import Subscription
 from toolcrib.storage.database import Tenant
@@ -32,8 +33,8 @@ class CompletionAnswer:
         self.run = run
         self.last_seq = last_seq
         self.finish = "stop"
-        self.input_tokens = 0
-        self.output_tokens = 0
+        self._input_tokens = 0
+        self._output_tokens = 0
         self._services = services
         self._tenant = tenant
         self._origin = origin
@@ -48,6 +49,12 @@ class CompletionAnswer:
     def text(self) -> str:
         """The text sent so far."""
         return "".join(self._texts)
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """The tokens used so far, as OpenAI encodes them."""
+        used, written = self._input_tokens, self._output_tokens
+        return {"prompt_tokens": used, "completion_tokens": written, "total_tokens": used + written}
 
     async def pieces(self, subscription: Subscription) -> AsyncIterator[str]:
         """Yield the text as it arrives. Raises the error with which the run failed."""
@@ -89,7 +96,7 @@ class CompletionAnswer:
         match event.type:
             case EventType.STREAM_END:
                 return self._rest(payload)
-            case EventType.TOOL_DECIDED:
+            case EventType.PAUSE_ENDED if payload["kind"] == PauseKind.APPROVAL:
                 return self._aside(_decided(payload))
             case EventType.RUN_STATE:
                 return await self._state(payload)
@@ -98,8 +105,8 @@ class CompletionAnswer:
 
     def _rest(self, payload: Mapping[str, Any]) -> str:
         """Return the text of a message that did not arrive as deltas."""
-        self.input_tokens += payload["usage"]["inputTokens"]
-        self.output_tokens += payload["usage"]["outputTokens"]
+        self._input_tokens += payload["usage"]["inputTokens"]
+        self._output_tokens += payload["usage"]["outputTokens"]
         _, length = self._received.pop(payload["messageId"], (0, 0))
         return self._words(payload["messageId"], (payload.get("content") or "")[length:])
 
@@ -126,7 +133,7 @@ class CompletionAnswer:
         return ""
 
     async def _must_wait(self) -> bool:
-        unfinished = await self._services.run_service.current(self._tenant, self.run.session_id)
+        unfinished = await self._services.run_service.runs.unfinished(self._tenant, self.run.session_id)
         return unfinished is not None and unfinished.state is RunState.WAITING
 
     def _words(self, source: str, text: str) -> str:
@@ -158,23 +165,6 @@ DONE: Final[dict[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class CompletionUsage:
-    """The tokens of one completion."""
-
-    input_tokens: int
-    output_tokens: int
-
-    @property
-    def shape(self) -> dict[str, int]:
-        """Return it as OpenAI encodes it."""
-        return {
-            "prompt_tokens": self.input_tokens,
-            "completion_tokens": self.output_tokens,
-            "total_tokens": self.input_tokens + self.output_tokens,
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class Completion:
     """One completion in OpenAI's format: whole, or in chunks."""
 
@@ -184,20 +174,20 @@ class Completion:
     with_usage: bool = False
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def whole(self, text: str, *, finish: str, usage: CompletionUsage) -> dict[str, Any]:
+    def whole(self, text: str, *, finish: str, usage: dict[str, int]) -> dict[str, Any]:
         """Return the whole completion."""
         message = {"role": "assistant", "content": text, "refusal": None}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
-        return self._shape("chat.completion", [choice]) | {"usage": usage.shape}
+        return self._shape("chat.completion", [choice]) | {"usage": usage}
 
     def chunk(self, *, finish: str | None = None, **delta: str) -> dict[str, Any]:
         """Return one chunk."""
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return self._shape("chat.completion.chunk", [choice]) | ({"usage": None} if self.with_usage else {})
 
-    def last(self, usage: CompletionUsage) -> dict[str, Any]:
+    def last(self, usage: dict[str, int]) -> dict[str, Any]:
         """Return the last chunk, with the usage."""
-        return self._shape("chat.completion.chunk", []) | {"usage": usage.shape}
+        return self._shape("chat.completion.chunk", []) | {"usage": usage}
 
     def _shape(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model, "choices": choices}

@@ -15,21 +15,16 @@ from toolcrib.api.auth.connection_auth import ConnectionAuth, auth_by_secret, ru
 from toolcrib.api.auth.principal import Principal, bearer, tenant_for
 from toolcrib.api.http_errors import STATUS, answer_to
 from toolcrib.api.openai.completion_request import ClientConversation, CompletionRequest
-from toolcrib.api.openai.completion_response import (
-    DONE,
-    Completion,
-    CompletionAnswer,
-    CompletionStream,
-    CompletionUsage,
-)
+from toolcrib.api.openai.completion_response import DONE, Completion, CompletionAnswer, CompletionStream
 from toolcrib.api.pause_notices import origin_of
 from toolcrib.api.request_guard import StrictRoute
 from toolcrib.core.errors import Forbidden, NotFound, ToolcribError, Unauthenticated
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.events import Subscription
+from toolcrib.schemas.sessions import session_title
 from toolcrib.storage.agents import StoredAgent
 from toolcrib.storage.database import Tenant
-from toolcrib.storage.sessions import ConversationCursor
+from toolcrib.storage.events import ConversationCursor
 from toolcrib.storage.workspaces import Workspace
 
 _PAGE: Final = 200
@@ -135,13 +130,13 @@ def error_response(error: Exception, *, where: str = "") -> Response:
     headers = {name: value for name, value in ours.headers.items() if name not in ("content-length", "content-type")}
     headers["x-should-retry"] = "true" if body["code"] in _AGAIN else "false"
     return JSONResponse(
-        {"error": last_seq(body["code"], body["error"], body.get("fields", {}), status=ours.status_code)},
+        {"error": openai_error(body["code"], body["error"], body.get("fields", {}), status=ours.status_code)},
         status_code=ours.status_code,
         headers=headers,
     )
 
 
-def last_seq(code: str, message: str, fields: Mapping[str, str], *, status: int) -> dict[str, Any]:
+def openai_error(code: str, message: str, fields: Mapping[str, str], *, status: int) -> dict[str, Any]:
     """Return an error in OpenAI's format. The first wrong field is the ``param``."""
     flaws = "; ".join(f"{field}: {flaw}" for field, flaw in fields.items()) if code == "VALIDATION_ERROR" else ""
     return {
@@ -159,8 +154,6 @@ def _type(status: int) -> str:
 
 
 router = APIRouter(prefix="/v1", route_class=OpenAiRoute, include_in_schema=False)
-
-_TITLE_CHARACTERS = 60
 
 
 @router.get("/models")
@@ -227,7 +220,9 @@ async def _begun(
     digest = conversation.digest(tenant.user_id, meant.agent.id)
     cursor = None if digest is None else await services.conversation_cursors.load(tenant, digest)
     if cursor is None:
-        session = await services.sessions.create(tenant, title=_title(conversation.prompt), agent_id=meant.agent.id)
+        session = await services.sessions.create(
+            tenant, title=session_title(conversation.prompt), agent_id=meant.agent.id
+        )
         cursor, text, history = ConversationCursor(session.id, 0), conversation.prompt, conversation.history
     else:
         text, history = conversation.since_the_answer, []
@@ -257,7 +252,7 @@ async def _text_stream(
 async def _whole(completion: Completion, answer: CompletionAnswer, text_stream: AsyncIterator[str]) -> dict[str, Any]:
     async for _ in text_stream:
         pass
-    return completion.whole(answer.text, finish=answer.finish, usage=_usage(answer))
+    return completion.whole(answer.text, finish=answer.finish, usage=answer.usage)
 
 
 async def _chunks(
@@ -268,24 +263,14 @@ async def _chunks(
         async for piece in text_stream:
             yield completion.chunk(content=piece)
     except ToolcribError as error:
-        yield {"error": last_seq(error.code, error.message, error.fields, status=STATUS.get(error.code, 500))}
+        yield {"error": openai_error(error.code, error.message, error.fields, status=STATUS.get(error.code, 500))}
         return
     yield completion.chunk(finish=answer.finish)
     if completion.with_usage:
-        yield completion.last(_usage(answer))
+        yield completion.last(answer.usage)
     yield DONE
-
-
-def _usage(answer: CompletionAnswer) -> CompletionUsage:
-    return CompletionUsage(answer.input_tokens, answer.output_tokens)
 
 
 def _model(name: str, offered: AgentModel) -> dict[str, Any]:
     created = int(offered.agent.created_at.timestamp())
     return {"id": name, "object": "model", "created": created, "owned_by": offered.workspace.name}
-
-
-def _title(prompt: str) -> str | None:
-    """Return the beginning of a message as a session title."""
-    printable = "".join(sign for sign in " ".join(prompt.split()) if sign.isprintable())
-    return printable[:_TITLE_CHARACTERS].strip() or None

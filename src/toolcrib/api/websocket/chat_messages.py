@@ -6,11 +6,12 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
 
 from toolcrib.api.request_guard import read_json
-from toolcrib.api.schema_base import Name
-from toolcrib.core.approvals import GrantScope
 from toolcrib.core.errors import BadArguments
+from toolcrib.core.paused_calls import GrantScope
+from toolcrib.schemas.schema_base import Name
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -18,7 +19,14 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 class ChatPayload(BaseModel):
     """A payload in camelCase. Unknown fields are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Messages are only parsed, never constructed by field name.
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)  # type: ignore[pydantic-alias]
+
+
+class ConversationPayload(ChatPayload):
+    """A payload about one session."""
+
+    conversation_id: UUID
 
 
 class AuthMessage(ChatPayload):
@@ -34,23 +42,19 @@ class AuthMessage(ChatPayload):
         return self
 
 
-class ResumeMessage(ChatPayload):
+class ResumeMessage(ConversationPayload):
     """``chat:resume``: subscribes to a session, starting after this event number."""
 
-    conversation_id: UUID = Field(validation_alias="conversationId")
     after: int = Field(default=0, ge=0)
 
 
-class UnsubscribeMessage(ChatPayload):
+class UnsubscribeMessage(ConversationPayload):
     """``chat:unsubscribe``: unsubscribes from a session."""
 
-    conversation_id: UUID = Field(validation_alias="conversationId")
 
-
-class ToolCallMessage(ChatPayload):
+class ToolCallMessage(ConversationPayload):
     """``chat:tool-call``: calls a tool as the session's agent or, without one, as the person."""
 
-    conversation_id: UUID = Field(validation_alias="conversationId")
     tool: str = Field(max_length=200)
     args: dict[str, Any]
 
@@ -58,66 +62,63 @@ class ToolCallMessage(ChatPayload):
 class GrantRuleMessage(ChatPayload):
     """The grant to store with an approval."""
 
-    tool: str = Field(max_length=200)
+    tools: Annotated[tuple[Annotated[str, Field(max_length=200)], ...], Field(min_length=1, max_length=50)]
     paths: Annotated[tuple[Annotated[str, Field(max_length=1_000)], ...], Field(max_length=100)] | None = None
     commands: Annotated[tuple[Annotated[str, Field(max_length=10_000)], ...], Field(max_length=100)] | None = None
+    hosts: Annotated[tuple[Annotated[str, Field(max_length=300)], ...], Field(max_length=100)] | None = None
+    arguments: Annotated[dict[str, Annotated[str, Field(max_length=1_000)]], Field(max_length=100)] | None = None
 
 
 class ToolApproveMessage(ChatPayload):
     """``chat:tool-approve``: a person's decision on a pending call."""
 
-    tool_id: UUID = Field(validation_alias="toolId")
+    tool_id: UUID
     approved: bool
-    approval_id: UUID | None = Field(default=None, validation_alias="approvalId")
+    pause_id: UUID | None = None
     scope: GrantScope = GrantScope.ONCE
     reason: str | None = Field(default=None, max_length=2_000)
     rule: GrantRuleMessage | None = None
-    arguments_sha256: str | None = Field(default=None, max_length=64, validation_alias="argumentsSha256")
+    arguments_sha256: str | None = Field(default=None, max_length=64)
 
 
 class AnswerMessage(ChatPayload):
-    """``chat:answer``: a person's answer to a pending question. ``byButton`` names the items answered by a button."""
+    """``chat:answer``: a person's answers. ``answeredWithButton`` names the questions answered with a button."""
 
-    question_id: UUID = Field(validation_alias="questionId")
+    pause_id: UUID
     answers: dict[str, Any]
-    by_button: tuple[Name, ...] = Field(default=(), max_length=10, validation_alias="byButton")
+    answered_with_button: tuple[Name, ...] = Field(default=(), max_length=10)
 
 
-class CancelMessage(ChatPayload):
+class CancelMessage(ConversationPayload):
     """``chat:cancel``: stops what runs in a session."""
 
-    conversation_id: UUID = Field(validation_alias="conversationId")
+
+class LenientPayload(ChatPayload):
+    """A payload of which unknown fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
 
 
-class EarlierCall(BaseModel):
+class EarlierCall(LenientPayload):
     """A tool call in the client's history."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     name: str = Field(max_length=200)
     input: Any = None
 
 
-class HistoryMessage(BaseModel):
+class HistoryMessage(LenientPayload):
     """A message of a conversation that the client keeps itself."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
-    tool_calls: tuple[EarlierCall, ...] = Field(default=(), validation_alias="toolCalls")
-    tool_name: str | None = Field(default=None, max_length=200, validation_alias="toolName")
+    tool_calls: tuple[EarlierCall, ...] = ()
+    tool_name: str | None = Field(default=None, max_length=200)
 
 
-class SendMessage(ChatPayload):
-    """``chat:send``: a message for the session's model.
+class SendMessage(LenientPayload):
+    """``chat:send``: a message for the session's model. Clients of older servers send more fields."""
 
-    Clients of older servers send more fields, which are ignored.
-    """
-
-    model_config = ConfigDict(extra="ignore")
-
-    conversation_id: UUID = Field(validation_alias="conversationId")
+    conversation_id: UUID
     content: str = Field(max_length=1_000_000)
     history: tuple[HistoryMessage, ...] = ()
 
@@ -144,14 +145,12 @@ def earlier_turns(history: Sequence[HistoryMessage]) -> list[tuple[str, str]]:
     return turns
 
 
-class PromptMessage(BaseModel):
+class PromptMessage(LenientPayload):
     """The only message of the plain protocol."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     type: Literal["prompt"]
     text: str = Field(max_length=1_000_000)
-    session_id: UUID | None = Field(default=None, validation_alias="sessionId")
+    session_id: UUID | None = None
 
 
 # The sender is not authenticated yet.
@@ -169,10 +168,8 @@ CHAT: Final[Mapping[str, type[ChatPayload]]] = {
 }
 
 
-class ChatEnvelope(BaseModel):
+class ChatEnvelope(LenientPayload):
     """The envelope of every chat message. ``id`` is set by the client and returned with the reply."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     type: str = Field(max_length=100)
     payload: dict[str, Any] = Field(default_factory=dict)
@@ -187,11 +184,6 @@ async def opened(frame: Mapping[str, Any]) -> Any:
     return await read_json(text.encode())
 
 
-def enveloped(value: Any) -> ChatEnvelope:
-    """Validate the envelope."""
-    return checked(ChatEnvelope, value)
-
-
 def payload_of(envelope: ChatEnvelope) -> ChatPayload:
     """Validate the payload by the envelope's type."""
     model = CHAT.get(envelope.type)
@@ -204,7 +196,7 @@ async def introduction(frame: Mapping[str, Any]) -> AuthMessage:
     """Parse the first message, which must be ``auth``."""
     if len(frame.get("text") or "") > _LONGEST_INTRODUCTION:
         raise BadArguments({"frame": f"Expected at most {_LONGEST_INTRODUCTION:,} characters in the auth message"})
-    message = enveloped(await opened(frame))
+    message = checked(ChatEnvelope, await opened(frame))
     if message.type != "auth":
         raise BadArguments({"type": "Expected an auth message first"})
     return checked(AuthMessage, message.payload)

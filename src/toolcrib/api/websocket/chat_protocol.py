@@ -3,21 +3,10 @@
 import asyncio
 from typing import Any, Final
 
+from toolcrib.api.auth.connection_auth import authenticate_connection
 from toolcrib.api.auth.principal import caller_for
 from toolcrib.api.session_stream import SessionEncoder, resume_messages
 from toolcrib.api.websocket import chat_messages
-from toolcrib.api.websocket.chat_messages import (
-    AnswerMessage,
-    AuthMessage,
-    CancelMessage,
-    ChatPayload,
-    ResumeMessage,
-    SendMessage,
-    ToolApproveMessage,
-    ToolCallMessage,
-    UnsubscribeMessage,
-)  # fmt: skip
-from toolcrib.api.websocket.websocket_admission import by_introduction
 from toolcrib.api.websocket.websocket_connection import (
     ClientDisconnected,
     CloseConnection,
@@ -25,14 +14,11 @@ from toolcrib.api.websocket.websocket_connection import (
     WebSocketConnection,
     ending_of,
 )
-from toolcrib.core.approvals import ApprovalDecision, GrantRule
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import BadArguments, Conflict, ToolcribError, ToolFailed
-from toolcrib.core.events import Delta, Event
-from toolcrib.core.ids import ApprovalId, CallId, QuestionId, SessionId, WorkspaceId
+from toolcrib.core.ids import CallId, PauseId, SessionId, WorkspaceId
+from toolcrib.core.paused_calls import ApprovalDecision, GrantRule
 from toolcrib.core.tool_calls import ToolCall
-from toolcrib.policy.phases import in_phase
-from toolcrib.policy.trust import in_session
 from toolcrib.storage.sessions import Session
 
 VIA: Final = "websocket"
@@ -50,7 +36,11 @@ class ChatProtocol:
         self._connection = connection
         self._services = connection.services
         self._tellers: dict[SessionId, SessionEncoder] = {}
-        self._watched = SessionSubscriptions(connection, self._encode, self._send_session_error)
+        self._watched = SessionSubscriptions(
+            connection,
+            lambda session_id, item: self._tellers[session_id].encode(item),
+            lambda error, session_id: self._send_error(error, conversationId=session_id),
+        )
         self._calls: set[asyncio.Task[None]] = set()
 
     async def greet(self) -> None:
@@ -60,8 +50,7 @@ class ChatProtocol:
     async def read(self) -> None:
         """Handle messages one after another until the client disconnects."""
         while True:
-            frame = await self._connection.receive()
-            await self._take(frame)
+            await self._take(await self._connection.receive())
 
     async def finish(self) -> None:
         """Wait for running calls: a call goes on after its client has left, and its result is an event for later."""
@@ -70,7 +59,7 @@ class ChatProtocol:
     async def _take(self, frame: dict[str, Any]) -> None:
         reply: str | int | None = None
         try:
-            envelope = chat_messages.enveloped(await chat_messages.opened(frame))
+            envelope = chat_messages.checked(chat_messages.ChatEnvelope, await chat_messages.opened(frame))
             reply = envelope.id
             await self._do(chat_messages.payload_of(envelope), reply)
         except ToolcribError as error:
@@ -86,34 +75,34 @@ class ChatProtocol:
             return False
         return True
 
-    async def _do(self, message: ChatPayload, reply: str | int | None) -> None:
+    async def _do(self, message: chat_messages.ChatPayload, reply: str | int | None) -> None:
         """Handle one message. Every service checks the membership again."""
-        if not isinstance(message, AuthMessage):
+        if not isinstance(message, chat_messages.AuthMessage):
             await self._connection.authority.check()
         about: dict[str, Any] = {}
         match message:
-            case AuthMessage():
+            case chat_messages.AuthMessage():
                 await self._introduce_again(message)
-            case ResumeMessage():
-                await self._resume(message)
-            case UnsubscribeMessage():
+            case chat_messages.ResumeMessage():
+                await self._watch(SessionId(message.conversation_id), after=message.after)
+            case chat_messages.UnsubscribeMessage():
                 await self._connection.check_membership()
                 await self._watched.unsubscribe(SessionId(message.conversation_id))
-            case ToolCallMessage():
+            case chat_messages.ToolCallMessage():
                 about = await self._call_tool(message, reply)
-            case ToolApproveMessage():
+            case chat_messages.ToolApproveMessage():
                 await self._approve(message)
-            case AnswerMessage():
-                await self._services.questions.answer(
+            case chat_messages.AnswerMessage():
+                await self._services.paused_calls.answer(
                     self._connection.tenant,
-                    QuestionId(message.question_id),
+                    PauseId(message.pause_id),
                     message.answers,
-                    by_button=message.by_button,
+                    buttons=message.answered_with_button,
                     via=VIA,
                 )
-            case CancelMessage():
+            case chat_messages.CancelMessage():
                 await self._cancel(message)
-            case SendMessage():
+            case chat_messages.SendMessage():
                 about = await self._send(message)
         # A message without an id gets no reply.
         if reply is not None:
@@ -121,15 +110,14 @@ class ChatProtocol:
 
     # Handlers of the messages
 
-    async def _introduce_again(self, message: AuthMessage) -> None:
+    async def _introduce_again(self, message: chat_messages.AuthMessage) -> None:
         """Replace the token by a newer one of the same person, so that the connection may stay open longer."""
-        renewed = await by_introduction(self._services, message, self._connection.workspace_id)
+        renewed = await authenticate_connection(
+            self._services, self._connection.workspace_id, token=message.token, ticket=message.ticket
+        )
         if renewed.principal.user_id != self._connection.authority.principal.user_id:
             raise BadArguments({"token": "Expected a token of the user who opened this connection"})
         self._connection.authority = renewed
-
-    async def _resume(self, message: ResumeMessage) -> None:
-        await self._watch(SessionId(message.conversation_id), after=message.after)
 
     async def _watch(self, session_id: SessionId, *, after: int) -> None:
         async def open_ones_first(session: Session) -> None:
@@ -140,7 +128,7 @@ class ChatProtocol:
 
         await self._watched.watch(session_id, after=after, opening=open_ones_first)
 
-    async def _send(self, message: SendMessage) -> dict[str, Any]:
+    async def _send(self, message: chat_messages.SendMessage) -> dict[str, Any]:
         session = await self._session(message.conversation_id)
         if session.agent_id is None:
             raise ToolFailed(NO_AGENT)
@@ -155,7 +143,7 @@ class ChatProtocol:
         )
         return {"conversationId": session.id, "runId": run.id}
 
-    async def _call_tool(self, message: ToolCallMessage, reply: str | int | None) -> dict[str, Any]:
+    async def _call_tool(self, message: chat_messages.ToolCallMessage, reply: str | int | None) -> dict[str, Any]:
         if len(self._calls) >= MAX_CALLS:
             raise Conflict(f"{MAX_CALLS} calls are running on this connection, the limit. Wait for one to end.")
         session = await self._session(message.conversation_id)
@@ -163,7 +151,7 @@ class ChatProtocol:
         if session.id not in self._watched:
             await self._watch(session.id, after=session.last_seq)
         work = self._execute(ToolCall(message.tool, message.args), caller, reply)
-        task = self._services.running_calls.start(_key(caller), caller.call_id, work)
+        task = self._services.running_calls.start((caller.workspace_id, session.id), caller.call_id, work)
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
         return {"conversationId": session.id, "toolId": caller.call_id}
@@ -173,8 +161,8 @@ class ChatProtocol:
         connection = self._connection
         agent = None
         if session.agent_id is not None:
-            agent = (await self._services.agents.get(connection.tenant, session.agent_id)).as_caller
-            agent = in_session(in_phase(agent, session.phase), session.trust, by_owner=session.trust_by_owner)
+            stored = await self._services.agents.get(connection.tenant, session.agent_id)
+            agent = session.apply_to(stored.as_caller)
         return caller_for(
             connection.authority.principal,
             connection.workspace_id,
@@ -191,38 +179,28 @@ class ChatProtocol:
         except ToolcribError as error:
             await self._send_error(error, reply=reply, conversationId=caller.session_id, toolId=caller.call_id)
 
-    async def _approve(self, message: ToolApproveMessage) -> None:
+    async def _approve(self, message: chat_messages.ToolApproveMessage) -> None:
         tenant = self._connection.tenant
-        approval = await self._services.approvals.of_call(tenant, CallId(message.tool_id))
-        if message.approval_id is not None and message.approval_id != approval.id:
-            raise Conflict(f"Call {message.tool_id} now needs approval {approval.id}. Review that one, then decide.")
+        pause = await self._services.paused_calls.of_call(tenant, CallId(message.tool_id))
+        if message.pause_id is not None and message.pause_id != pause.id:
+            raise Conflict(f"Call {message.tool_id} now needs approval {pause.id}. Review that one, then decide.")
         decision = ApprovalDecision(
             approved=message.approved,
             scope=message.scope,
             reason=message.reason,
-            rule=None
-            if message.rule is None
-            else GrantRule(message.rule.tool, message.rule.paths, message.rule.commands),
+            rule=None if message.rule is None else GrantRule(**dict(message.rule)),
             arguments_sha256=message.arguments_sha256,
         )
-        await self._services.approvals.decide(tenant, ApprovalId(approval.id), decision, via=VIA)
+        await self._services.paused_calls.decide(tenant, pause.id, decision, via=VIA)
 
-    async def _cancel(self, message: CancelMessage) -> None:
+    async def _cancel(self, message: chat_messages.CancelMessage) -> None:
         session = await self._session(message.conversation_id)
         self._services.running_calls.cancel((WorkspaceId(self._connection.workspace_id), session.id))
-        if run := await self._services.run_service.current(self._connection.tenant, session.id):
+        if run := await self._services.run_service.runs.unfinished(self._connection.tenant, session.id):
             await self._services.run_service.cancel(self._connection.tenant, run.id)
 
     async def _session(self, session_id: Any) -> Session:
         return await self._services.sessions.get(self._connection.tenant, SessionId(session_id))
-
-    # Encoding
-
-    def _encode(self, session_id: SessionId, item: Event | Delta) -> dict[str, Any]:
-        return self._tellers[session_id].encode(item)
-
-    async def _send_session_error(self, error: ToolcribError, session_id: SessionId) -> None:
-        await self._send_error(error, conversationId=session_id)
 
     async def _send_error(self, error: ToolcribError, *, reply: str | int | None = None, **about: Any) -> None:
         payload = {**about, "code": error.code, "message": error.message}
@@ -236,8 +214,3 @@ class ChatProtocol:
         except (ClientDisconnected, CloseConnection):
             if about.get("toolId") is None:
                 raise
-
-
-def _key(caller: Caller) -> tuple[WorkspaceId, SessionId]:
-    assert caller.session_id is not None
-    return caller.workspace_id, caller.session_id

@@ -51,11 +51,6 @@ class CloseConnection(Exception):
         return self.reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore")
 
 
-def too_slow() -> CloseConnection:
-    """Return the close reason for a client that does not read in time."""
-    return CloseConnection(CloseCode.TOO_SLOW, "The client reads too slowly. Reconnect and resume: no events are lost.")
-
-
 def silent() -> CloseConnection:
     """Return the close reason for a client that does not authenticate in time."""
     return CloseConnection(CloseCode.SILENT, 'Not authenticated. Send {"type": "auth", "payload": {"token": …}} first.')
@@ -108,7 +103,8 @@ class WebSocketConnection:
                 with self._patience.after(self.services.connection_limits.pace.stall):
                     await self._websocket.send_text(text)
             except TimeoutError:
-                raise too_slow() from None
+                reason = "The client reads too slowly. Reconnect and resume: no events are lost."
+                raise CloseConnection(CloseCode.TOO_SLOW, reason) from None
             except (WebSocketDisconnect, RuntimeError, OSError):
                 # Closed while this task waited for its turn.
                 raise ClientDisconnected from None

@@ -3,12 +3,12 @@
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import ClassVar, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from functools import wraps
+from typing import Any, ClassVar, Concatenate, ParamSpec
 from uuid import UUID
 
-import typer
 from rich.text import Text
 from textual import on
 from textual.app import App, ComposeResult
@@ -16,26 +16,49 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Static
 
-from toolcrib.cli.slash_commands import SlashCommands, SlashReply, model_of, trust_of
+from toolcrib.cli.review import NOTHING, decided_lines, review_summary
+from toolcrib.cli.slash_commands import SlashCommands, SlashReply, help_lines, model_of, trust_of
 from toolcrib.cli.terminal.inputs import CommandSuggestions, PromptHistory, PromptInput, SessionPicker
 from toolcrib.cli.terminal.pause_panels import ConfirmPanel
 from toolcrib.cli.terminal.pause_queue import PauseQueue
+from toolcrib.cli.terminal.review_panel import ReviewPanel
 from toolcrib.cli.terminal.session_watcher import SessionWatcher
-from toolcrib.cli.terminal.transcript import StatusLine, Transcript, status_line
+from toolcrib.cli.terminal.terminal_driver import TerminalDriver
+from toolcrib.cli.terminal.transcript import QueuedMessage, Transcript, gauge, queued_lines, status_line
 from toolcrib.cli.terminal.transcript_view import TranscriptView
-from toolcrib.client import AgentData, ServerUnreachable, SessionData
+from toolcrib.cli.terminal_text import Line, error_text
+from toolcrib.client import AgentOut, ReviewOut, ServerUnreachable, SessionOut
 from toolcrib.core.agents import TrustLevel
 from toolcrib.core.errors import Conflict, ToolcribError
 from toolcrib.sdk import session_client
 from toolcrib.sdk.workspace_location import WorkspaceLocation
 
-T = TypeVar("T")
+P = ParamSpec("P")
 
 # The number of events to load at first, and each time a person scrolls to the top.
 _PAGE = 300
 # Failed attempts after which the server of another process counts as dead.
 _TRIES = 5
 _MAX_SESSIONS = 50
+_KEYS = (
+    "Esc stop   Ctrl+G undo   Ctrl+O unfold   Ctrl+T trust   Ctrl+R sessions   Ctrl+J new line\n"
+    "Tab approval or last block   PageUp scroll   Ctrl+Z suspend   Ctrl+D quit"
+)
+
+
+def _showing_errors(
+    work: "Callable[Concatenate[ChatApp, P], Awaitable[None]]",
+) -> "Callable[Concatenate[ChatApp, P], Coroutine[Any, Any, None]]":
+    """Shows an error in the chat, instead of raising it."""
+
+    @wraps(work)
+    async def run(self: "ChatApp", /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            await work(self, *args, **kwargs)
+        except ToolcribError as error:
+            await self.remark(error_text(error), is_bad=True)
+
+    return run
 
 
 class ChatApp(App[None]):
@@ -46,6 +69,8 @@ class ChatApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "interrupt", priority=True, show=False),
         Binding("ctrl+d", "leave", priority=True, show=False),
+        Binding("ctrl+z", "suspend_process", priority=True, show=False),
+        Binding("ctrl+g", "undo", show=False),
         Binding("escape", "stop", show=False),
         Binding("ctrl+t", "trust", show=False),
         Binding("ctrl+o", "fold", show=False),
@@ -53,12 +78,12 @@ class ChatApp(App[None]):
     ]
 
     class EventsReceived(Message):
-        """The watcher has received events."""
+        """The watcher has received events, in its thread."""
 
     def __init__(
-        self, location: WorkspaceLocation, session: SessionData, agent: AgentData, *, first: str = "", note: str = ""
+        self, location: WorkspaceLocation, session: SessionOut, agent: AgentOut, *, first: str = "", note: str = ""
     ) -> None:
-        super().__init__()
+        super().__init__(driver_class=TerminalDriver)
         self.location = location
         self.session = session
         self.agent = agent
@@ -70,23 +95,29 @@ class ChatApp(App[None]):
         self._watcher: SessionWatcher | None = None
         self._earliest = 0
         self._is_away = False
+        self._stopping: str | None = None
         self._pending_apply: Callable[[], SlashReply] | None = None
 
     def compose(self) -> ComposeResult:
+        self._view, self._pauses = TranscriptView(), PauseQueue(self.location)
+        self._prompt = PromptInput(PromptHistory(self.location.notes))
         yield Static(id="status")
-        yield TranscriptView()
-        yield PauseQueue(self.location)
+        yield self._view
+        yield Static(id="queued")
+        yield self._pauses
         yield CommandSuggestions()
-        yield PromptInput(PromptHistory(self.location.notes))
+        yield self._prompt
         yield Static(id="hints")
 
     async def on_mount(self) -> None:
         self._prompt.focus()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, self.exit, None, 128 + number)
-        await self._attempt(self._open())
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.exit, None, 128 + signal.SIGTERM)
+        if isinstance(driver := self._driver, TerminalDriver):
+            loop.add_signal_handler(signal.SIGHUP, driver.hang_up)
+        await self._open()
         if self._note:
-            await self._remark(self._note)
+            await self.remark(self._note)
         if self._first:
             await self._send(self._first)
 
@@ -106,8 +137,12 @@ class ChatApp(App[None]):
         await self._view.show(touched)
         await self._show_connection(watcher)
         await self._pauses.handle(self.transcript)
+        if self.transcript.has_review:
+            self.transcript.has_review = False
+            self.run_worker(self._announce_review())
         self._refresh_lines()
 
+    @_showing_errors
     async def _open(self) -> None:
         """Shows the newest events of the session and subscribes to it."""
         if self._watcher is not None:
@@ -119,35 +154,36 @@ class ChatApp(App[None]):
         if self.session.last_seq:
             await self._load_history()
         self._watcher = SessionWatcher(
-            self.location, self.session.id, after=self.transcript.seen, notify=self._on_events
+            self.location,
+            self.session.id,
+            after=self.transcript.seen,
+            notify=lambda: self.post_message(self.EventsReceived()),
         )
         self._watcher.start()
         self._refresh_lines()
 
-    def _on_events(self) -> None:
-        """Called in the watcher's thread."""
-        self.post_message(self.EventsReceived())
-
     async def _load_history(self) -> None:
         client, transcript = self.location.client, self.transcript
-        for message in await self._asked(
-            lambda: client.events(self.location.id, self.session.id, after=self._earliest)
-        ):
+        of_session = (self.location.id, self.session.id)
+        for message in await asyncio.to_thread(client.events, *of_session, after=self._earliest):
             transcript.apply(message)
         # Old events may be outdated: the server sends open pauses again, and the next request fetches active runs.
         transcript.waiting.clear()
-        runs = await self._asked(lambda: client.runs(self.location.id, self.session.id))
-        transcript.run_id = next((str(run.id) for run in runs if run.state != "ended"), None)
+        runs = await asyncio.to_thread(client.runs, *of_session)
+        transcript.run_id = next((str(run.id) for run in runs if run.state not in ("ended", "queued")), None)
+        transcript.queued = {
+            str(run.id): transcript.queued.get(str(run.id)) or QueuedMessage(run.prompt_preview, run.held)
+            for run in reversed(runs)
+            if run.state == "queued"
+        }
         await self._view.show(transcript.blocks)
         self._view.has_earlier = self._earliest > 0
 
+    @_showing_errors
     async def on_transcript_view_wants_earlier(self) -> None:
-        await self._attempt(self._fetch_earlier())
-
-    async def _fetch_earlier(self) -> None:
         end, start = self._earliest, max(0, self._earliest - _PAGE)
-        found = await self._asked(
-            lambda: self.location.client.events(self.location.id, self.session.id, after=start, limit=end - start)
+        found = await asyncio.to_thread(
+            self.location.client.events, self.location.id, self.session.id, after=start, limit=end - start
         )
         earlier = Transcript()
         for message in found:
@@ -162,10 +198,10 @@ class ChatApp(App[None]):
             self.exit()
         elif watcher.trouble is not None and watcher.failures > 1 and not self._is_away:
             self._is_away = True
-            await self._remark(f"{watcher.trouble.message} Retrying …", is_bad=True)
+            await self.remark(f"{watcher.trouble.message} Retrying …", is_bad=True)
         elif watcher.trouble is None and self._is_away:
             self._is_away = False
-            await self._remark("Connected again.")
+            await self.remark("Connected again.")
 
     # Input
 
@@ -179,41 +215,59 @@ class ChatApp(App[None]):
         self.query_one(CommandSuggestions).show(event.fitting)
 
     def on_prompt_input_left_for(self) -> None:
-        if not self._pauses.take_keys():
-            self.screen.focus_next()
+        if not self._pauses.take_keys() and (call := self._view.last_call) is not None:
+            call.focus()
+
+    def on_transcript_view_typed(self, event: TranscriptView.Typed) -> None:
+        self._prompt.focus()
+        self._prompt.insert(event.character)
 
     def on_prompt_input_paged(self, event: PromptInput.Paged) -> None:
-        if event.up:
-            self._view.scroll_page_up(animate=False)
-        else:
-            self._view.scroll_page_down(animate=False)
+        scroll = self._view.scroll_page_up if event.up else self._view.scroll_page_down
+        scroll(animate=False)
 
-    async def on_prompt_input_undo_wanted(self) -> None:
+    async def action_undo(self) -> None:
         await self._run_command("/undo")
 
+    @_showing_errors
+    async def on_prompt_input_send_held_wanted(self) -> None:
+        """Sends the messages that a stop held, in their order."""
+        for run_id in self.transcript.held:
+            # Somebody else has sent or cancelled it.
+            with suppress(Conflict):
+                await asyncio.to_thread(self.location.client.release, self.location.id, UUID(run_id))
+
+    @_showing_errors
     async def _send(self, text: str) -> None:
         conversation = session_client.SessionClient(self.location, self.session)
         self.unsent = text
         try:
-            run = await self._asked(lambda: conversation.send(text))
-        except ToolcribError as error:
+            run = await asyncio.to_thread(conversation.send, text)
+        except ToolcribError:
             self._prompt.put(text)
-            await self._remark(error.message, is_bad=True)
-            return
+            raise
         self.unsent = ""
         self.session = conversation.session
-        self.transcript.run_id = self.transcript.run_id or str(run.id)
+        if run.state != "queued":
+            self.transcript.run_id = self.transcript.run_id or str(run.id)
         self._refresh_lines()
 
     async def _run_command(self, text: str) -> None:
         if text in ("/sessions", "/resume"):
             self.action_sessions()
             return
+        if text == "/review":
+            await self._review()
+            return
+        if text == "/help":
+            await self.remark([*help_lines(), Text(_KEYS, style="dim")])
+            return
         slash = SlashCommands(self.location, self.session, self.agent)
-        await self._attempt(self._show_reply(lambda: slash.run(text)))
+        await self._show_reply(lambda: slash.run(text))
 
+    @_showing_errors
     async def _show_reply(self, work: Callable[[], SlashReply]) -> None:
-        reply = await self._asked(work)
+        reply = await asyncio.to_thread(work)
         if reply.leave:
             self.exit()
             return
@@ -227,34 +281,77 @@ class ChatApp(App[None]):
             self._pending_apply = reply.apply
             await self._pauses.confirm(list(reply.lines))
         elif reply.lines:
-            await self._remark(Text("\n").join(reply.lines))
+            await self.remark(reply.lines)
         self._refresh_lines()
+
+    async def _load_review(self) -> ReviewOut:
+        return await asyncio.to_thread(self.location.client.review, self.location.id, self.session.id)
+
+    @_showing_errors
+    async def _announce_review(self) -> None:
+        """Says in one line that there is something to review. The person may go on without it."""
+        shown = await self._load_review()
+        if shown.total:
+            await self.remark([Text.assemble(review_summary(shown), " — /review to look, keep or revert")])
+
+    @_showing_errors
+    async def _review(self) -> None:
+        shown = await self._load_review()
+        if shown.total:
+            await self._pauses.review(shown)
+        else:
+            await self.remark(NOTHING)
+
+    @on(ReviewPanel.Decided)
+    @_showing_errors
+    async def _reviewed(self, event: ReviewPanel.Decided) -> None:
+        await self._pauses.close()
+        if event.decisions:
+            decide = self.location.client.decide_review
+            done = await asyncio.to_thread(decide, self.location.id, event.shown, event.decisions)
+            if done.conflicts or done.open:
+                await self.remark(decided_lines(done))
+        await self._pauses.handle(self.transcript)
 
     @on(ConfirmPanel.Decided)
     async def _confirmed(self, event: ConfirmPanel.Decided) -> None:
         apply, self._pending_apply = self._pending_apply, None
         await self._pauses.close()
         if event.yes and apply is not None:
-            await self._attempt(self._show_reply(apply))
+            await self._show_reply(apply)
         await self._pauses.handle(self.transcript)
 
     @on(PauseQueue.Said)
     async def _told_by_panel(self, event: PauseQueue.Said) -> None:
-        await self._remark(event.text, is_bad=True)
+        await self.remark(event.text, is_bad=True)
 
     # Keys
 
+    @_showing_errors
     async def action_stop(self) -> None:
-        await self._attempt(self._stop())
-
-    async def _stop(self) -> None:
         run_id = self.transcript.run_id
         if run_id is None:
+            await self._take_back_held()
             return
-        await self._remark("Cancelling …")
+        self._stopping = run_id
+        self._refresh_lines()
         # The run has already ended.
         with suppress(Conflict):
-            await self._asked(lambda: self.location.client.cancel(self.location.id, UUID(run_id)))
+            await asyncio.to_thread(self.location.client.cancel, self.location.id, UUID(run_id))
+
+    async def _take_back_held(self) -> None:
+        """Puts the newest held message back into the message box."""
+        if not self.transcript.held or self._prompt.text:
+            return
+        run_id = self.transcript.held[-1]
+        text = self.transcript.queued[run_id].text
+        await asyncio.to_thread(self.location.client.cancel, self.location.id, UUID(run_id))
+        self._prompt.put(text)
+
+    def action_suspend_process(self) -> None:
+        driver = self._driver
+        if not isinstance(driver, TerminalDriver) or not driver.suspend():
+            self.notify("No shell can resume this program, so it is not suspended.")
 
     async def action_interrupt(self) -> None:
         if self.transcript.run_id is not None:
@@ -276,13 +373,15 @@ class ChatApp(App[None]):
         await self._run_command(f"/trust {levels[(at + 1) % len(levels)]}")
 
     def action_fold(self) -> None:
-        self._view.fold_last()
+        if (call := self._view.last_call) is not None:
+            call.action_fold()
 
     def action_sessions(self) -> None:
-        self.run_worker(self._attempt(self._pick()), exclusive=True)
+        self.run_worker(self._pick(), exclusive=True)
 
+    @_showing_errors
     async def _pick(self) -> None:
-        found = await self._asked(lambda: self.location.client.sessions(self.location.id, limit=_MAX_SESSIONS))
+        found = await asyncio.to_thread(self.location.client.sessions, self.location.id, limit=_MAX_SESSIONS)
         chosen = await self.push_screen_wait(SessionPicker(found, here=self.session.id))
         if chosen is not None and chosen != str(self.session.id):
             await self._run_command(f"/resume {chosen}")
@@ -294,79 +393,28 @@ class ChatApp(App[None]):
 
     def _refresh_lines(self) -> None:
         doing = "working" if self.transcript.run_id else "ready"
-        if self.transcript.waiting:
+        if self.transcript.run_id and self.transcript.run_id == self._stopping:
+            doing = "cancelling"
+        elif self.transcript.waiting:
             doing = f"{len(self.transcript.waiting)} pending"
         if self._is_away:
             doing = "no connection"
-        status = StatusLine(
-            where=self.location.workspace.name,
-            agent=self.agent.name,
-            model=model_of(self.agent),
-            mode=self.transcript.mode,
-            trust=trust_of(self.session, self.agent),
-            usage=self.transcript.usage,
-            doing=doing,
+        trust, usage = trust_of(self.session, self.agent), gauge(self.transcript.usage)
+        status = status_line(
+            self.location.workspace.name,
+            self.agent.name,
+            model_of(self.agent),
+            state=f"{doing}  {self.transcript.mode} · {trust} · {usage}",
+            width=self.size.width,
         )
-        self.query_one("#status", Static).update(Text(status_line(status, self.size.width), no_wrap=True))
+        self.query_one("#status", Static).update(Text(status, no_wrap=True))
         first = "Esc cancel" if self.transcript.run_id else "^R sessions"
-        hints = f"{first}  / commands  ^J new line  ^Z undo  ^T trust  ^O unfold  ^D quit"
+        hints = f"{first}  / commands  ^J new line  ^G undo  ^T trust  ^O unfold  ^D quit"
         self.query_one("#hints", Static).update(Text(hints, no_wrap=True, overflow="ellipsis"))
 
-    async def _remark(self, text: str | Text, *, is_bad: bool = False) -> None:
+        queued = self.query_one("#queued", Static)
+        queued.display = bool(self.transcript.queued)
+        queued.update(queued_lines(self.transcript.queued.values(), width=self.size.width))
+
+    async def remark(self, text: str | Sequence[Line], *, is_bad: bool = False) -> None:
         await self._view.show([self.transcript.remark(text, is_bad=is_bad)])
-
-    async def _attempt(self, work: Awaitable[None]) -> None:
-        """Awaits the work, and shows its error."""
-        try:
-            await work
-        except ToolcribError as error:
-            await self._remark(error.message, is_bad=True)
-
-    async def _asked(self, question: Callable[[], T]) -> T:
-        """Calls the client in a thread, because it blocks."""
-        return await asyncio.to_thread(question)
-
-    @property
-    def _view(self) -> TranscriptView:
-        return self.query_one(TranscriptView)
-
-    @property
-    def _pauses(self) -> PauseQueue:
-        return self.query_one(PauseQueue)
-
-    @property
-    def _prompt(self) -> PromptInput:
-        return self.query_one(PromptInput)
-
-
-class ScreenChat:
-    """The full-screen chat, with the interface of ``LineChat``."""
-
-    def __init__(self, location: WorkspaceLocation, session: SessionData, agent: AgentData) -> None:
-        self.session = session
-        self.unsent = ""
-        self._location = location
-        self._agent = agent
-
-    def go_on(self, first: str = "", *, note: str = "") -> None:
-        """Runs until the person quits. Raises ServerUnreachable if the process that served the chat has ended."""
-        app = ChatApp(self._location, self.session, self._agent, first=first, note=note)
-        with _handlers_kept():
-            app.run()
-        self.session, self.unsent = app.session, app.unsent
-        if app.lost is not None:
-            raise app.lost
-        if app.transcript.seen:
-            typer.echo(f"Continue with: toolcrib chat --resume {str(app.session.id)[-8:]}", err=True)
-        raise typer.Exit(app.return_code or 0)
-
-
-@contextmanager
-def _handlers_kept() -> Iterator[None]:
-    """Restores the signal handlers afterwards. Meanwhile the chat has its own, which restore the terminal."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 from uuid import UUID
@@ -17,7 +18,7 @@ from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
 from toolcrib.cli.slash_commands import SlashCommand, completions, help_lines, session_line
-from toolcrib.client import SessionData
+from toolcrib.client import SessionOut
 
 _MAX_ENTRIES = 500
 
@@ -75,30 +76,27 @@ def _read(file: Path | None) -> list[str]:
 class PromptInput(TextArea):
     """The message box. Posts messages for what a person sends and requests."""
 
+    @dataclass
     class Sent(Message):
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
+    @dataclass
     class Typed(Message):
         """The text has changed. ``fitting`` are the commands that start with it."""
 
-        def __init__(self, fitting: list[SlashCommand]) -> None:
-            super().__init__()
-            self.fitting = fitting
+        fitting: list[SlashCommand]
 
-    class UndoWanted(Message):
-        """The undo key in an empty message box."""
+    class SendHeldWanted(Message):
+        """Enter in an empty message box."""
 
     class LeftFor(Message):
         """The focus moves to the pending panel, or else to the next widget."""
 
+    @dataclass
     class Paged(Message):
         """The conversation scrolls up or down by a page."""
 
-        def __init__(self, *, up: bool) -> None:
-            super().__init__()
-            self.up = up
+        up: bool
 
     def __init__(self, history: PromptHistory) -> None:
         super().__init__(id="prompt", compact=True, highlight_cursor_line=False, placeholder="Message the agent…")
@@ -132,11 +130,14 @@ class PromptInput(TextArea):
             case "pageup" | "pagedown":
                 self.post_message(self.Paged(up=key == "pageup"))
             case "up" if self.cursor_location[0] == 0:
-                self._show_entry(self._history.older(self.text))
+                if (older := self._history.older(self.text)) is not None:
+                    self.put(older)
             case "down" if self.cursor_location[0] == self.document.line_count - 1:
-                self._show_entry(self._history.newer())
-            case "ctrl+z" if not self.text:
-                self.post_message(self.UndoWanted())
+                if (newer := self._history.newer()) is not None:
+                    self.put(newer)
+            case "ctrl+underscore":
+                # Ctrl+Z, the usual key, suspends.
+                self.undo()
             case _:
                 return False
         return True
@@ -144,14 +145,11 @@ class PromptInput(TextArea):
     def _send(self) -> None:
         text = self.text.strip()
         if not text:
+            self.post_message(self.SendHeldWanted())
             return
         self._history.add(text)
         self.text = ""
         self.post_message(self.Sent(text))
-
-    def _show_entry(self, text: str | None) -> None:
-        if text is not None:
-            self.put(text)
 
 
 class CommandSuggestions(OptionList, can_focus=False):
@@ -172,7 +170,7 @@ class SessionPicker(ModalScreen[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "leave", show=False)]
 
-    def __init__(self, sessions: Sequence[SessionData], *, here: UUID) -> None:
+    def __init__(self, sessions: Sequence[SessionOut], *, here: UUID) -> None:
         super().__init__()
         self._sessions = sessions
         self._here = here

@@ -1,9 +1,11 @@
-"""The panels above the message box for pending approvals and questions. Each posts its decision as a message."""
+"""The panels above the message box for paused calls. Each posts its decision as a message."""
 
 import json
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
+from rich.console import Group
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
@@ -14,32 +16,34 @@ from textual.widgets import Input, Markdown, OptionList, SelectionList, Static
 from textual.widgets.option_list import Option
 from textual.widgets.selection_list import Selection
 
-from toolcrib.cli.decision_prompts import ReviewedPlan
+from toolcrib.cli.decision_prompts import ReviewedPlan, edited_rule, rule_as_text
 from toolcrib.cli.terminal_text import (
-    about_approval,
+    Line,
+    approval_text,
     expected,
-    given_arguments,
     one_line,
     plain,
-    proposed_changes,
     rule_text,
 )
-from toolcrib.client import ApprovalData, QuestionData
+from toolcrib.client import ApprovalOut, GrantRuleOut, QuestionOut, QuestionPauseOut
+from toolcrib.core.errors import BadArguments
 
-_SCROLLING: list[BindingType] = [
-    Binding("up", "up", show=False),
-    Binding("down", "down", show=False),
-    Binding("pageup", "page_up", show=False),
-    Binding("pagedown", "page_down", show=False),
-]
+# A longer call starts with so many lines, which are drawn at once.
+_FIRST_LINES = 300
 
 
 class Panel(Vertical, can_focus=True):
     """Scrollable text, and a line that lists the keys."""
 
-    BINDINGS: ClassVar[list[BindingType]] = _SCROLLING
+    # Subclasses add theirs to these.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "read('up')", show=False),
+        Binding("down", "read('down')", show=False),
+        Binding("pageup", "read('page_up')", show=False),
+        Binding("pagedown", "read('page_down')", show=False),
+    ]
 
-    def __init__(self, lines: list[Text], *, title: str, keys: str) -> None:
+    def __init__(self, lines: Sequence[Line], *, title: str, keys: str) -> None:
         super().__init__(classes="panel")
         self.border_title = title
         self._lines = lines
@@ -47,7 +51,7 @@ class Panel(Vertical, can_focus=True):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="reading", can_focus=False):
-            yield Static(Text("\n").join(self._lines), classes="lines")
+            yield Static(Group(*self._lines), classes="lines")
         with Vertical(classes="foot"):
             yield Static(Text(self._keys), classes="keys")
             yield from self.compose_foot()
@@ -59,38 +63,24 @@ class Panel(Vertical, can_focus=True):
     def show_keys(self, text: str) -> None:
         self.query_one(".keys", Static).update(Text(text))
 
-    @property
-    def _reading(self) -> VerticalScroll:
-        return self.query_one(".reading", VerticalScroll)
-
-    def action_up(self) -> None:
-        self._reading.scroll_up(animate=False)
-
-    def action_down(self) -> None:
-        self._reading.scroll_down(animate=False)
-
-    def action_page_up(self) -> None:
-        self._reading.scroll_page_up(animate=False)
-
-    def action_page_down(self) -> None:
-        self._reading.scroll_page_down(animate=False)
+    def action_read(self, direction: str) -> None:
+        """Scrolls the text."""
+        getattr(self.query_one(".reading"), f"scroll_{direction}")(animate=False)
 
 
 class ConfirmPanel(Panel):
     """Shows what would happen, and asks for confirmation."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *_SCROLLING,
         Binding("y", "decide(True)", show=False),
         Binding("n,escape", "decide(False)", show=False),
     ]
 
+    @dataclass
     class Decided(Message):
-        def __init__(self, yes: bool) -> None:
-            super().__init__()
-            self.yes = yes
+        yes: bool
 
-    def __init__(self, lines: list[Text]) -> None:
+    def __init__(self, lines: Sequence[Line]) -> None:
         super().__init__(lines, title="Continue?", keys="y yes   n cancel")
 
     def action_decide(self, yes: bool) -> None:
@@ -101,41 +91,61 @@ class ApprovalPanel(Panel):
     """A pending call and its effect. Asks for a reason to reject, and shows the rule before it always approves."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *_SCROLLING,
         Binding("y", "yes", show=False),
         Binding("n", "no", show=False),
         Binding("a", "always", show=False),
+        Binding("s", "show_all", show=False),
+        Binding("e", "edit", show=False),
+        Binding("o", "other", show=False),
         Binding("escape", "back", show=False),
     ]
-    KEYS = "y approve   n reject   a always in this session   ↑↓ scroll"
-    KEYS_FOR_ONCE = "y approve   n reject   ↑↓ scroll"
 
+    @dataclass
     class Decided(Message):
-        def __init__(
-            self, approval: ApprovalData, *, approved: bool, scope: str = "once", reason: str | None = None
-        ) -> None:
-            super().__init__()
-            self.approval = approval
-            self.approved = approved
-            self.scope = scope
-            self.reason = reason
+        approval: ApprovalOut
+        approved: bool
+        scope: str = "once"
+        reason: str | None = None
+        rule: GrantRuleOut | None = None
 
-    def __init__(self, approval: ApprovalData, *, more: int = 0) -> None:
-        lines = [*about_approval(approval), *proposed_changes(approval)]
+    def __init__(self, approval: ApprovalOut, *, more: int = 0) -> None:
+        self._all = approval_text(approval)
         title = "Approve?" if not more else f"Approve? ({more} more pending)"
-        super().__init__([*lines, *given_arguments(approval.shown)], title=title, keys=self._choices(approval))
+        always = "" if approval.is_for_once else "a always in this session   "
+        keys = f"y approve   n reject   {always}↑↓ scroll"
+        super().__init__(self._first(), title=title, keys=keys)
         self.approval = approval
         self._always = False
+        self._rules = [approval.suggested_rule, *approval.other_rules]
+
+    def _first(self) -> Sequence[Line]:
+        """Returns the first lines of a long text. Totals are among them."""
+        if (more := len(self._all) - _FIRST_LINES) <= 0:
+            return self._all
+        return [
+            *self._all[:_FIRST_LINES],
+            Text(f"… {more:,} more lines: s shows all {len(self._all):,}", style="yellow"),
+        ]
+
+    def action_show_all(self) -> None:
+        self.query_one(".lines", Static).update(Group(*self._all))
 
     def compose_foot(self) -> ComposeResult:
         reason = Input(
-            placeholder="Reason (the agent sees it). Enter: reject. Esc: back.", classes="reason", compact=True
+            placeholder="Reason (the agent sees it). Enter: reject. Esc: back.", classes="why reason", compact=True
         )
-        reason.display = False
+        rule = Input(
+            placeholder="Enter: use this rule. Esc: back.", classes="rule reason", compact=True, select_on_focus=False
+        )
+        reason.display = rule.display = False
         yield reason
+        yield rule
 
     def action_yes(self) -> None:
-        self.post_message(self.Decided(self.approval, approved=True, scope="session" if self._always else "once"))
+        if not self._always:
+            self.post_message(self.Decided(self.approval, approved=True))
+            return
+        self.post_message(self.Decided(self.approval, approved=True, scope="session", rule=self._rules[0]))
 
     def action_no(self) -> None:
         if self._always:
@@ -147,25 +157,55 @@ class ApprovalPanel(Panel):
         if self.approval.is_for_once:
             return
         self._always = True
-        self.show_keys(f"Always approve in this session: {rule_text(self.approval.offered)}\ny approve   n back")
+        other = "o another   " if len(self._rules) > 1 else ""
+        keys = f"y approve   e edit   {other}n back"
+        self.show_keys(f"Always approve in this session: {rule_text(self._rules[0])}\n{keys}")
+
+    def action_other(self) -> None:
+        """Shows the next suggested rule."""
+        if self._always:
+            self._rules = [*self._rules[1:], self._rules[0]]
+            self.action_always()
+
+    def action_edit(self) -> None:
+        """Opens the rule for editing."""
+        if self._always:
+            box = self.query_one(".rule", Input)
+            box.value = rule_as_text(self._rules[0])
+            box.cursor_position = len(box.value)
+            self._asks_for(".rule", asks=True)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leaves Esc to the chat, which stops the run, if there is nothing to go back from."""
+        return action != "back" or self._always or self.query_one(".reason", Input).display
 
     def action_back(self) -> None:
         self._always = False
-        self.show_keys(self._choices(self.approval))
+        self.show_keys(self._keys)
+        self._asks_for(".rule", asks=False)
         self._asks_why(asks=False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
+        if event.input.has_class("rule"):
+            try:
+                self._rules[0] = edited_rule(self._rules[0], [event.value.strip()])
+            except BadArguments as error:
+                self.notify("; ".join(f"{name}: {flaw}" for name, flaw in error.fields.items()), severity="error")
+                return
+            self._asks_for(".rule", asks=False)
+            self.action_always()
+            return
         self.post_message(self.Decided(self.approval, approved=False, reason=event.value.strip() or None))
 
-    def _choices(self, approval: ApprovalData) -> str:
-        return self.KEYS_FOR_ONCE if approval.is_for_once else self.KEYS
-
     def _asks_why(self, *, asks: bool) -> None:
-        reason = self.query_one(".reason", Input)
-        reason.display = asks
+        self._asks_for(".why", asks=asks)
+
+    def _asks_for(self, selector: str, *, asks: bool) -> None:
+        box = self.query_one(selector, Input)
+        box.display = asks
         self.query_one(".keys").display = not asks
-        (reason if asks else self).focus()
+        (box if asks else self).focus()
 
 
 class QuestionPanel(Vertical, can_focus=True):
@@ -176,15 +216,14 @@ class QuestionPanel(Vertical, can_focus=True):
         Binding("pagedown", "page(1)", show=False),
     ]
 
+    @dataclass
     class Answered(Message):
         """The answer to each item, as text."""
 
-        def __init__(self, question: QuestionData, given: Mapping[str, str]) -> None:
-            super().__init__()
-            self.question = question
-            self.given = given
+        question: QuestionPauseOut
+        given: Mapping[str, str]
 
-    def __init__(self, question: QuestionData, plans: Mapping[str, ReviewedPlan]) -> None:
+    def __init__(self, question: QuestionPauseOut, plans: Mapping[str, ReviewedPlan]) -> None:
         super().__init__(classes="panel")
         self.question = question
         self._plans = plans
@@ -231,32 +270,32 @@ class QuestionPanel(Vertical, can_focus=True):
         if event.value.strip():
             await self._take(event.value)
 
-    async def take_selected(self) -> None:
-        chosen = self.query_one(SelectionList)
-        await self._take(json.dumps(list(chosen.selected), ensure_ascii=False))
+    async def on_multi_select_done(self, event: "MultiSelect.Done") -> None:
+        await self._take(json.dumps(event.selected, ensure_ascii=False))
 
     async def _take(self, given: str) -> None:
-        self._given[self._item["name"]] = given
+        self._given[self._item.name] = given
         if len(self._given) < len(self.question.questions):
             await self._ask()
         else:
             self.post_message(self.Answered(self.question, self._given))
 
     @property
-    def _item(self) -> Mapping[str, Any]:
+    def _item(self) -> QuestionOut:
         return self.question.questions[len(self._given)]
 
     async def _ask(self, flaw: str = "") -> None:
         item, count = self._item, len(self.question.questions)
         number = f" ({len(self._given) + 1} of {count})" if count > 1 else ""
-        self.border_title = f"{one_line(item['name'], 40)}{number}"
+        self.border_title = f"{one_line(item.name, 40)}{number}"
         container = self.query_one(".item", Vertical)
         await container.remove_children()
         if flaw:
             await container.mount(Static(Text(plain(flaw), style="red"), classes="flaw"))
-        if (plan := self._plans.get(item["name"])) is not None:
-            await container.mount(_reading(plan))
-        await container.mount(Static(Text(plain(item["question"])), classes="question"))
+        if (plan := self._plans.get(item.name)) is not None:
+            title, text = Static(Text(plain(plan.path), style="bold")), Markdown(plain(plan.body), open_links=False)
+            await container.mount(VerticalScroll(title, text, classes="reading", can_focus=False))
+        await container.mount(Static(Text(plain(item.question)), classes="question"))
         ways, keys = _ways(item)
         await container.mount(*ways)
         self.query_one(".keys", Static).update(Text(keys))
@@ -272,28 +311,25 @@ class MultiSelect(SelectionList[str]):
         Binding("enter", "done", show=False, priority=True),
     ]
 
-    async def action_done(self) -> None:
-        for panel in self.ancestors_with_self:
-            if isinstance(panel, QuestionPanel):
-                await panel.take_selected()
-                return
+    @dataclass
+    class Done(Message):
+        selected: list[str]
+
+    def action_done(self) -> None:
+        self.post_message(self.Done(list(self.selected)))
 
 
-def _reading(plan: ReviewedPlan) -> VerticalScroll:
-    title = Static(Text(plain(plan.path), style="bold"))
-    return VerticalScroll(title, Markdown(plain(plan.body), open_links=False), classes="reading", can_focus=False)
-
-
-def _ways(item: Mapping[str, Any]) -> tuple[list[OptionList | Input], str]:
+def _ways(item: QuestionOut) -> tuple[list[OptionList | Input], str]:
     """Returns the widgets that answer an item, and the help for their keys."""
-    schema: Mapping[str, Any] = item["schema"]
+    schema = item.schema_
     several = schema.get("items") if schema.get("type") == "array" else None
     if isinstance(several, Mapping) and isinstance(several.get("enum"), list):
         options = [Selection(one_line(one, 100), str(one)) for one in several["enum"]]
         return [MultiSelect(*options, classes="choices")], "Space choose   Enter done"
     choices = _choices(item)
     if not choices:
-        return [Input(placeholder=_hint(schema), classes="words", compact=True)], "Enter answer"
+        hint = "Your answer" if schema.get("type") == "string" else expected(schema)
+        return [Input(placeholder=hint, classes="words", compact=True)], "Enter answer"
     numbered = [
         Option(Text(f"{number}. {one_line(label, 100)}"), id=value)
         for number, (label, value) in enumerate(choices, start=1)
@@ -304,17 +340,13 @@ def _ways(item: Mapping[str, Any]) -> tuple[list[OptionList | Input], str]:
     return ways, "1–9 or Enter choose   PageUp/PageDown scroll"
 
 
-def _choices(item: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _choices(item: QuestionOut) -> list[tuple[str, str]]:
     """Returns the label and the value of each choice."""
-    schema = item["schema"]
-    if item.get("buttons"):
-        return [(str(button["label"]), str(button["value"])) for button in item["buttons"]]
+    schema = item.schema_
+    if item.buttons:
+        return [(button.label, button.value) for button in item.buttons]
     if isinstance(schema.get("enum"), list):
         return [(str(one), one if isinstance(one, str) else json.dumps(one)) for one in schema["enum"]]
     if schema.get("type") == "boolean":
         return [("Yes", "true"), ("No", "false")]
     return []
-
-
-def _hint(schema: Mapping[str, Any]) -> str:
-    return "Your answer" if schema.get("type") == "string" else expected(schema)

@@ -1,9 +1,10 @@
-"""Shows pending approvals and questions one at a time, and sends the decisions."""
+"""Shows paused calls one at a time, and sends the decisions and answers. Also shows the review that a person opens."""
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
-from rich.text import Text
 from textual import on
 from textual.containers import Container
 from textual.message import Message
@@ -12,47 +13,61 @@ from toolcrib.cli.answer import answers_to
 from toolcrib.cli.decision_prompts import ReviewedPlan, plan_asked_about
 from toolcrib.cli.terminal.inputs import PromptInput
 from toolcrib.cli.terminal.pause_panels import ApprovalPanel, ConfirmPanel, Panel, QuestionPanel
+from toolcrib.cli.terminal.review_panel import ReviewPanel
 from toolcrib.cli.terminal.transcript import Transcript
-from toolcrib.cli.terminal_text import plain
-from toolcrib.client import QuestionData
+from toolcrib.cli.terminal_text import Line, error_text, invalid_answer, one_line
+from toolcrib.client import ApprovalOut, QuestionPauseOut, ReviewOut
 from toolcrib.core.errors import BadArguments, Conflict, NotFound, ToolcribError
+from toolcrib.core.paused_calls import PauseState
 from toolcrib.sdk.workspace_location import WorkspaceLocation
 
 
 class PauseQueue(Container):
     """Empty, or one panel. It does not take the focus while a person is typing."""
 
+    @dataclass
     class Said(Message):
         """A notice for the person."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
     def __init__(self, location: WorkspaceLocation) -> None:
         super().__init__(id="waiting")
         self.display = False
         self._location = location
         self._shown: str | None = None
+        # Pauses that this terminal has decided or answered.
+        self._decided: set[str] = set()
         self._turn = asyncio.Lock()
 
     async def handle(self, transcript: Transcript) -> None:
         """Shows the oldest pending item, and closes a panel that was decided elsewhere."""
         async with self._turn:
-            if self.query(ConfirmPanel) or (self._shown is not None and self._shown in transcript.waiting):
+            if self.query("ConfirmPanel, ReviewPanel") or (
+                self._shown is not None and self._shown in transcript.waiting
+            ):
                 return
+            ended = self._shown
             await self.close()
+            if ended is not None and ended not in self._decided:
+                await self._tell_who_decided(ended)
             while transcript.waiting:
-                waiting_id, kind = next(iter(transcript.waiting.items()))
-                if await self._show(UUID(waiting_id), kind, transcript):
+                pause_id = next(iter(transcript.waiting))
+                if await self._show(pause_id, transcript):
                     return
-                transcript.waiting.pop(waiting_id, None)
+                transcript.waiting.pop(pause_id, None)
 
-    async def confirm(self, lines: list[Text]) -> None:
+    async def confirm(self, lines: Sequence[Line]) -> None:
         """Asks for confirmation of what the lines preview. Pending items return afterwards."""
         async with self._turn:
             await self.close()
             await self._put(ConfirmPanel(lines))
+
+    async def review(self, shown: ReviewOut) -> None:
+        """Shows a review. Pending items return afterwards."""
+        async with self._turn:
+            await self.close()
+            await self._put(ReviewPanel(shown))
 
     async def close(self) -> None:
         self._shown = None
@@ -62,26 +77,31 @@ class PauseQueue(Container):
         if had_keys:
             self.app.query_one(PromptInput).focus()
 
-    async def _show(self, waiting_id: UUID, kind: str, transcript: Transcript) -> bool:
-        """Shows an item if it is still open. Returns whether it did."""
-        client = self._location.client
+    async def _show(self, pause_id: str, transcript: Transcript) -> bool:
+        """Shows a paused call if it is still pending. Returns whether it did."""
         try:
-            if kind == "approval":
-                approval = await asyncio.to_thread(client.approval, self._location.id, waiting_id)
-                if approval.state != "open":
-                    return False
-                more = len(transcript.waiting) - 1
-                await self._put(ApprovalPanel(approval, more=more))
+            pause = await asyncio.to_thread(self._location.client.paused_call, self._location.id, UUID(pause_id))
+            if pause.state is not PauseState.PENDING:
+                return False
+            if isinstance(pause, ApprovalOut):
+                await self._put(ApprovalPanel(pause, more=len(transcript.waiting) - 1))
             else:
-                question = await asyncio.to_thread(client.question, self._location.id, waiting_id)
-                if question.state != "open":
-                    return False
-                await self._put(QuestionPanel(question, await self._plans(question, transcript.last_plan)))
+                await self._put(QuestionPanel(pause, await self._plans(pause, transcript.last_plan)))
         except ToolcribError as error:
-            self.post_message(self.Said(error.message))
+            self.post_message(self.Said(error_text(error)))
             return False
-        self._shown = str(waiting_id)
+        self._shown = pause_id
         return True
+
+    async def _tell_who_decided(self, pause_id: str) -> None:
+        """Tells the person why a panel has closed: somebody else was faster."""
+        try:
+            pause = await asyncio.to_thread(self._location.client.paused_call, self._location.id, UUID(pause_id))
+        except ToolcribError:
+            return
+        if pause.decided_at is not None:
+            who, when = one_line(pause.decided_by_name or "someone", 80), pause.decided_at.astimezone()
+            self.post_message(self.Said(f"Already {pause.state} by {who} at {when:%H:%M:%S}."))
 
     def take_keys(self) -> bool:
         """Focuses the panel. Returns whether there is one."""
@@ -93,29 +113,29 @@ class PauseQueue(Container):
             return True
         return False
 
-    async def _put(self, panel: Panel | QuestionPanel) -> None:
+    async def _put(self, panel: Panel | QuestionPanel | ReviewPanel) -> None:
         self.display = True
         await self.mount(panel)
         # The next letter that a person types must not approve a call.
         if not self.app.query_one(PromptInput).text:
             self.take_keys()
 
-    async def _plans(self, question: QuestionData, last: str | None) -> dict[str, ReviewedPlan]:
+    async def _plans(self, question: QuestionPauseOut, last: str | None) -> dict[str, ReviewedPlan]:
         plans: dict[str, ReviewedPlan] = {}
         for item in question.questions:
             try:
                 plan = await asyncio.to_thread(plan_asked_about, self._location, item, last=last)
             except ToolcribError as error:
-                self.post_message(self.Said(error.message))
+                self.post_message(self.Said(error_text(error)))
                 continue
             if plan is not None:
-                plans[item["name"]] = plan
+                plans[item.name] = plan
         return plans
 
     @on(ApprovalPanel.Decided)
     async def _decide(self, event: ApprovalPanel.Decided) -> None:
         event.stop()
-        rule = event.approval.offered if event.approved and event.scope != "once" else None
+        self._decided.add(str(event.approval.id))
         try:
             await asyncio.to_thread(
                 self._location.client.decide,
@@ -124,29 +144,28 @@ class PauseQueue(Container):
                 approved=event.approved,
                 scope=event.scope,
                 reason=event.reason,
-                rule=rule,
+                rule=event.rule,
             )
-        except (Conflict, NotFound) as error:
-            self.post_message(self.Said(error.message))
         except ToolcribError as error:
-            # It is still pending, so the panel stays.
-            self.post_message(self.Said(error.message))
-            return
+            self.post_message(self.Said(error_text(error)))
+            if not isinstance(error, Conflict | NotFound):
+                # It is still pending, so the panel stays.
+                return
         await self.close()
 
     @on(QuestionPanel.Answered)
     async def _answer(self, event: QuestionPanel.Answered) -> None:
         event.stop()
-        answers, pressed = answers_to(event.question, event.given, _nobody)
-        client, question_id = self._location.client, event.question.id
+        answers, buttons = answers_to(event.question, event.given, _nobody)
+        client, pause_id = self._location.client, event.question.id
+        self._decided.add(str(pause_id))
         try:
-            await asyncio.to_thread(client.answer, self._location.id, question_id, answers, by_button=pressed)
+            await asyncio.to_thread(client.answer, self._location.id, pause_id, answers, buttons=buttons)
         except BadArguments as error:
-            flaw = "Invalid answer: " + "; ".join(map(plain, error.fields.values()))
-            await self.query_one(QuestionPanel).ask_again(flaw)
+            await self.query_one(QuestionPanel).ask_again(invalid_answer(error.fields))
             return
         except ToolcribError as error:
-            self.post_message(self.Said(error.message))
+            self.post_message(self.Said(error_text(error)))
         await self.close()
 
 

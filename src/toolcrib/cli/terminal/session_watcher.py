@@ -6,7 +6,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from toolcrib.client import StreamMessage
-from toolcrib.client.api_client import SessionEventStream
+from toolcrib.client.http_client import MessageStream
 from toolcrib.core.errors import ToolcribError
 from toolcrib.sdk.workspace_location import WorkspaceLocation
 
@@ -18,7 +18,7 @@ class SessionWatcher(threading.Thread):
     """Collects events in ``received`` and calls ``notify``. ``trouble`` is the error while it is disconnected."""
 
     def __init__(
-        self, location: WorkspaceLocation, session_id: UUID, *, after: int, notify: Callable[[], None]
+        self, location: WorkspaceLocation, session_id: UUID, *, after: int, notify: Callable[[], object]
     ) -> None:
         super().__init__(name="toolcrib-watcher", daemon=True)
         self.received: deque[StreamMessage] = deque()
@@ -29,7 +29,7 @@ class SessionWatcher(threading.Thread):
         self._after = after
         self._on_events = notify
         self._over = threading.Event()
-        self._watch: SessionEventStream | None = None
+        self._watch: MessageStream[StreamMessage] | None = None
 
     def stop(self) -> None:
         """Stops. No event is received after this."""

@@ -1,6 +1,6 @@
 """A session as blocks in order, built from its events. Independent of the screen."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -9,6 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from toolcrib.cli import terminal_text
+from toolcrib.cli.review import REVIEW_TOOL, decided_event
 from toolcrib.client import StreamMessage
 from toolcrib.sdk.run_events import TextAssembler
 
@@ -60,11 +61,19 @@ class ToolCallBlock:
 class NoticeBlock:
     """A notice from the program."""
 
-    text: str | Text
+    text: str | Sequence[terminal_text.Line]
     is_bad: bool = False
 
 
 Block = UserBlock | AgentBlock | ToolCallBlock | NoticeBlock
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedMessage:
+    """A message that the agent has not received yet. A held one is sent only on request."""
+
+    text: str
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +85,21 @@ class ContextUsage:
 
 
 class Transcript:
-    """The blocks of a session, and its pending approvals and questions."""
+    """The blocks of a session, and its paused calls."""
 
     def __init__(self, *, mode: str = "build") -> None:
         self.blocks: list[Block] = []
         self.mode = mode
         self.usage = ContextUsage()
+        # The run that has started and not ended.
         self.run_id: str | None = None
-        # Open approvals and questions, oldest first: id to kind.
-        self.waiting: dict[str, str] = {}
+        # The messages behind it by the ids of their runs, oldest first.
+        self.queued: dict[str, QueuedMessage] = {}
+        # The ids of the pauses that are pending, oldest first. A dictionary keeps their order.
+        self.waiting: dict[str, None] = {}
         self.last_plan: str | None = None
+        # A run has just left changes for a review.
+        self.has_review = False
         self.seen = 0
         self._words = TextAssembler()
         self._spoken: dict[str, AgentBlock] = {}
@@ -100,21 +114,33 @@ class Transcript:
                 self.mode = str(payload.get("mode") or self.mode)
                 return []
             case "chat:message" if payload.get("role") == "user":
+                self._started(str(payload.get("runId")))
                 return [self._add(UserBlock(str(payload.get("content") or "")))]
             case "chat:text-delta":
                 return self._text(payload)
             case "chat:stream-end":
                 return self._end_of_text(payload)
+            case "chat:review":
+                return self._review(payload, is_live=now is not None)
+            case "chat:tool-start" | "chat:tool-result" if payload.get("toolName") == REVIEW_TOOL:
+                # The event of the review says what it did.
+                return []
             case "chat:tool-start" | "chat:tool-delta" | "chat:tool-result":
                 return self._call(message.type, payload, now)
-            case "chat:tool-confirm" | "chat:tool-decided" | "chat:question" | "chat:answer":
+            case "chat:tool-confirm" | "chat:question" | "chat:pause-ended":
                 return self._person(message.type, payload)
             case "chat:run-state":
                 return self._run(payload)
             case _:
                 return []
 
-    def remark(self, text: str | Text, *, is_bad: bool = False) -> Block:
+    def _review(self, payload: Mapping[str, Any], *, is_live: bool) -> list[Block]:
+        if payload.get("state") == "decided":
+            return [self._add(NoticeBlock(decided_event(payload)))]
+        self.has_review = is_live
+        return []
+
+    def remark(self, text: str | Sequence[terminal_text.Line], *, is_bad: bool = False) -> Block:
         """Adds a notice."""
         return self._add(NoticeBlock(text, is_bad))
 
@@ -153,11 +179,13 @@ class Transcript:
         return self._spoken[message_id]
 
     def _call_of(self, payload: Mapping[str, Any]) -> ToolCallBlock:
-        """Returns the block of a call. Its first event creates it: a pause or a start."""
-        call_id = str(payload["toolId"])
+        """Returns the block of a call. Its first event creates it; output can overtake the start."""
+        call_id, tool = str(payload["toolId"]), str(payload.get("toolName") or "")
         if call_id not in self._calls:
-            self._calls[call_id] = ToolCallBlock(str(payload.get("toolName") or "ask_user"), payload.get("input"))
+            self._calls[call_id] = ToolCallBlock(tool, payload.get("input"))
             self._add(self._calls[call_id])
+        elif tool:
+            self._calls[call_id].tool = tool
         return self._calls[call_id]
 
     def _call(self, kind: str, payload: Mapping[str, Any], now: float | None) -> list[Block]:
@@ -176,7 +204,7 @@ class Transcript:
         failed = payload.get("status") == "error"
         call.state = CallBlockState.FAILED if failed else CallBlockState.DONE
         call.output = str(payload.get("result") or "")
-        took = (payload.get("metadata") or {}).get("durationMs")
+        took = payload.get("durationMs")
         if took is not None:
             call.seconds = took / 1_000
         elif now is not None and call.began is not None:
@@ -185,21 +213,37 @@ class Transcript:
             self.mode = "build"
 
     def _person(self, kind: str, payload: Mapping[str, Any]) -> list[Block]:
-        waiting_id = str(payload.get("approvalId") or payload.get("questionId"))
-        call = self._call_of(payload)
-        begins = kind in ("chat:tool-confirm", "chat:question")
+        pause_id = str(payload["pauseId"])
+        # Only this tool asks questions.
+        call = self._call_of({"toolName": "ask_user", **payload} if kind == "chat:question" else payload)
+        begins = kind != "chat:pause-ended"
         if begins:
-            self.waiting.setdefault(waiting_id, "approval" if kind == "chat:tool-confirm" else "question")
+            self.waiting.setdefault(pause_id)
         else:
-            self.waiting.pop(waiting_id, None)
+            self.waiting.pop(pause_id, None)
         if call.is_open:
             call.state = CallBlockState.WAITING if begins else CallBlockState.RUNNING
         call.changes = list(payload.get("changes") or call.changes)
         return [call]
 
+    @property
+    def held(self) -> list[str]:
+        """The runs whose messages a stop held."""
+        return [run_id for run_id, message in self.queued.items() if message.held]
+
+    def _started(self, run_id: str) -> None:
+        self.queued.pop(run_id, None)
+        self.run_id = run_id
+
     def _run(self, payload: Mapping[str, Any]) -> list[Block]:
+        run_id = str(payload["runId"])
+        if payload.get("state") == "queued":
+            self.queued[run_id] = QueuedMessage(str(payload.get("prompt") or ""), bool(payload.get("held")))
+            return []
         if payload.get("state") != "ended":
-            self.run_id = str(payload["runId"])
+            self._started(run_id)
+            return []
+        if self.queued.pop(run_id, None) is not None:
             return []
         self.run_id = None
         self.waiting.clear()
@@ -212,29 +256,32 @@ class Transcript:
 _BAR = 8
 
 
-@dataclass(frozen=True, slots=True)
-class StatusLine:
-    """The content of the line at the top."""
-
-    where: str
-    agent: str
-    model: str
-    mode: str
-    trust: str
-    usage: ContextUsage
-    doing: str
-
-
-def status_line(status: StatusLine, width: int) -> str:
-    """Formats as much as fits. The right side, with the current activity, is never truncated."""
-    right = f" {status.doing}  {status.mode} · {status.trust} · {gauge(status.usage)} "
+def status_line(where: str, agent: str, model: str, *, state: str, width: int) -> str:
+    """Formats as much as fits. The right side, with the state of the run, is never truncated."""
+    right = f" {state} "
     room = max(0, width - cell_len(right))
-    lefts = [f" {status.where} · {status.agent} · {status.model}", f" {status.where} · {status.agent}"]
+    lefts = [f" {where} · {agent} · {model}", f" {where} · {agent}"]
     left = next((one for one in lefts if cell_len(one) <= room), None)
     if left is None:
         # The end of a path identifies it best.
         left = f" …{lefts[-1][max(0, len(lefts[-1]) - room + 2) :]}" if room > _BAR else ""
     return set_cell_size(left, room) + right
+
+
+_QUEUED_SHOWN = 4
+
+
+def queued_lines(messages: Iterable[QueuedMessage], *, width: int) -> Text:
+    """Formats the messages that the agent has not received, and what a person can do with held ones."""
+    listed = list(messages)
+    lines = [Text(f"> {terminal_text.one_line(one.text, max(20, width - 14))}  ") for one in listed[:_QUEUED_SHOWN]]
+    for line, one in zip(lines, listed, strict=False):
+        line.append("not sent" if one.held else "queued", style="yellow" if one.held else "dim")
+    if (more := len(listed) - _QUEUED_SHOWN) > 0:
+        lines.append(Text(f"… {more:,} more", style="dim"))
+    if any(one.held for one in listed):
+        lines.append(Text("Enter sends what was not sent   Esc takes it back", style="dim"))
+    return Text("\n", no_wrap=True, overflow="ellipsis").join(lines)
 
 
 def gauge(usage: ContextUsage) -> str:

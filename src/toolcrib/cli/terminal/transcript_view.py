@@ -3,65 +3,57 @@
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.cells import cell_len
+from rich.console import Group
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.events import Click
+from textual.events import Click, Key
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widgets import Markdown, Static
 
 from toolcrib.cli.terminal.transcript import AgentBlock, Block, CallBlockState, NoticeBlock, ToolCallBlock, UserBlock
-from toolcrib.cli.terminal_text import about, diff_line, one_line, plain
+from toolcrib.cli.terminal_text import HangingLine, Line, about, one_line, plain, shown_diff, styled
+from toolcrib.core.approval_text import ShownLine, argument_lines, change_head
 
+# An icon and its colour.
 _ICONS = {
-    CallBlockState.RUNNING: "●",
-    CallBlockState.WAITING: "?",
-    CallBlockState.DONE: "✓",
-    CallBlockState.FAILED: "✗",
-}
-_STYLES = {
-    CallBlockState.RUNNING: "cyan",
-    CallBlockState.WAITING: "yellow",
-    CallBlockState.DONE: "green",
-    CallBlockState.FAILED: "red",
+    CallBlockState.RUNNING: ("●", "cyan"),
+    CallBlockState.WAITING: ("?", "yellow"),
+    CallBlockState.DONE: ("✓", "green"),
+    CallBlockState.FAILED: ("✗", "red"),
 }
 # Maximum lines of output: while a call runs, and unfolded after it has ended.
 _LIVE_LINES = 10
 _MAX_LINES = 200
-_MAX_INPUT_LINES = 20
+_MAX_INPUT_LINES = 40
+_HEAD_WIDTH = 60
 
 
 def widget_for(block: Block) -> "BlockWidget":
     match block:
         case UserBlock():
-            return UserBlockWidget(block)
+            return FixedText(Text(f"> {plain(block.text)}"), classes="said")
         case AgentBlock():
             return AgentBlockWidget(block)
         case ToolCallBlock():
             return ToolCallWidget(block)
-        case NoticeBlock():
-            return NoticeBlockWidget(block)
+        case NoticeBlock(text=str(text)):
+            return FixedText(Text(text, style="red" if block.is_bad else "dim"), classes="remark")
+        case NoticeBlock(text=lines):
+            return FixedText(Group(*lines), classes="remark")
 
 
-class UserBlockWidget(Static):
-    def __init__(self, block: UserBlock) -> None:
-        super().__init__(Text(f"> {plain(block.text)}"), classes="said")
-
-    async def show(self) -> None:
-        """Does nothing: a person's message does not change."""
-
-
-class NoticeBlockWidget(Static):
-    def __init__(self, block: NoticeBlock) -> None:
-        style = "red" if block.is_bad else "dim"
-        super().__init__(Text(block.text, style=style) if isinstance(block.text, str) else block.text, classes="remark")
+class FixedText(Static):
+    """A person's message, or a notice."""
 
     async def show(self) -> None:
-        """Does nothing: a notice does not change."""
+        """Does nothing: it does not change."""
 
 
 class AgentBlockWidget(Markdown):
@@ -86,7 +78,7 @@ class AgentBlockWidget(Markdown):
 class ToolCallWidget(Vertical, can_focus=True):
     """A call: unfolded while it runs, folded when it ends. A person can toggle it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "fold", "Fold", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "fold", "Fold", show=False)]
 
     unfolded = reactive(default=True)
 
@@ -123,12 +115,12 @@ class ToolCallWidget(Vertical, can_focus=True):
 
     def _draw(self) -> None:
         self._head.update(_head(self.block, unfolded=self.unfolded))
-        body = _body(self.block) if self.unfolded else Text()
+        body = _body(self.block) if self.unfolded else []
         self._body.display = bool(body)
-        self._body.update(body)
+        self._body.update(Group(*body))
 
 
-BlockWidget = UserBlockWidget | AgentBlockWidget | ToolCallWidget | NoticeBlockWidget
+BlockWidget = FixedText | AgentBlockWidget | ToolCallWidget
 
 
 def _head(call: ToolCallBlock, *, unfolded: bool) -> Text:
@@ -142,20 +134,25 @@ def _head(call: ToolCallBlock, *, unfolded: bool) -> Text:
     took = "" if seconds is None or call.state is CallBlockState.WAITING else f"  {seconds:.1f} s"
     return Text.assemble(
         "▾ " if unfolded else "▸ ",
-        (_ICONS[call.state], _STYLES[call.state]),
+        _ICONS[call.state],
         " ",
         (one_line(call.tool, 40), "bold"),
-        f" {one_line(about(call.given), 60)}".rstrip(),
+        f" {one_line(about(call.given), _HEAD_WIDTH)}".rstrip(),
         (f"{took}{state}", "dim"),
         no_wrap=True,
         overflow="ellipsis",
     )
 
 
-def _body(call: ToolCallBlock) -> Text:
-    lines = [Text(f"    {line}", style="dim") for line in _input_lines(call)]
+def _body(call: ToolCallBlock) -> list[Line]:
+    if call.tool == "ask_user" and call.state is not CallBlockState.FAILED:
+        return [*_answers(call)]
+    lines: list[Line] = [*_input_lines(call)]
     if call.state is not CallBlockState.WAITING:
-        lines += [diff_line(line) for line in _diff(call)[:_MAX_LINES]]
+        # Before that, the panel shows the changes.
+        for change in call.changes:
+            lines.append(styled(ShownLine("change", "  ", ((change_head(change), False),))))
+            lines += shown_diff(str(change.get("diff") or ""), _MAX_LINES)
     most = _LIVE_LINES if call.is_open else _MAX_LINES
     # The result of a change has only ids; the diff is enough.
     is_said = call.output.strip() and not (call.changes and call.state is CallBlockState.DONE and call.tool != "bash")
@@ -163,20 +160,28 @@ def _body(call: ToolCallBlock) -> Text:
     if (more := len(text) - most) > 0:
         lines.append(Text(f"    … {more:,} earlier lines", style="dim"))
     style = "red" if call.state is CallBlockState.FAILED else ""
-    lines += [Text(f"    {line}", style=style) for line in text[-most:]]
-    return Text("\n").join(lines)
+    return [*lines, *(HangingLine("    ", Text(line, style=style)) for line in text[-most:])]
 
 
-def _input_lines(call: ToolCallBlock) -> list[str]:
+def _answers(call: ToolCallBlock) -> list[HangingLine]:
+    """Formats the answers by the names of their questions. Before, the panel shows the questions."""
+    try:
+        return [styled(line) for line in argument_lines(json.loads(call.output))] if call.output else []
+    except ValueError:
+        return [HangingLine("    ", Text(plain(call.output)))]
+
+
+def _input_lines(call: ToolCallBlock) -> list[HangingLine]:
     """Formats the input, unless the head already shows all of it."""
-    if not isinstance(call.given, dict) or len(call.given) < 2 or call.changes:
+    if not isinstance(call.given, dict) or call.changes:
         return []
-    lines = json.dumps(call.given, indent=1, ensure_ascii=False).splitlines()[1:-1]
-    return [one_line(line, 200) for line in lines[:_MAX_INPUT_LINES]]
-
-
-def _diff(call: ToolCallBlock) -> list[str]:
-    return [line for change in call.changes for line in str(change.get("diff") or "").splitlines() if line]
+    shown = about(call.given)
+    if len(call.given) < 2 and cell_len(shown) <= _HEAD_WIDTH and shown in call.given.values():
+        return []
+    lines = [styled(line) for line in argument_lines(call.given)]
+    if (more := len(lines) - _MAX_INPUT_LINES) > 0:
+        lines[_MAX_INPUT_LINES:] = [HangingLine("  ", Text(f"… {more:,} more lines", style="dim"))]
+    return lines
 
 
 # More widgets than this make typing slow. The oldest are unmounted in groups, and mounted again on scrolling up.
@@ -189,6 +194,12 @@ class TranscriptView(VerticalScroll, can_focus=True):
 
     class WantsEarlier(Message):
         """The person has scrolled to the top of the loaded blocks."""
+
+    @dataclass
+    class Typed(Message):
+        """The person types a message while a block or the view has the focus."""
+
+        character: str
 
     def __init__(self) -> None:
         super().__init__(id="conversation")
@@ -237,17 +248,21 @@ class TranscriptView(VerticalScroll, can_focus=True):
         if self._follows:
             self.scroll_end(animate=False)
 
-    def fold_last(self) -> None:
-        """Folds or unfolds the newest call."""
-        for block in reversed(self._blocks):
-            widget = self._widgets.get(block)
-            if isinstance(widget, ToolCallWidget):
-                widget.action_fold()
-                return
+    def on_key(self, event: Key) -> None:
+        if event.character is not None and event.is_printable:
+            event.stop()
+            self.post_message(self.Typed(event.character))
+
+    @property
+    def last_call(self) -> ToolCallWidget | None:
+        """The widget of the newest call."""
+        shown = (self._widgets.get(block) for block in reversed(self._blocks))
+        return next((widget for widget in shown if isinstance(widget, ToolCallWidget)), None)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        self._follows = self._is_at_end() or (self._follows and new_value > old_value)
+        is_at_end = self.max_scroll_y - self.scroll_y <= 1
+        self._follows = is_at_end or (self._follows and new_value > old_value)
         if new_value > 0 or old_value <= 0 or self._follows:
             return
         if self._first > 0:
@@ -283,11 +298,8 @@ class TranscriptView(VerticalScroll, can_focus=True):
         self._top.display = self._first > 0 or self.has_earlier
         self._top.update(f"… {self._first:,} earlier blocks: scroll up" if self._first else "… earlier: scroll up")
 
-    def _is_at_end(self) -> bool:
-        return self.max_scroll_y - self.scroll_y <= 1
-
     async def _tick(self) -> None:
         """Updates the duration of running calls."""
-        for block, widget in list(self._widgets.items()):
+        for widget in list(self._widgets.values()):
             if isinstance(widget, ToolCallWidget) and widget.block.state is CallBlockState.RUNNING:
-                await self._widgets[block].show()
+                await widget.show()

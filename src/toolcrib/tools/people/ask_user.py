@@ -6,10 +6,10 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from toolcrib.core.errors import BadArguments
-from toolcrib.core.questions import AnswerButton, Question
-from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.core.paused_calls import AnswerButton, Question
+from toolcrib.core.tool_calls import ToolCategory
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.tool import Tool, ToolArguments
+from toolcrib.tools.tool import ToolArguments, built_in, no_effects
 from toolcrib.workspace.text.worker_calls import flaw_of_schema
 
 _MOST_BUTTONS = 12
@@ -45,7 +45,9 @@ class AskUserArguments(ToolArguments):
     questions: list[QuestionArgument] = Field(min_length=1, max_length=4, description="One to four questions.")
 
 
+@built_in("workspace", category=ToolCategory.HUMAN, effects=no_effects, checks_membership=False)
 async def ask_user(arguments: AskUserArguments, context: ToolContext) -> None:
+    """Ask the user for input or a decision, with buttons or a form. Waits for the answer."""
     await _check(arguments)
     context.asked.extend(
         Question(
@@ -72,16 +74,3 @@ async def _check(arguments: AskUserArguments) -> None:
             flaws[f"questions.{number}.buttons"] = "Buttons are for a choice of one string. Leave them out here."
     if flaws:
         raise BadArguments(flaws)
-
-
-tool = Tool(
-    name="ask_user",
-    toolset="workspace",
-    description="Ask the user for input or a decision, with buttons or a form. Waits for the answer.",
-    category=ToolCategory.HUMAN,
-    danger=Danger.SAFE,
-    arguments=AskUserArguments,
-    effects=lambda _: Effects(),
-    function=ask_user,
-    checks_membership=False,
-)

@@ -15,16 +15,17 @@ from typing import Final
 import structlog
 
 from toolcrib.core.agents import AgentRules
-from toolcrib.core.audit import AuditRecord, audit_files
+from toolcrib.core.audit import AUDITED_BYTES, AuditRecord, audit_files
 from toolcrib.core.background_processes import BackgroundProcess
 from toolcrib.core.callers import Caller, WorkspaceRole
 from toolcrib.core.change_sets import ChangeSet
 from toolcrib.core.errors import Conflict, PermissionDenied, ToolcribError, ToolFailed
 from toolcrib.core.ids import BackgroundId, ProcessId, WorkspaceId, new_id
-from toolcrib.core.paths import Mount, WorkspacePath, mount_root, shown
+from toolcrib.core.paths import Mount, WorkspacePath, mount_root
 from toolcrib.policy.permissions import granted_hosts, permission_for
+from toolcrib.policy.truncation import truncate
 from toolcrib.runtime.disk_threads import in_thread
-from toolcrib.sandbox.background_process import BackgroundSandbox, OutputChunk
+from toolcrib.sandbox.background_process import BackgroundSandbox, OutputChunk, SandboxedProcess
 from toolcrib.sandbox.bubblewrap import ViewMount
 from toolcrib.sandbox.command import OutputCollector, SandboxCommand
 from toolcrib.sandbox.sandbox import Sandbox
@@ -33,7 +34,7 @@ from toolcrib.storage.background_processes import BackgroundProcessStore
 from toolcrib.storage.database import OperationalError, Tenant
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.shell.protected_path_watch import ProtectedPathWatch
-from toolcrib.tools.shell.shell import ENVIRONMENT, Shell
+from toolcrib.tools.shell.shell import Shell
 from toolcrib.workspace.changes.commit import Committer
 from toolcrib.workspace.changes.draft import author_of
 from toolcrib.workspace.effects.effect_import import past
@@ -55,7 +56,10 @@ _UNWANTED: Final = "its session ended, or the user who started it is no longer a
 
 @dataclass(slots=True)
 class BackgroundJob:
-    """One process of this server. ``too_large`` paths are too large for the history, so they cannot be restored."""
+    """One process of this server. ``too_large`` paths are too large for the history, so they cannot be restored.
+
+    ``process`` is set once it has started.
+    """
 
     row: BackgroundProcess
     caller: Caller
@@ -66,11 +70,30 @@ class BackgroundJob:
     quarantined: tuple[WorkspacePath, ...] = ()
     unreported_changes: list[ChangeSet] = field(default_factory=list)
     finished: asyncio.Event = field(default_factory=asyncio.Event)
+    process: SandboxedProcess = field(init=False)
 
     @property
     def tenant(self) -> Tenant:
         """The server itself is the tenant, because the user who started the process may be gone."""
         return Tenant(self.row.workspace_id)
+
+    @property
+    def state(self) -> BackgroundProcess:
+        """The row as it would be written now."""
+        process = self.process
+        ended_ns = None if process.is_running else self.row.ended_ns or time.time_ns()
+        return replace(self.row, ended_ns=ended_ns, exit_code=process.exit_code, stop_reason=process.stopped)
+
+    async def output(self, *, offset: int, most: int, wait: float) -> OutputChunk:
+        """Return output from an offset on. Waits for the first output, or the end, if there is none yet."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.process.wait_for_output(offset), wait)
+        return self.process.output(offset, most=most)
+
+    async def stop(self, reason: str) -> None:
+        """Stop the process, and wait until its changes are committed."""
+        await self.process.stop(reason)
+        await self.finished.wait()
 
 
 class BackgroundShell:
@@ -101,28 +124,25 @@ class BackgroundShell:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stop_check: asyncio.Task[None] | None = None
 
-    def is_offered(self) -> bool:
-        return self._shell.is_offered()
+    def is_available(self) -> bool:
+        return self._shell.is_available()
 
     async def start(self, text: str, context: ToolContext) -> BackgroundJob:
         """Import the tree, then start the process. The caller can read its output from then on."""
-        command = SandboxCommand(text, env=ENVIRONMENT, hosts=granted_hosts(_rules(context.caller), TOOL_NAME))
+        command = SandboxCommand(
+            text, env=self._shell.environment, hosts=granted_hosts(_rules(context.caller), TOOL_NAME)
+        )
         command.check()
-        isolation = await self._sandbox.probe()
-        isolation.require()
-        context.remarks.isolation = isolation.level
+        level = (await self._sandbox.require()).level
+        context.remarks.isolation = level
         await self._refuse(context.caller)
-        job, mounts = await self._prepared(text, context, isolation.level)
+        job, mounts = await self._prepared(text, context, level)
         await self._rows.begin(Tenant.of(context.caller), job.row, most=MOST_OF_ONE)
         try:
-            await self._running().start(
-                command,
-                mounts,
-                owner=_owner(job.row),
-                name=str(job.row.id),
-                guard=job.names.denial,
-                emit=OutputCollector(context.emit).take,
-            )
+            if self._background is None:
+                self._background = BackgroundSandbox(self._sandbox, self._shell.staging)
+            emit = OutputCollector(context.emit).take
+            job.process = await self._background.start(command, mounts, guard=job.names.denial, emit=emit)
         except BaseException:
             await asyncio.shield(
                 self._rows.end(job.tenant, job.row.id, at_ns=time.time_ns(), code=None, why="it did not start")
@@ -152,22 +172,6 @@ class BackgroundShell:
         """List the caller's processes: all that run, on any server, and the latest that have ended."""
         return [await self._with_exit_state(row) for row in await self._rows.of(caller)]
 
-    async def piece(self, job: BackgroundJob, *, offset: int, most: int, wait: float) -> OutputChunk:
-        """Return output from an offset on. Waits for the first output, or the end, if there is none yet."""
-        background, name, owner = self._running(), str(job.row.id), _owner(job.row)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait):
-                await background.wait_for_output(name, owner=owner, offset=offset)
-        return background.output(name, owner=owner, offset=offset, most=most)
-
-    def write(self, job: BackgroundJob, data: bytes, *, end: bool) -> int:
-        """Write to the standard input of a process. Returns how many bytes it accepted."""
-        background, name, owner = self._running(), str(job.row.id), _owner(job.row)
-        taken = background.write(name, data, owner=owner) if data else 0
-        if end:
-            background.close_stdin(name, owner=owner)
-        return taken
-
     async def stop(self, caller: Caller, id_: BackgroundId) -> BackgroundJob | None:
         """Stop a process, here or, a moment later, on its server. Members only."""
         await self._rows.get(caller, id_, needs=WorkspaceRole.MEMBER)
@@ -175,30 +179,23 @@ class BackgroundShell:
         if job is None:
             await self._rows.ask_to_end(caller, id_)
             return None
-        await self._end(job, "stopped on request")
+        await job.stop("stopped on request")
         return job
 
     async def end_all_of(self, workspace_id: WorkspaceId) -> None:
         """Stop the processes of a deleted workspace that run here."""
         for job in [job for job in self._jobs.values() if job.row.workspace_id == workspace_id]:
             if not job.finished.is_set():
-                await self._end(job, _UNWANTED)
+                await job.stop(_UNWANTED)
 
     async def commit_changes(self, job: BackgroundJob) -> tuple[ChangeSet, ...]:
         """Commit the changes since the last call. After the end of the process, waits for the final commit."""
-        state = self._running().state(str(job.row.id), owner=_owner(job.row))
-        if not state.running:
-            await job.finished.wait()
-        else:
+        if job.process.is_running:
             await self._record_changes(job, await job.live_tree.commit_changes())
+        else:
+            await job.finished.wait()
         committed, job.unreported_changes = tuple(job.unreported_changes), []
         return committed
-
-    def state(self, job: BackgroundJob) -> BackgroundProcess:
-        """Return the row as it would be written now."""
-        state = self._running().state(str(job.row.id), owner=_owner(job.row))
-        ended_ns = None if state.running else job.row.ended_ns or time.time_ns()
-        return replace(job.row, ended_ns=ended_ns, exit_code=state.exit_code, stop_reason=state.stopped)
 
     async def run(self) -> None:
         """Recover processes of dead servers, for ever."""
@@ -241,7 +238,7 @@ class BackgroundShell:
     async def _prepared(self, text: str, context: ToolContext, level: str) -> tuple[BackgroundJob, list[ViewMount]]:
         """Import the tree, and return the job to start with its mounts."""
         caller = context.caller
-        await context.tree.wait_until_applied()
+        await context.history.wait_until_applied()
         roots = await context.tree.roots(Mount)
         names = ProtectedPathWatch(self._shell, dict(roots.values()), _rules(caller))
         mounts = await self._zones(context, names)
@@ -279,11 +276,6 @@ class BackgroundShell:
             self._workspace_services.sync, self._workspace_services.files, Tenant(workspace_id), disk_of, roots
         )
 
-    def _running(self) -> BackgroundSandbox:
-        if self._background is None:
-            self._background = BackgroundSandbox(self._sandbox, self._shell.staging)
-        return self._background
-
     def _watch(self, job: BackgroundJob) -> None:
         task = asyncio.create_task(self._finish_job(job))
         self._tasks.add(task)
@@ -293,8 +285,8 @@ class BackgroundShell:
 
     async def _finish_job(self, job: BackgroundJob) -> None:
         """Wait for the end of a process. Then commit its last changes, and record how it ended."""
-        background, name, owner = self._running(), str(job.row.id), _owner(job.row)
-        state = await background.ended(name, owner=owner)
+        process = job.process
+        await process.wait()
         ended_ns = time.time_ns()
         try:
             await self._record_changes(job, await job.live_tree.commit_changes())
@@ -304,11 +296,11 @@ class BackgroundShell:
             )
         except Exception:
             # Uncommitted changes are later imported like any outside change. The end is recorded in any case.
-            log.exception("background.commit_failed", process=name)
+            log.exception("background.commit_failed", process=str(job.row.id))
         job.row = replace(job.row, ended_ns=ended_ns)
         try:
-            await self._rows.end(job.tenant, job.row.id, at_ns=ended_ns, code=state.exit_code, why=state.stopped)
-            await self._audit.append([_record(job, "ended", rule=state.stopped or f"exit code {state.exit_code}")])
+            await self._rows.end(job.tenant, job.row.id, at_ns=ended_ns, code=process.exit_code, why=process.stopped)
+            await self._audit.append([_record(job, "ended", rule=process.stopped or f"exit code {process.exit_code}")])
         finally:
             job.finished.set()
             self._forget_old()
@@ -319,10 +311,6 @@ class BackgroundShell:
         job.unreported_changes += own
         if own:
             await self._audit.append([_record(job, "changed", change_sets=own)])
-
-    async def _end(self, job: BackgroundJob, reason: str) -> None:
-        await self._running().stop(str(job.row.id), owner=_owner(job.row), reason=reason)
-        await job.finished.wait()
 
     async def _stop_unwanted_jobs(self) -> None:
         """Stop processes that are no longer wanted: their session was deleted, or another server requested it."""
@@ -335,7 +323,7 @@ class BackgroundShell:
                 continue
             for job in at_work:
                 if job.row.id not in wanted and not job.finished.is_set():
-                    await self._end(job, _UNWANTED)
+                    await job.stop(_UNWANTED)
 
     async def _with_exit_state(self, row: BackgroundProcess) -> BackgroundProcess:
         """Correct a row that still says running although its server has died."""
@@ -364,7 +352,6 @@ class BackgroundShell:
         ended = [job for job in self._jobs.values() if job.finished.is_set()]
         for job in ended[:-_ENDED_KEPT]:
             del self._jobs[job.row.id]
-            self._running().remove(str(job.row.id), owner=_owner(job.row))
 
 
 def _rules(caller: Caller) -> AgentRules | None:
@@ -381,10 +368,6 @@ def _reject_paths(caller: Caller) -> None:
         )
 
 
-def _owner(row: BackgroundProcess) -> str:
-    return f"{row.workspace_id} {row.belongs_to}"
-
-
 def _record(
     job: BackgroundJob, outcome: str, *, rule: str = "background", change_sets: Sequence[ChangeSet] = ()
 ) -> AuditRecord:
@@ -395,10 +378,10 @@ def _record(
         tool=TOOL_NAME,
         decision="none",
         rule=rule,
-        arguments={"process": str(job.row.id), "command": job.row.command},
+        arguments=truncate({"process": str(job.row.id), "command": job.row.command}, limit_bytes=AUDITED_BYTES).value,
         outcome=outcome,
         created_at=datetime.now(UTC),
         duration_us=(time.time_ns() - job.row.started_ns) // 1000,
-        files=[*files, *({"path": shown(path), "displaced": True} for path in job.quarantined)],
+        files=[*files, *({"path": path.display, "displaced": True} for path in job.quarantined)],
         isolation=job.row.isolation,
     )

@@ -1,27 +1,37 @@
-"""Runs a shell command in the project as a transaction: all of its effect is kept, or none."""
+"""Run a shell command in the project as a transaction: all of its effect is kept, or none."""
 
-from typing import Any, Final
+import re
+from itertools import islice
+from typing import Annotated, Any, Final
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from toolcrib.core.callers import Caller
 from toolcrib.core.change_sets import ChangeSet
 from toolcrib.core.errors import TimedOut, ToolcribError, ToolFailed
-from toolcrib.core.paths import WorkspacePath
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
-from toolcrib.policy.permissions import permission_for
+from toolcrib.policy.permissions import host_flaw, permission_for
 from toolcrib.sandbox.command import DEFAULT_SECONDS, CommandResult, HostContact
-from toolcrib.tools import text_result
+from toolcrib.sandbox.egress_proxy import NOT_GRANTED, PORTS
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.dialects.studio.studio_paths import written
-from toolcrib.tools.shell.effect_summary import MOST_PATHS, summarize_effect
-from toolcrib.tools.shell.shell import TOOL_NAME, CommandRun, Shell
-from toolcrib.tools.tool import Tool, ToolArguments
+from toolcrib.tools.shell.shell import MOST_PATHS, TOOL_NAME, CommandRun, Shell, summarize_effect
+from toolcrib.tools.tool import ToolArguments, built_in
+from toolcrib.tools.tool_results import TextOutput, failed_output
 
 LONGEST_SECONDS: Final = 600.0
 # Time for reading a large effect and adding it to the draft, beyond the command's own limit.
 _AFTERWARDS: Final = 300.0
 _LAST_WORDS: Final = 4_000
+_MOST_HOSTS: Final = 50
+
+
+def _host(host: str) -> str:
+    if flaw := host_flaw(host.lower()):
+        raise ValueError(flaw)
+    return host.lower()
+
+
+Host = Annotated[str, Field(max_length=300), AfterValidator(_host)]
 
 
 class BashArguments(ToolArguments):
@@ -29,36 +39,41 @@ class BashArguments(ToolArguments):
     timeout: int | None = Field(
         default=None, ge=1, description=f"Timeout in seconds (default {DEFAULT_SECONDS:.0f}, at most what is allowed)."
     )
-
-
-def bash_with(shell: Shell) -> Tool:
-    """Build the tool with this shell. Without isolation no model sees it, and a call explains why."""
-
-    async def bash(arguments: BashArguments, context: ToolContext) -> dict[str, Any]:
-        seconds = _seconds(arguments, context.caller)
-        ran = await shell.run(arguments.command, context, seconds=seconds)
-        _reject_unended(ran.result, seconds)
-        return _result(ran, context.draft.change_set(context.caller))
-
-    return Tool(
-        name=TOOL_NAME,
-        toolset="studio",
-        description=(
-            "Run a shell command in the project root. There is no network access unless hosts are allowed. "
-            "Changes to files are saved together when the command exits, also with a non-zero exit code; "
-            "after a timeout, none are saved. /central and /state are writable, /pkg is read-only. Processes "
-            "end with the command."
-        ),
-        category=ToolCategory.EXEC,
-        danger=Danger.DANGEROUS,
-        arguments=BashArguments,
-        effects=lambda arguments: Effects(command=arguments.command),
-        function=bash,
-        encode_error=_failed,
-        available=shell.is_offered,
-        replannable=False,
-        timeout=lambda arguments, caller: _seconds(arguments, caller) + _AFTERWARDS,
+    hosts: tuple[Host, ...] = Field(
+        default=(),
+        max_length=_MOST_HOSTS,
+        description="Hosts that the command contacts, such as `pypi.org`, `*.example.org` or `example.org:8080`. "
+        "A person is asked to approve those that are not allowed yet.",
     )
+
+
+@built_in(
+    "studio",
+    category=ToolCategory.EXEC,
+    danger=Danger.DANGEROUS,
+    effects=lambda arguments: Effects(command=arguments.command, hosts=arguments.hosts),
+    encode_error=lambda error: _failed(error),
+    requires=Shell,
+    default=True,
+    replannable=False,
+    timeout=lambda arguments, caller: _seconds(arguments, caller) + _AFTERWARDS,
+)
+async def bash(arguments: BashArguments, context: ToolContext) -> TextOutput:
+    """Run a shell command in the project root.
+
+    The network is closed except for the hosts that you name in `hosts`, which a person may have to approve. Changes to
+    files are saved together when the command exits, also with a non-zero exit code; after a timeout, none are saved.
+    /central and /state are writable, /pkg is read-only. Processes end with the command.
+    """
+    seconds = _seconds(arguments, context.caller)
+    ran = await context.resource(Shell).run(arguments.command, context, seconds=seconds, hosts=arguments.hosts)
+    facts = _facts(ran.result, context.remarks.isolation)
+    if ran.result.timed_out:
+        raise _CommandTimedOut(f"The command timed out after {seconds:.0f} s. Nothing was changed.", ran.result, facts)
+    if ran.result.stopped:
+        why = f"The command was stopped: {ran.result.stopped}. Nothing was changed. Use fewer resources."
+        raise _CommandEnded(why, ran.result, facts)
+    return _result(ran, context.draft.change_set(context.caller), facts)
 
 
 def _seconds(arguments: BashArguments, caller: Caller) -> float:
@@ -71,49 +86,62 @@ def _seconds(arguments: BashArguments, caller: Caller) -> float:
 class _CommandEnded(ToolFailed):
     """A command that was ended early, with its last output."""
 
-    def __init__(self, message: str, result: CommandResult) -> None:
+    def __init__(self, message: str, result: CommandResult, facts: dict[str, Any]) -> None:
         super().__init__(message)
-        self.result = result
+        self.last_output = result.output.text[-_LAST_WORDS:]
+        self.facts = {"timedOut": result.timed_out, **facts}
 
 
 class _CommandTimedOut(_CommandEnded, TimedOut):
     code = TimedOut.code
 
 
-def _reject_unended(result: CommandResult, allowed: float) -> None:
-    if result.timed_out:
-        raise _CommandTimedOut(f"The command timed out after {allowed:.0f} s. Nothing was changed.", result)
-    if result.stopped:
-        raise _CommandEnded(
-            f"The command was stopped: {result.stopped}. Nothing was changed. Use fewer resources.", result
-        )
-
-
-def _result(ran: CommandRun, change_set: ChangeSet) -> dict[str, Any]:
+def _result(ran: CommandRun, change_set: ChangeSet, facts: dict[str, Any]) -> TextOutput:
     result = ran.result
     failed = result.exit_code != 0
-    effect = summarize_effect([change_set])
+    effect, unkept = summarize_effect([change_set]), ran.unkept[:MOST_PATHS]
     notes = [f"[exit code {result.exit_code}; its file changes were kept]"] if failed and effect else []
     notes += [f"[skipped: {left_out}]" for left_out in ran.left_out]
+    notes += _network_notes(result)
     metadata = {
         "exitCode": result.exit_code,
-        **_facts(result),
+        **facts,
         **({"changed": effect} if effect else {}),
-        **({"untracked": [_untracked(*one) for one in ran.unkept[:MOST_PATHS]]} if ran.unkept else {}),
+        # Ignore rules or its size keep it out of the history; undo moves it to the trash and back.
+        **({"untracked": [{"path": path.relative, "bytes": size} for path, size in unkept]} if unkept else {}),
         **({"skipped": list(ran.left_out[:MOST_PATHS])} if ran.left_out else {}),
     }
     output = "\n".join(filter(None, (result.output.text.removesuffix("\n") if notes else result.output.text, *notes)))
     return {"output": output, "metadata": metadata, "is_error": failed}
 
 
-def _untracked(path: WorkspacePath, size: int) -> dict[str, Any]:
-    """Describe content that ignore rules or its size keep out of the history; undo moves it to the trash and back."""
-    return {"path": written(path), "bytes": size}
+# How common programs report that a name cannot be resolved or an address cannot be reached.
+_NO_NETWORK: Final = re.compile(
+    r"could ?n[o']t resolve (?:host|proxy)|name resolution|name or service not known|network is unreachable|"
+    r"no such host|getaddrinfo|\bEAI_AGAIN\b|\bENOTFOUND\b|\bENETUNREACH\b|nodename nor servname|"
+    r"unable to resolve host|failed to lookup address|dns error|temporary failure resolving",
+    re.IGNORECASE,
+)
+_HOW_TO_ASK: Final = 'If it needs the network, repeat the call with `hosts`, such as {"hosts": ["pypi.org"]}'
 
 
-def _facts(result: CommandResult) -> dict[str, Any]:
+def _network_notes(result: CommandResult) -> list[str]:
+    """Say what the network closed off, and how to ask for it."""
+    closed = dict.fromkeys(_address(one) for one in result.contacted if one.refused == NOT_GRANTED)
+    if closed:
+        return [f"[the network is closed for {', '.join(islice(closed, MOST_PATHS))}: {_HOW_TO_ASK}]"]
+    if result.exit_code and not result.contacted and _NO_NETWORK.search(result.output.text):
+        return [f"[the network is closed for this command. {_HOW_TO_ASK}; a person is asked to approve them]"]
+    return []
+
+
+def _address(contact: HostContact) -> str:
+    return contact.host if contact.port in PORTS else f"{contact.host}:{contact.port}"
+
+
+def _facts(result: CommandResult, isolation: str | None) -> dict[str, Any]:
     return {
-        "isolation": result.level,
+        "isolation": isolation,
         "durationMs": round(result.seconds * 1000),
         **({"truncatedBytes": result.dropped} if result.dropped else {}),
         **({"hosts": [_contact(one) for one in result.contacted[:MOST_PATHS]]} if result.contacted else {}),
@@ -125,11 +153,10 @@ def _contact(contact: HostContact) -> dict[str, Any]:
     return {"host": contact.host, "port": contact.port, **refused}
 
 
-def _failed(error: ToolcribError) -> dict[str, Any] | None:
-    result = text_result.failed(error)
+def _failed(error: ToolcribError) -> TextOutput | None:
+    result = failed_output(error)
     if result is None or not isinstance(error, _CommandEnded):
         return result
-    last_output = error.result.output.text[-_LAST_WORDS:]
-    result["output"] = f"{last_output}\n{result['output']}" if last_output else result["output"]
-    result["metadata"] |= {"timedOut": error.result.timed_out, **_facts(error.result)}
+    result["output"] = "\n".join(filter(None, (error.last_output, result["output"])))
+    result["metadata"] |= error.facts
     return result

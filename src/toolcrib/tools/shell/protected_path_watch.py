@@ -10,8 +10,8 @@ from pathlib import Path
 
 from toolcrib.core.agents import AgentRules
 from toolcrib.core.packages import WORKFLOW
-from toolcrib.core.paths import Mount, WorkspacePath, shown
-from toolcrib.policy.path_guard import LOGS
+from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.policy.authorization import LOGS
 from toolcrib.policy.protected_paths import ProtectedPaths
 from toolcrib.tools.shell.shell import Shell
 
@@ -79,7 +79,7 @@ class ProtectedPathWatch:
         names = self.new_paths()
         if not names:
             return None
-        return f"{', '.join(map(shown, names[:5]))} appeared while it ran; this path is protected"
+        return f"{', '.join(name.display for name in names[:5])} appeared while it ran; this path is protected"
 
 
 def _workspace_path(root: WorkspacePath, path: str) -> WorkspacePath:

@@ -4,39 +4,42 @@ Connects the sandbox, which works on directories, with the workspace, which work
 """
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from toolcrib.core.agents import ToolPermission
-from toolcrib.core.callers import Caller
-from toolcrib.core.errors import Overloaded, ProtectedPath
+from toolcrib.core.change_sets import ChangeKind, ChangeSet
+from toolcrib.core.errors import Overloaded, ProtectedPath, TooLarge
 from toolcrib.core.files import EntryKind
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.core.paths import Mount, WorkspacePath
-from toolcrib.policy.path_guard import PathAccess, PathGuard
-from toolcrib.policy.permissions import granted_hosts, permission_for
+from toolcrib.policy.authorization import PathAccess, PathGuard
+from toolcrib.policy.permissions import covers_whole, granted_hosts, may_cover_below, path_allowed, permission_for
 from toolcrib.policy.protected_paths import ProtectedPaths
 from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.runtime.fair_queue import FairQueue
 from toolcrib.sandbox.bubblewrap import ViewMount, is_masked
 from toolcrib.sandbox.command import CommandResult, SandboxCommand
-from toolcrib.sandbox.filesystem_effect import ChangedEntry, EntryChange, EntryType, FilesystemEffect
+from toolcrib.sandbox.overlay import ChangedEntry, EntryChange, EntryType, FilesystemEffect
 from toolcrib.sandbox.sandbox import Sandbox
-from toolcrib.sandbox.staging_directory import StagingDirectory
+from toolcrib.sandbox.transaction import StagingDirectory
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.shell.uncovered_paths import outside_paths
-from toolcrib.workspace.effects.effect_import import CommandBase, ImportResult, import_effects
+from toolcrib.workspace.effects.effect_import import CommandBase, UnkeptPaths, import_effects, past
 from toolcrib.workspace.effects.path_effects import PathEffect, UntrackedFiles
 from toolcrib.workspace.fs.mounts import VIEWED
 from toolcrib.workspace.fs.protected_scan import ProtectedPathScanner, Protects
 
 TOOL_NAME: Final = "bash"
+# The most paths that a result lists.
+MOST_PATHS: Final = 50
 # Concurrent commands: per server, and per workspace. An account gets at most half of what others leave.
 _AT_ONCE: Final = 16
 _IN_ONE: Final = 4
@@ -45,14 +48,9 @@ _WAITING_IN_ONE: Final = 32
 # Names at the root of every view.
 _TAKEN: Final = frozenset({"bin", "dev", "etc", "lib", "lib32", "lib64", "mnt", "proc", "sbin", "sys", "tmp", "usr"})
 _KINDS: Final = {EntryType.FILE: EntryKind.FILE, EntryType.FOLDER: EntryKind.FOLDER, EntryType.LINK: EntryKind.LINK}
-# The author of commits. A person's git identity is in files that are hidden from agents.
-_IDENTITY: Final = {
-    f"GIT_{role}_{field}": value
-    for role in ("AUTHOR", "COMMITTER")
-    for field, value in (("NAME", "agent"), ("EMAIL", "agent@toolcrib.invalid"))
-}
-# Reading a repository must not change it.
-ENVIRONMENT: Final = {**_IDENTITY, "GIT_OPTIONAL_LOCKS": "0"}
+# Paths that are hidden one by one. Each is a file to create for every command.
+MOST_OUTSIDE: Final = 50_000
+_OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +59,15 @@ class CommandRun:
 
     result: CommandResult
     left_out: tuple[str, ...] = ()
-    unkept: tuple[tuple[WorkspacePath, int], ...] = ()
+    unkept: UnkeptPaths = ()
 
 
 class Shell:
-    """Runs commands for one server."""
+    """Runs commands for one server. ``environment`` are variables for all of them."""
 
-    def __init__(self, sandbox: Sandbox, staging: Path) -> None:
+    def __init__(self, sandbox: Sandbox, staging: Path, *, environment: Mapping[str, str] | None = None) -> None:
         self._sandbox = sandbox
+        self.environment = environment or {}
         self._data = staging.parent.resolve()
         self._staging = StagingDirectory(staging)
         self._hidden = ProtectedPathScanner()
@@ -81,7 +80,7 @@ class Shell:
         """Determine whether commands can run here at all."""
         self._off = (await self._sandbox.probe()).reason
 
-    def is_offered(self) -> bool:
+    def is_available(self) -> bool:
         """Whether models see the tool. True until the probe has run."""
         return self._off is None
 
@@ -93,17 +92,19 @@ class Shell:
     def close(self) -> None:
         self._staging.close()
 
-    async def run(self, text: str, context: ToolContext, *, seconds: float) -> CommandRun:
-        """Run a command to its end. If it ended by itself, its changes are in the draft."""
-        isolation = await self._sandbox.probe()
-        isolation.require()
-        context.remarks.isolation = isolation.level
+    async def run(self, text: str, context: ToolContext, *, seconds: float, hosts: tuple[str, ...] = ()) -> CommandRun:
+        """Run a command to its end. If it ended by itself, its changes are in the draft.
+
+        Args:
+            hosts: What it may contact, beside the hosts that its agent's definition grants.
+        """
+        context.remarks.isolation = (await self._sandbox.require()).level
         caller = context.caller
         # A workspace waits for itself first, so that it cannot fill its account's queue with waiting commands.
         room = self._rooms.setdefault(caller.workspace_id, asyncio.Semaphore(_IN_ONE))
         with self._in_line(caller.workspace_id):
             async with room, self._room.turn(caller.user_id):
-                return await self._run(text, context, seconds=seconds)
+                return await self._run(text, context, seconds=seconds, hosts=hosts)
 
     @contextmanager
     def _in_line(self, workspace_id: WorkspaceId) -> Iterator[None]:
@@ -117,26 +118,24 @@ class Shell:
             if not self._waiting[workspace_id]:
                 del self._waiting[workspace_id]
 
-    async def _run(self, text: str, context: ToolContext, *, seconds: float) -> CommandRun:
+    async def _run(self, text: str, context: ToolContext, *, seconds: float, hosts: tuple[str, ...]) -> CommandRun:
         base = await CommandBase.capture(context.tree)
         # Only now: masks and copies must reflect the tree that the command starts on.
         agent = context.caller.agent
         permission = permission_for(agent.rules, TOOL_NAME) if agent else None
-        mounts, _ = await asyncio.gather(self.mounts(context, permission), base.wait_for_clock_tick())
-        staging = self._staging.folder
+        mounts, _ = await asyncio.gather(self.mounts(context, permission), past(base.began_ns))
         async with self._sandbox.transaction(
-            [mount for _, mount in mounts], staging, dispose=self._staging.dispose
+            [mount for _, mount in mounts], self._staging.folder, dispose=self._staging.dispose
         ) as view:
-            hosts = granted_hosts(agent.rules if agent else None, TOOL_NAME)
-            command = SandboxCommand(text, env=ENVIRONMENT, seconds=seconds, hosts=hosts)
+            hosts = tuple(dict.fromkeys((*hosts, *granted_hosts(agent.rules if agent else None, TOOL_NAME))))
+            command = SandboxCommand(text, env=self.environment, seconds=seconds, hosts=hosts)
             result = await view.run(command, context.emit)
             context.remarks.contacted += [(f"{one.host}:{one.port}", one.refused) for one in result.contacted]
             if result.timed_out or result.stopped:
                 return CommandRun(result)
-            left_out, adopted = await _adopted(
-                await view.effect(), {mount.name: root for root, mount in mounts}, context, base
-            )
-        return CommandRun(result, left_out, adopted.unkept)
+            roots = {mount.name: root for root, mount in mounts}
+            left_out, unkept = await _import_effect(await view.effect(), roots, context, base)
+        return CommandRun(result, left_out, unkept)
 
     async def mounts(
         self, context: ToolContext, permission: ToolPermission | None = None
@@ -179,50 +178,96 @@ class Shell:
         return self._hidden.below(root, path, protects, aliases=False)
 
 
+def outside_paths(root: Path, workspace_path: WorkspacePath, permission: ToolPermission) -> frozenset[str]:
+    """Return the paths below a root that an agent's `paths` do not cover; whole folders where possible."""
+    if covers_whole(permission, workspace_path):
+        return frozenset()
+    opened = os.open(root, _OPEN_FOLDER & ~os.O_NOFOLLOW)
+    try:
+        found = frozenset(islice(_outside(opened, workspace_path, permission), MOST_OUTSIDE + 1))
+    finally:
+        os.close(opened)
+    if len(found) > MOST_OUTSIDE:
+        raise TooLarge(
+            f"More than {MOST_OUTSIDE:,} single files are outside this agent's `paths`: too many to hide from "
+            "a command. Ask an owner to list directories instead of single files."
+        )
+    return found
+
+
+def _outside(root: int, workspace_path: WorkspacePath, permission: ToolPermission) -> Iterator[str]:
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        try:
+            opened = os.open(folder or ".", _OPEN_FOLDER, dir_fd=root)
+        except OSError:
+            # It is gone or locked, so that its content is unknown.
+            yield folder
+            continue
+        try:
+            with os.scandir(opened) as entries:
+                listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        finally:
+            os.close(opened)
+        for name, is_folder in listed:
+            path = f"{folder}/{name}" if folder else name
+            here = WorkspacePath(workspace_path.mount, f"/{path}", workspace_path.scope)
+            if not is_folder:
+                if not path_allowed(permission, here):
+                    yield path
+            elif covers_whole(permission, here):
+                continue
+            elif path_allowed(permission, here) or may_cover_below(permission, here):
+                pending.append(path)
+            else:
+                yield path
+
+
 def _topmost(paths: frozenset[str]) -> frozenset[str]:
     """Drop paths that are below another one."""
     return frozenset(path for path in paths if not is_masked(path.rpartition("/")[0], paths))
 
 
-async def _adopted(
-    effect: FilesystemEffect, roots: dict[str, WorkspacePath], context: ToolContext, base: CommandBase
-) -> tuple[tuple[str, ...], ImportResult]:
-    """Import the effect into the draft. Also returns what cannot be imported."""
-    taken, left_out = _sorted_out(effect, roots)
-    if not taken:
-        return left_out, ImportResult()
-    context.remarks.protected += _protected_paths(context.caller, taken)
-    path_effects = [_path_effect(effect, entry, path) for entry, path in taken]
-    untracked = UntrackedFiles({roots[mount].mount_key: written for mount, written in effect.written.items()})
-    return left_out, await import_effects(context.tree, context.draft, path_effects, base, untracked)
-
-
-def _sorted_out(
-    effect: FilesystemEffect, roots: dict[str, WorkspacePath]
-) -> tuple[list[tuple[ChangedEntry, WorkspacePath]], tuple[str, ...]]:
-    taken: list[tuple[ChangedEntry, WorkspacePath]] = []
+async def _import_effect(
+    effect: FilesystemEffect, roots: Mapping[str, WorkspacePath], context: ToolContext, base: CommandBase
+) -> tuple[tuple[str, ...], UnkeptPaths]:
+    """Import the effect into the draft. Returns what cannot be imported, and what the history does not keep."""
+    guard = PathGuard(context.caller, TOOL_NAME)
     left_out: list[str] = []
-    for entry in effect:
+    path_effects: list[PathEffect] = []
+    for entry in effect.entries:
         root = roots[entry.mount]
         if entry.path == ".":
             left_out.append(f"the mode of {root}, the root of a mount")
         elif entry.kind is EntryType.SPECIAL and entry.change is not EntryChange.DELETED:
             left_out.append(f"{root}/{entry.path}, a special file")
+        elif _is_unseen_git_config(entry):
+            left_out.append(f"{root}/{entry.path}, which was hidden from it")
         else:
-            taken.append((entry, WorkspacePath(root.mount, f"/{entry.path}", root.scope)))
-    return taken, tuple(left_out)
+            path = WorkspacePath(root.mount, f"/{entry.path}", root.scope)
+            if _needs_approval(guard, entry, path):
+                context.remarks.protected.append(path)
+            path_effects.append(_path_effect(effect, entry, path))
+    if not path_effects:
+        return tuple(left_out), ()
+    untracked = UntrackedFiles({roots[mount].mount_key: written for mount, written in effect.written.items()})
+    return tuple(left_out), await import_effects(context.tree, context.draft, path_effects, base, untracked)
 
 
-def _protected_paths(caller: Caller, taken: Sequence[tuple[ChangedEntry, WorkspacePath]]) -> Iterator[WorkspacePath]:
-    """Yield the paths that need a person's approval. Raises for what nothing can approve; then no effect is kept."""
-    guard = PathGuard(caller, TOOL_NAME)
-    for entry, path in taken:
-        denial = guard.denial(PathAccess.WRITE, path)
-        if denial is None and not entry.masked:
-            continue
-        if denial is not None and not isinstance(denial.error, ProtectedPath):
-            raise denial.error
-        yield path
+def _is_unseen_git_config(entry: ChangedEntry) -> bool:
+    """Whether git rewrote its configuration, for example to delete a branch, just as it saw it: empty."""
+    *folders, name = entry.path.split("/")
+    is_config = name == "config" and ".git" in folders and entry.kind is EntryType.FILE
+    return entry.masked and is_config and entry.change is EntryChange.MODIFIED and entry.size == 0
+
+
+def _needs_approval(guard: PathGuard, entry: ChangedEntry, path: WorkspacePath) -> bool:
+    """Whether a person must approve the change. Raises for what nothing can approve; then no effect is kept."""
+    denial = guard.denial(PathAccess.WRITE, path)
+    if denial is not None and not isinstance(denial.error, ProtectedPath):
+        raise denial.error
+    return denial is not None or entry.masked
 
 
 def _path_effect(effect: FilesystemEffect, entry: ChangedEntry, path: WorkspacePath) -> PathEffect:
@@ -237,3 +282,16 @@ def _path_effect(effect: FilesystemEffect, entry: ChangedEntry, path: WorkspaceP
         open=partial(effect.open, entry) if entry.body else None,
         was_folder=gone and entry.kind is EntryType.FOLDER,
     )
+
+
+def summarize_effect(change_sets: Sequence[ChangeSet]) -> dict[str, Any]:
+    """Count created, modified and deleted files for a result, and list the first paths; empty without changes."""
+    changes = [change for change_set in change_sets for change in change_set.changes]
+    if not changes:
+        return {}
+    count = Counter(change.kind for change in changes)
+    paths = sorted({path for change_set in change_sets for path in change_set.paths})
+    return {
+        **{str(kind): count[kind] for kind in (ChangeKind.CREATED, ChangeKind.MODIFIED, ChangeKind.DELETED)},
+        "paths": [path.relative for path in paths[:MOST_PATHS]],
+    }

@@ -1,17 +1,18 @@
-"""Searches the web with the engines that the operator configured, or with the caller's own key."""
+"""Search the web with the engines that the operator configured, or with the caller's own key."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Protocol
+from collections.abc import Collection, Sequence
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from toolcrib.core.ids import UserId
-from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.core.tool_calls import ToolCategory
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.text_result import failed, text
-from toolcrib.tools.tool import Tool, ToolArguments
-from toolcrib.websearch.search_engine import FallbackSearch, SearchEngine, SearchResult
+from toolcrib.tools.tool import ToolArguments, built_in, no_effects
+from toolcrib.tools.tool_results import TextOutput, failed_output, text_output
+from toolcrib.websearch.brave import SearchKeys
+from toolcrib.websearch.search_engine import FallbackSearch, SearchResult
 from toolcrib.websearch.text_sanitizer import find_secret, to_single_line
 
 _MOST_QUERY = 400
@@ -36,44 +37,46 @@ class WebSearchArguments(ToolArguments):
     max_results: int = Field(default=5, ge=1, le=_MOST_RESULTS, description="Maximum number of results.")
 
 
-class OwnKeys(Protocol):
-    """People's own keys for a search engine."""
+class WebSearch:
+    """Searches with the engines of this server; the caller's own comes first."""
 
-    @property
-    def host(self) -> str: ...
+    def __init__(self, search: FallbackSearch, own: SearchKeys) -> None:
+        self._search = search
+        self._own = own
+        self.hosts = tuple(dict.fromkeys((*search.hosts, own.host)))
 
-    async def engine_of(self, user_id: UserId) -> SearchEngine | None: ...
+    def is_available(self) -> bool:
+        """Whether this server has an engine. Without, only models of people with a key see the tool."""
+        return bool(self._search.engines)
+
+    async def resources_of(self, user_id: UserId) -> Collection[type]:
+        """Return what works for this person because of their own key, even if it is not available for everybody."""
+        return (WebSearch,) if await self._own.has_key(user_id) else ()
+
+    async def engines_for(self, user_id: UserId) -> FallbackSearch:
+        """Return the engines for this person."""
+        return self._search.preferring(await self._own.engine_of(user_id))
 
 
-def web_search_with(search: FallbackSearch, own: OwnKeys) -> Tool:
-    """Build the tool with these engines; the caller's own comes first.
-
-    Without any engine, only models of people with a key see it, and a call explains what to configure.
-    """
-    contacts = tuple(dict.fromkeys((*search.hosts, own.host)))
-
-    async def web_search(arguments: WebSearchArguments, context: ToolContext) -> dict[str, Any]:
-        engines = search.preferring(await own.engine_of(context.caller.user_id))
-        found = await engines.search(
-            arguments.query, most=arguments.max_results, deadline=context.deadline, tell=context.emit
-        )
-        metadata: dict[str, Any] = {"provider": found.provider, "resultCount": len(found.pages)}
-        if found.failures:
-            metadata["failures"] = dict(found.failures)
-        return text(_numbered(found.pages) or f"No results for: {arguments.query}", **metadata)
-
-    return Tool(
-        name="web_search",
-        toolset="studio",
-        description="Search the web. Returns a numbered list of titles, URLs and snippets, not the pages.",
-        category=ToolCategory.SEARCH,
-        danger=Danger.SAFE,
-        arguments=WebSearchArguments,
-        effects=lambda _: Effects(hosts=contacts),
-        function=web_search,
-        encode_error=failed,
-        available=bool(search.engines),
+@built_in(
+    "studio",
+    category=ToolCategory.SEARCH,
+    effects=no_effects,
+    encode_error=failed_output,
+    requires=WebSearch,
+    hosts=lambda search: search.hosts,
+    default=True,
+)
+async def web_search(arguments: WebSearchArguments, context: ToolContext) -> TextOutput:
+    """Search the web. Returns a numbered list of titles, URLs and snippets, not the pages."""
+    engines = await context.resource(WebSearch).engines_for(context.caller.user_id)
+    found = await engines.search(
+        arguments.query, most=arguments.max_results, deadline=context.deadline, tell=context.emit
     )
+    metadata: dict[str, Any] = {"provider": found.provider, "resultCount": len(found.pages)}
+    if found.failures:
+        metadata["failures"] = dict(found.failures)
+    return text_output(_numbered(found.pages) or f"No results for: {arguments.query}", **metadata)
 
 
 def _numbered(pages: Sequence[SearchResult]) -> str:

@@ -1,18 +1,28 @@
-"""Renders a change set for an approval: what happens to each file, with diffs within size limits."""
+"""What an approval shows of a change set: what happens to each file, with diffs within size limits.
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+Untracked content is moved as one piece and is normally not read. Before an approval it is hashed: the preview shows the
+hash, the proposed change stores it, and the commit checks it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any, Final
 
 from toolcrib.core.change_sets import ChangeSet, FileChange
-from toolcrib.core.files import EntryKind, EntryState
-from toolcrib.core.paths import shown
+from toolcrib.core.errors import BaseChanged, CallDenied, ToolFailed
+from toolcrib.core.files import EntryKind, EntryState, FileType
+from toolcrib.core.ids import FileId, VersionId, new_id
+from toolcrib.core.paths import WorkspacePath
+from toolcrib.policy.protected_paths import ProtectedPaths
 from toolcrib.storage.blobs import BlobStore
 from toolcrib.storage.database import Tenant
-from toolcrib.workspace.changes.untracked_hashes import UntrackedHash
-from toolcrib.workspace.fs.trash import token_of
-from toolcrib.workspace.text.comparison import all_compared
+from toolcrib.workspace.fs.mounts import WorkspaceDisks
+from toolcrib.workspace.fs.tree_hash import LARGEST_KEPT, TreeHash, digest_of
 from toolcrib.workspace.text.content import is_binary
 from toolcrib.workspace.text.text_diff import Pair
+from toolcrib.workspace.text.worker_calls import all_compared
 
 # Limits for what a person reads and what one database row stores. The rest is named or at least counted.
 _MOST_FILES = 1_000
@@ -20,6 +30,22 @@ _MOST_DIFFS = 100
 _MOST_DIFFED_BYTES = 200_000
 _ROOM = 200_000
 _MOST_COMPARED_BYTES = 4_000_000
+# Bytes of untracked content kept for diffs, and files listed per preview. A folder's own hash covers all of its files.
+_HASHED_ROOM: Final = 4_000_000
+_MOST_INSIDE: Final = 500
+# Ignored files are often secrets. Show their hashes but not their lines, because approvals are stored.
+_hides: Final[Callable[[WorkspacePath], str | None]] = ProtectedPaths().protects_reading
+
+
+@dataclass(slots=True)
+class UntrackedHash:
+    """What the preview shows beyond the change set: small contents by hash, and the files that folders bring."""
+
+    bodies: dict[bytes, bytes] = field(default_factory=dict)
+    inside: list[FileChange] = field(default_factory=list)
+    # How many more files those folders have.
+    more: int = 0
+    room: int = _HASHED_ROOM
 
 
 async def preview_changes(
@@ -37,6 +63,25 @@ async def preview_changes(
     if missing := len(changes) - len(listed) + unkept.more:
         entries.append({"path": None, "change": "omitted", "count": missing})
     return entries
+
+
+def with_hashes(disk_of: WorkspaceDisks, change_set: ChangeSet) -> tuple[ChangeSet, UntrackedHash]:
+    """Add hashes of all untracked content that the set brings, and of untracked files that it replaces."""
+    unkept = UntrackedHash()
+    changes = tuple(_with_hashes(disk_of, change, unkept) for change in change_set.changes)
+    return replace(change_set, changes=changes), unkept
+
+
+def require_as_shown(disk_of: WorkspaceDisks, change_set: ChangeSet) -> None:
+    """Raise ``BaseChanged`` if content that was hashed for the proposal is different now."""
+    for change in change_set.changes:
+        for state, look in ((change.after, _hash_in_trash), (change.before, _hash_in_tree)):
+            if state is None or state.unkept_sha256 is None:
+                continue
+            if look(disk_of, state) != state.unkept_sha256:
+                error = BaseChanged(f"{state.path.display} differs from what the approval showed. Nothing was changed.")
+                error.unlike_shown = True
+                raise error
 
 
 async def _bodies_before(blobs: BlobStore, tenant: Tenant, changes: Sequence[FileChange]) -> dict[bytes, bytes]:
@@ -58,6 +103,9 @@ async def _entries(changes: Sequence[FileChange], bodies: Mapping[bytes, bytes])
     for number, diff in zip(pairs, await all_compared(list(pairs.values()), room=_ROOM), strict=True):
         if diff is not None:
             entries[number] |= {"added": diff.added, "removed": diff.removed, "diff": diff.text}
+    for number, change in enumerate(changes):
+        if "diff" not in entries[number] and (why := _why_no_diff(change, bodies)) is not None:
+            entries[number]["no_diff"] = why
     return entries
 
 
@@ -67,11 +115,13 @@ def _facts(change: FileChange) -> dict[str, Any]:
     assert node is not None
     moved = before is not None and after is not None and before.path != after.path
     return {
-        "path": shown(node.path),
+        "path": node.path.display,
         "change": change.kind,
         "kind": node.kind,
-        **({"from": shown(before.path)} if before is not None and moved else {}),
-        **({"target": after.target} if after is not None and after.kind is EntryKind.LINK else {}),
+        **({"from": before.path.display} if before is not None and moved else {}),
+        **({"was_kind": before.kind} if before is not None and before.kind is not node.kind else {}),
+        **({"target": after.link_target} if after is not None and after.kind is EntryKind.LINK else {}),
+        **({"was_target": before.link_target} if before is not None and before.kind is EntryKind.LINK else {}),
         "before": _side(before),
         "after": _side(after),
     }
@@ -94,8 +144,24 @@ def _pair(change: FileChange, bodies: Mapping[bytes, bytes]) -> Pair | None:
         return None
     if max(len(before), len(after)) > _MOST_DIFFED_BYTES or is_binary(before) or is_binary(after):
         return None
-    names = tuple(shown(state.path) if state else "/dev/null" for state in (change.before, change.after))
+    names = tuple(state.path.display if state else "/dev/null" for state in (change.before, change.after))
     return before, after, (names[0], names[1])
+
+
+def _why_no_diff(change: FileChange, bodies: Mapping[bytes, bytes]) -> str | None:
+    """Return why changed content has no diff; ``None`` if the content of a file does not change."""
+    sides = [state for state in change.states if state.kind is EntryKind.FILE]
+    hashes = {state.sha256 or state.unkept_sha256 for state in sides}
+    if not any(state.size for state in sides) or (len(hashes) == 1 and len(sides) == 2):
+        return None
+    if any(state.size > _MOST_DIFFED_BYTES for state in sides):
+        return "large"
+    if any(state.is_untracked and _hides(state.path) is not None for state in sides):
+        return "secret"
+    known = [_body(change.before, None, bodies), _body(change.after, change.body, bodies)]
+    if any(body is not None and is_binary(body) for body in known):
+        return "binary"
+    return "unread"
 
 
 def _body(state: EntryState | None, brought: bytes | None, bodies: Mapping[bytes, bytes]) -> bytes | None:
@@ -103,5 +169,59 @@ def _body(state: EntryState | None, brought: bytes | None, bodies: Mapping[bytes
         return b""
     if (known := state.sha256 or state.unkept_sha256) is None:
         # Folders and links have no lines. An untracked file has lines, but they were not read.
-        return b"" if token_of(state) is None else None
+        return None if state.is_untracked else b""
     return brought if brought is not None else bodies.get(known)
+
+
+def _with_hashes(disk_of: WorkspaceDisks, change: FileChange, unkept: UntrackedHash) -> FileChange:
+    before, after = change.before, change.after
+    if (before.trash_id if before else None) == (after.trash_id if after else None):
+        return change
+    if after is not None and after.trash_id is not None:
+        found = disk_of.trash.hashed(after.trash_id, room=unkept.room)
+        _show(unkept, after.path, found)
+        after = replace(after, unkept_sha256=digest_of(found))
+    if before is not None and before.is_untracked and before.kind is EntryKind.FILE:
+        before = replace(before, unkept_sha256=_hash_in_tree(disk_of, before, unkept))
+    return replace(change, before=before, after=after)
+
+
+def _show(unkept: UntrackedHash, top: WorkspacePath, found: list[TreeHash]) -> None:
+    first, *inside = found
+    if first.sha256 is not None and first.body is not None and _hides(top) is None:
+        unkept.bodies[first.sha256] = first.body
+    unkept.room -= sum(len(one.body) for one in found if one.body is not None)
+    shown_here = inside[: max(0, _MOST_INSIDE - len(unkept.inside))]
+    unkept.inside += [_made(top, one) for one in shown_here]
+    unkept.more += len(inside) - len(shown_here)
+
+
+def _made(top: WorkspacePath, one: TreeHash) -> FileChange:
+    """Represent an entry inside a folder as a change that creates it."""
+    path = replace(top, path=f"{top.path}{one.path}")
+    # A special file is shown as an empty file. Commands cannot create any.
+    state = EntryState(path, one.kind or EntryKind.FILE, one.mode & 0o777, one.sha256, one.size, link_target=one.target)
+    body = None if _hides(path) else one.body
+    return FileChange(FileId(new_id()), VersionId(new_id()), FileType.DOCUMENT, None, None, state, body)
+
+
+def _hash_in_trash(disk_of: WorkspaceDisks, state: EntryState) -> bytes | None:
+    assert state.trash_id is not None
+    with suppress(ToolFailed, CallDenied):
+        return digest_of(disk_of.trash.hashed(state.trash_id))
+    return None
+
+
+def _hash_in_tree(disk_of: WorkspaceDisks, state: EntryState, unkept: UntrackedHash | None = None) -> bytes | None:
+    """Hash a file in the tree. Returns ``None`` if it cannot be read."""
+    whole, kept = sha256(), bytearray()
+    with suppress(ToolFailed, CallDenied):
+        for piece in disk_of(state.path).pieces(state.path):
+            whole.update(piece)
+            if len(kept) <= LARGEST_KEPT:
+                kept += piece
+        if unkept is not None and len(kept) <= min(LARGEST_KEPT, unkept.room) and _hides(state.path) is None:
+            unkept.bodies[whole.digest()] = bytes(kept)
+            unkept.room -= len(kept)
+        return whole.digest()
+    return None

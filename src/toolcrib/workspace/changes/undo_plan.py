@@ -4,19 +4,28 @@ For every file it asks whether someone else changed it since. If not, the file r
 these calls. If so, it reports both versions and leaves the file alone, unless force is used.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 
-from toolcrib.core.files import EntryKind, EntryState, File, Version
-from toolcrib.core.ids import FileId
+from toolcrib.core.files import ContentKind, EntryKind, EntryState, File, Version
+from toolcrib.core.ids import FileId, VersionId
 from toolcrib.core.paths import WorkspacePath
+from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.storage.file_history import FileTimeline
 from toolcrib.workspace.changes.draft import Draft
-from toolcrib.workspace.fs.trash import token_of, trash_unavailable_reason
+from toolcrib.workspace.changes.git_undo import RepositoryUndo, is_optional, plan_git_undo
+from toolcrib.workspace.changes.moved_folders import MovedFolders
+from toolcrib.workspace.file_history import FileHistory
 from toolcrib.workspace.sync.apply_to_disk import RenameOrder
+from toolcrib.workspace.sync.read_only_folders import find_read_only
 from toolcrib.workspace.tree import WorkspaceTree
 
+# Reverts that are drafted without a pause.
+_AT_ONCE = 500
 _FORGOTTEN = "The previous version has expired."
+_OCCUPIED = "Contains other files."
+_DENIED = "The operating system denies access to it. Correct its owner or mode, then undo it again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,11 @@ class FileRevert:
     def leaves(self) -> bool:
         """Whether the file leaves its current path."""
         return not self.file.deleted and (self.state is None or self.state.path != self.file.state.path)
+
+    @property
+    def needs_content(self) -> bool:
+        """Whether the file does not have the wanted bytes now."""
+        return self.file.deleted or self.state is None or self.state.sha256 != self.file.state.sha256
 
     @property
     def is_idle(self) -> bool:
@@ -55,50 +69,135 @@ class UndoConflict:
 
 @dataclass(frozen=True, slots=True)
 class UndoPlan:
-    """The files to revert, and the conflicts."""
+    """The files to revert, new contents of git's own files, and the conflicts."""
 
     reversals: tuple[FileRevert, ...]
     clashes: tuple[UndoConflict, ...]
+    rewrites: Mapping[WorkspacePath, bytes] = field(default_factory=dict)
 
 
 async def plan_undo(tree: WorkspaceTree, histories: Sequence[FileTimeline], *, force: bool) -> UndoPlan:
-    """Plan the revert of each file, then drop those that conflict with the rest of the tree."""
-    clashes = [] if force else [clash for history in histories if (clash := _changed_since(history))]
+    """Plan the revert of each file, then drop those that conflict with the rest of the tree.
+
+    ``force`` does not hold inside git repositories, where it could lose someone's commits.
+    """
+    repositories, files = await plan_git_undo(tree, histories)
+    clashes = [] if force else [clash for history in files if (clash := changed_since(history))]
     left_alone = {clash.file.id for clash in clashes}
     by_id = {history.file.id: history for history in histories}
-    reversals = [_reversal(history) for history in histories if history.file.id not in left_alone]
-    reversals = [reversal for reversal in reversals if not reversal.is_idle]
-    lost = {r.file.id: _FORGOTTEN for r in reversals if _is_forgotten(by_id[r.file.id])}
-    lost |= await _lost(tree, reversals)
-    clashes += [_clash(by_id[file_id], reason) for file_id, reason in lost.items()]
-    reversals = [reversal for reversal in reversals if reversal.file.id not in lost]
-    while refused := await _impossible(tree, reversals):
-        clashes += [_clash(by_id[file_id], reason) for file_id, reason in refused.items()]
-        reversals = [reversal for reversal in reversals if reversal.file.id not in refused]
-    return UndoPlan(tuple(reversals), tuple(clashes))
+    reverted = [history for history in files if history.file.id not in left_alone]
+    lost = {h.file.id: _FORGOTTEN for h in reverted if _is_forgotten(h) and not reversal_of(h).is_idle}
+    lost |= {h.file.id: _DENIED for h in histories if h.file.state.path in (tree.denied or ()) and not h.file.deleted}
+    lost |= await _read_only(tree, [r for h in reverted if not (r := reversal_of(h)).is_idle])
+    imported = await _imported_since(tree, MovedFolders(reverted), by_id)
+    while True:
+        inside = [history for repository in repositories for history in repository.revert]
+        chosen = [history for history in (*reverted, *inside) if history.file.id not in lost]
+        moved = MovedFolders(chosen)
+        reversals = [_before_moves(r, moved) for r in (*map(reversal_of, chosen), *imported) if r.file.id not in lost]
+        reversals = [reversal for reversal in reversals if not reversal.is_idle]
+        reversals = await _with_contents(tree, reversals, left_alone | lost.keys())
+        refused = await _lost(tree, reversals) | _with_rewrites(reversals, repositories)
+        refused |= await _impossible(tree, [r for r in reversals if r.file.id not in refused])
+        if not refused:
+            break
+        lost |= refused
+        repositories = [_kept(one, refused) if one.refuses(refused) else one for one in repositories]
+    quiet = {history.file.id for repository in repositories for history in repository.revert if is_optional(history)}
+    clashes += [
+        _clash(by_id[file_id], why) for file_id, why in lost.items() if file_id in by_id and file_id not in quiet
+    ]
+    clashes += [_clash(h, why) for one in repositories for h, why in one.stay if why and h.file.id not in lost]
+    rewrites = {path: body for repository in repositories for path, body in repository.rewrite.items()}
+    return UndoPlan(tuple(reversals), tuple(clashes), rewrites)
 
 
-async def draft_undo(tree: WorkspaceTree, draft: Draft, reversals: Sequence[FileRevert]) -> None:
+def _before_moves(reversal: FileRevert, moved: MovedFolders) -> FileRevert:
+    """Return the revert to the path that the file had before the folders above it moved."""
+    version = reversal.version
+    if version is None or (path := moved.old_path(version)) == version.state.path:
+        return reversal
+    return FileRevert(reversal.file, replace(version, state=replace(version.state, path=path)))
+
+
+async def _imported_since(tree: WorkspaceTree, moved: MovedFolders, known: Collection[FileId]) -> list[FileRevert]:
+    """Find what else is in moved folders and still as imported. Like untracked content, it goes back with them."""
+    if not moved.paths:
+        return []
+    files = [file for file in await FileHistory(tree).below(*moved.paths) if file.id not in known]
+    versions = await FileHistory(tree).all_versions(files)
+    found = [(file, versions[file.id]) for file in files if file.id in versions]
+    return [FileRevert(file, of[0]) for file, of in found if of[0].version_number == 1 and _same(of[0], of[-1])]
+
+
+def _with_rewrites(reversals: Sequence[FileRevert], repositories: Sequence[RepositoryUndo]) -> dict[FileId, str]:
+    """Find folders that would move away from a file that gets new content at its current path."""
+    above = {folder for one in repositories for path in one.rewrite for folder in path.ancestors}
+    return {r.file.id: _OCCUPIED for r in reversals if above and r.leaves and r.file.state.path in above}
+
+
+async def _with_contents(
+    tree: WorkspaceTree, reversals: Sequence[FileRevert], kept: Collection[FileId]
+) -> list[FileRevert]:
+    """Take the content of an untracked folder that goes into the trash along, except what must be ``kept``.
+
+    It may have versions of its own by now, because a later call changed it. Nothing is reverted inside such a folder.
+    """
+    units = {r.file.state.path for r in reversals if r.state is None and r.leaves and _is_untracked_folder(r.file)}
+    if not units:
+        return list(reversals)
+    planned = {reversal.file.id for reversal in reversals}
+    gone = {
+        file.id: FileRevert(file, None)
+        for file in await FileHistory(tree).below(*sorted(units))
+        if file.id not in kept
+        and (file.id in planned or file.state.is_untracked or file.state.kind is not EntryKind.FILE)
+    }
+    stay = [r for r in reversals if r.file.id not in gone and not (r.state and _is_below(r.state.path, units))]
+    return [*gone.values(), *stay]
+
+
+def _is_below(path: WorkspacePath, folders: Set[WorkspacePath]) -> bool:
+    return not folders.isdisjoint(path.ancestors)
+
+
+def _is_untracked_folder(file: File) -> bool:
+    return file.state.is_untracked and file.state.kind is EntryKind.FOLDER
+
+
+def _kept(repository: RepositoryUndo, refused: Mapping[FileId, str]) -> RepositoryUndo:
+    """Return the plan that leaves a repository as it is."""
+    why = next(refused[history.file.id] for history in repository.revert if history.file.id in refused)
+    return RepositoryUndo(stay=(*repository.stay, (repository.revert[0], why)))
+
+
+async def draft_undo(
+    tree: WorkspaceTree, draft: Draft, plan: UndoPlan, progress: Callable[[int, int], None] = lambda _, __: None
+) -> None:
     """Add the reverts to the draft, folders first, so that files find their parents planned."""
+    reversals = plan.reversals
     freed = {reversal.file.state.path for reversal in reversals if reversal.leaves}
     # When files swap paths, renaming is not enough: every content is written again.
     trades = any(reversal.state is not None and reversal.state.path in freed for reversal in reversals)
-    for reversal in sorted(reversals, key=_folders_first):
-        body = await _content(tree, reversal, always=trades)
+    versions = [v for r in reversals if (v := r.version) and (trades or r.needs_content)]
+    bodies = await FileHistory(tree).bodies(versions)
+    written = {version.id for version in versions}
+    await draft.load_folders([r.state.path for r in reversals if r.state is not None], past_links=bool(freed))
+    for number, reversal in enumerate(sorted(reversals, key=_folders_first)):
+        if number % _AT_ONCE == 0:
+            progress(number, len(reversals))
+            # Nothing below waits, so that no other call would have its turn.
+            await asyncio.sleep(0)
+        version = reversal.version
+        body = bodies.get(version.state.sha256) if version and version.state.sha256 and version.id in written else None
         await draft.revert(reversal.file, reversal.state, body, freed=freed)
+    for path, body in plan.rewrites.items():
+        path_state = await draft.lookup(path)
+        path_state = await draft.ensure_tracked(path_state) if path_state.exists else path_state
+        await draft.write(path_state, body, content=ContentKind.TEXT)
 
 
-async def _content(tree: WorkspaceTree, reversal: FileRevert, *, always: bool) -> bytes | None:
-    """Return the bytes to write, or ``None`` if the file already has them at its current path."""
-    version, now = reversal.version, reversal.file.state
-    if version is None or version.state.sha256 is None:
-        return None
-    if not always and not reversal.file.deleted and version.state.sha256 == now.sha256:
-        return None
-    return await tree.history.body(version)
-
-
-def _changed_since(history: FileTimeline) -> UndoConflict | None:
+def changed_since(history: FileTimeline) -> UndoConflict | None:
     """Return a conflict if someone else changed the file after our first version and the change is still visible."""
     first = next(n for n, version in enumerate(history.versions) if version.id in history.ours)
     theirs = [version for version in history.versions[first:] if version.id not in history.ours]
@@ -117,22 +216,21 @@ def _is_forgotten(history: FileTimeline) -> bool:
     return first.id in history.ours and first.version_number > 1
 
 
-def _reversal(history: FileTimeline) -> FileRevert:
+def reversal_of(history: FileTimeline) -> FileRevert:
+    """Return the revert of a file to its state before the first of the calls."""
     before = history.versions[0] if history.versions[0].id not in history.ours else None
     return FileRevert(history.file, None if before is None or before.deleted else before)
 
 
 async def _lost(tree: WorkspaceTree, reversals: Sequence[FileRevert]) -> dict[FileId, str]:
     """Find reverts whose content is no longer available, or that would lose content for good."""
-    trashed = await tree.history.trashed([reversal.state for reversal in reversals if reversal.state is not None])
-    refused: dict[FileId, str] = {}
+    refused = await FileHistory(tree).unavailable([(r.file, r.state) for r in reversals if r.state is not None])
     for reversal in reversals:
-        file, token = reversal.file, token_of(reversal.state)
-        held = None if file.deleted else token_of(file.state)
-        if token is not None and token != held and (reason := trash_unavailable_reason(trashed.get(token))):
-            refused[file.id] = reason
-        elif held is not None and token != held and not tree.history.fits_the_trash(file.state):
-            refused[file.id] = f"Its {file.state.size:,} bytes are too large for the trash."
+        file, state = reversal.file, reversal.state
+        held = None if file.deleted else file.state.trash_id
+        if held in (None, state and state.trash_id) or FileHistory(tree).fits_the_trash(file.state):
+            continue
+        refused.setdefault(file.id, f"Its {file.state.size:,} bytes are too large for the trash.")
     return refused
 
 
@@ -142,7 +240,9 @@ async def _impossible(tree: WorkspaceTree, reversals: Sequence[FileRevert]) -> d
     freed = {reversal.file.state.path for reversal in reversals if reversal.leaves}
     # A folder that moves or goes into the trash as a whole takes its untracked content with it.
     folders = [r for r in reversals if r.leaves and r.file.state.kind is EntryKind.FOLDER]
-    carriers = [r.file.state.path for r in folders if r.state is not None or token_of(r.file.state) is not None]
+    carriers = {r.file.state.path for r in folders if r.state is not None or r.file.state.is_untracked}
+    occupied = await _occupied(tree, {r.file.state.path for r in folders}, leaving, carriers)
+    taken = await _taken(tree, reversals, freed)
     refused: dict[FileId, str] = {}
     claimed: set[WorkspacePath] = set()
     for reversal in reversals:
@@ -152,16 +252,33 @@ async def _impossible(tree: WorkspaceTree, reversals: Sequence[FileRevert]) -> d
             continue
         if state is not None:
             claimed.add(state.path)
-        if (
-            reversal.leaves
-            and file.state.kind is EntryKind.FOLDER
-            and await _stays_inside(tree, reversal, leaving, carriers)
-        ):
-            refused[file.id] = "Contains other files."
-        elif state is not None and await _is_taken(tree, reversal, state.path, freed):
+        if reversal.leaves and file.state.path in occupied:
+            refused[file.id] = _OCCUPIED
+        elif file.id in taken:
             refused[file.id] = "Another file exists at its old path."
     left = [reversal for reversal in reversals if reversal.file.id not in refused]
     return refused | _below_a_file(left) | await _onto_what_is_brought(tree, left, freed)
+
+
+async def _read_only(tree: WorkspaceTree, reversals: Sequence[FileRevert]) -> dict[FileId, str]:
+    """Find reverts that would replace, create or remove an entry of a folder that may not be changed on disk."""
+    own = {r.file.state.path for r in reversals}
+    entries = [
+        (r.file.id, state.path.parent)
+        for r in reversals
+        if r.leaves or r.needs_content
+        for state in (None if r.file.deleted else r.file.state, r.state)
+        if state is not None and state.path.parent not in own
+    ]
+
+    async def files(folders: Sequence[WorkspacePath]) -> Sequence[File | None]:
+        return [path_state.file for path_state in await tree.lookup_all(folders, past_links=True)]
+
+    async def versions(ids: Sequence[VersionId]) -> Mapping[VersionId, Version]:
+        return {id_: await tree.services.files.version(tree.tenant, id_) for id_ in ids}
+
+    found = await find_read_only(await tree.disks(), {folder for _, folder in entries}, files, versions)
+    return {id_: f"Its directory {folder.display} {found[folder]}" for id_, folder in entries if folder in found}
 
 
 def _below_a_file(reversals: Sequence[FileRevert]) -> dict[FileId, str]:
@@ -176,7 +293,7 @@ def _below_a_file(reversals: Sequence[FileRevert]) -> dict[FileId, str]:
 
 
 async def _onto_what_is_brought(
-    tree: WorkspaceTree, reversals: Sequence[FileRevert], freed: Collection[WorkspacePath]
+    tree: WorkspaceTree, reversals: Sequence[FileRevert], freed: Set[WorkspacePath]
 ) -> dict[FileId, str]:
     """Find reverts to a path where a folder that moves back brings untracked content."""
     moves = [(r.file.state, r.state.path) for r in reversals if r.leaves and r.state is not None]
@@ -208,43 +325,44 @@ def _sources(
     for above in (above for above in goal.ancestors if above in origins):
         for path in (path for path in (*goal.ancestors, goal) if path.is_below(above)):
             source = path.relocate(above, origins[above])
-            if _moving_above(source, movers) == origins[above]:
+            if next((folder for folder in reversed(source.ancestors) if folder in movers), None) == origins[above]:
                 yield source, path != goal or comer.state.kind is EntryKind.FOLDER
 
 
-def _moving_above(path: WorkspacePath, movers: Collection[WorkspacePath]) -> WorkspacePath | None:
-    return next((folder for folder in reversed(path.ancestors) if folder in movers), None)
-
-
-async def _stays_inside(
-    tree: WorkspaceTree, reversal: FileRevert, leaving: Collection[FileId], carriers: Collection[WorkspacePath]
-) -> bool:
-    """Whether something stays in a folder that leaves. ``carriers`` take their untracked content with them."""
-    here = reversal.file.state.path
-    known = await tree.tracked_below(here)
-    if any(file.id not in leaving for file in known):
-        return True
-    if any(_goes_with(here, carrier) for carrier in carriers):
-        return False
+async def _occupied(
+    tree: WorkspaceTree, folders: Set[WorkspacePath], leaving: Set[FileId], carriers: Set[WorkspacePath]
+) -> set[WorkspacePath]:
+    """Return those of the leaving folders in which something stays. ``carriers`` take their untracked content along."""
+    tops = sorted(folder for folder in folders if not _is_below(folder, folders))
+    if not tops:
+        return set()
+    known = await FileHistory(tree).below(*tops)
+    staying = [file.state.path for file in known if file.id not in leaving]
     names = {file.state.path for file in known}
-    unknown = [path for path in await tree.disk_paths_below(here) if path not in names]
-    return any(not any(path.is_below(carrier) for carrier in carriers) for path in unknown)
+    disks = await tree.disks()
+    walked = [top for top in tops if top not in carriers]
+
+    def untracked() -> list[WorkspacePath]:
+        entries = (path for top in walked for path, _ in disks(top).walk(top))
+        return [path for path in entries if path not in names and not _is_below(path, carriers)]
+
+    if walked:
+        staying += await in_thread(untracked)
+    return {folder for path in staying for folder in path.ancestors if folder in folders}
 
 
-def _goes_with(path: WorkspacePath, folder: WorkspacePath) -> bool:
-    return path == folder or path.is_below(folder)
-
-
-async def _is_taken(
-    tree: WorkspaceTree, reversal: FileRevert, path: WorkspacePath, freed: Collection[WorkspacePath]
-) -> bool:
-    """Whether something occupies the target path, or a non-folder occupies a path above it."""
-    if not reversal.file.deleted and not reversal.leaves:
-        return False
-    *above, there = await tree.lookup_all([*path.ancestors, path], past_links=True)
-    in_the_way = [there] if there.exists else []
-    in_the_way += [folder for folder in above if folder.exists and not folder.is_folder]
-    return any(path_state.path not in freed for path_state in in_the_way)
+async def _taken(tree: WorkspaceTree, reversals: Sequence[FileRevert], freed: Set[WorkspacePath]) -> set[FileId]:
+    """Find reverts whose target path is occupied, or is below something that is not a folder."""
+    arriving = [(r.file.id, r.state.path) for r in reversals if r.state and (r.file.deleted or r.leaves)]
+    asked = sorted({path for _, goal in arriving for path in (*goal.ancestors, goal)})
+    found = await tree.lookup_all(asked, past_links=True) if asked else []
+    there = {asked_path: state for asked_path, state in zip(asked, found, strict=True) if state.exists}
+    blocked = {path for path, state in there.items() if not state.is_folder and state.path not in freed}
+    return {
+        file_id
+        for file_id, goal in arriving
+        if (goal in there and there[goal].path not in freed) or not blocked.isdisjoint(goal.ancestors)
+    }
 
 
 def _clash(history: FileTimeline, reason: str) -> UndoConflict:

@@ -12,13 +12,14 @@ from functools import partial
 from itertools import groupby
 from typing import Final
 
-from toolcrib.core.change_sets import ChangeSet
-from toolcrib.core.errors import CallDenied, Conflict, TooLarge, ToolFailed
-from toolcrib.core.files import ContentKind, EntryKind, EntryState, File
+from toolcrib.core.change_sets import ChangeSet, TrashedFile
+from toolcrib.core.errors import Conflict, TooLarge, ToolFailed
+from toolcrib.core.files import EntryKind, EntryState, File, PathState
 from toolcrib.core.ids import VersionId
-from toolcrib.core.paths import WorkspacePath, is_valid_path, shown
+from toolcrib.core.paths import WorkspacePath, is_valid_path
 from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.storage.file_history import HistorySnapshot
+from toolcrib.storage.virtual_files import VIRTUAL_FOLDERS
 from toolcrib.workspace.changes.draft import Draft
 from toolcrib.workspace.effects.path_effects import (
     EffectClassification,
@@ -26,14 +27,12 @@ from toolcrib.workspace.effects.path_effects import (
     PathEffect,
     UntrackedFiles,
     classify,
-    displaced,
 )
-from toolcrib.workspace.fs.gitignore import GitignoreRules
+from toolcrib.workspace.file_history import FileHistory
+from toolcrib.workspace.fs.gitignore import GitignoreRules, read_rules
 from toolcrib.workspace.fs.mount_writer import is_temporary
 from toolcrib.workspace.fs.mounts import WorkspaceDisks
-from toolcrib.workspace.fs.trash import token_of
-from toolcrib.workspace.sync.path_state import PathState
-from toolcrib.workspace.text.content import decode_content, file_state
+from toolcrib.workspace.sync.path_state import observed_state
 from toolcrib.workspace.tree import WorkspaceTree
 
 _NAMED = 5
@@ -51,27 +50,20 @@ class CommandBase:
     @classmethod
     async def capture(cls, tree: WorkspaceTree) -> "CommandBase":
         """Capture a moment whose history is fully on disk, so that the command sees all earlier changes."""
-        moment = await tree.history.now()
+        moment = await tree.services.since.now(tree.tenant)
         if moment.any_pending:
-            await tree.wait_until_applied()
+            await FileHistory(tree).wait_until_applied()
         return cls(moment, time.time_ns())
-
-    async def wait_for_clock_tick(self) -> None:
-        """Wait until the file clock has passed the start."""
-        await past(self.began_ns)
 
     async def require_unchanged(
         self, tree: WorkspaceTree, path_effects: Sequence[PathEffect], path_states: Mapping[WorkspacePath, PathState]
     ) -> None:
         """Raise ``Conflict``, naming files and authors, if a touched path changed since the command started."""
-        later = await tree.history.changed_since(self.moment, [path_effect.path for path_effect in path_effects])
-        met = [
-            path_effect
-            for path_effect in path_effects
-            if self._is_in_the_way(path_effect, path_states[path_effect.path], later)
-        ]
+        paths = [effect.path for effect in path_effects]
+        later = await tree.services.since.changed_since(tree.tenant, self.moment, paths)
+        met = [effect.path for effect in path_effects if self._is_in_the_way(effect, path_states[effect.path], later)]
         if met:
-            raise await _conflict(tree, [(path_effect.path, later.get(path_effect.path)) for path_effect in met])
+            raise await _conflict(tree, [(path, later.get(path)) for path in met])
 
     def _is_in_the_way(self, path_effect: PathEffect, now: PathState, later: Mapping[WorkspacePath, VersionId]) -> bool:
         if path_effect.kind is EntryKind.FOLDER and now.is_folder:
@@ -117,7 +109,7 @@ async def overtaken(tree: WorkspaceTree, change_set: ChangeSet) -> Conflict | No
 
 
 async def _conflict(tree: WorkspaceTree, met: Sequence[tuple[WorkspacePath, VersionId | None]]) -> Conflict:
-    words = [f"{shown(path)} (by {await tree.author_of(version)})" for path, version in met[:_NAMED]]
+    words = [f"{path.display} (by {await FileHistory(tree).author_of(version)})" for path, version in met[:_NAMED]]
     others = f" and {len(met) - _NAMED} more" if len(met) > _NAMED else ""
     return Conflict(
         f"Changed while the command ran: {', '.join(words)}{others}. The command's changes were discarded. "
@@ -141,16 +133,13 @@ class _EffectStep:
     body: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ImportResult:
-    """Paths whose content the history does not keep, with their sizes."""
-
-    unkept: tuple[tuple[WorkspacePath, int], ...] = ()
+UnkeptPaths = tuple[tuple[WorkspacePath, int], ...]
+"""Paths whose content the history does not keep, with their sizes."""
 
 
 async def import_effects(
     tree: WorkspaceTree, draft: Draft, path_effects: Iterable[PathEffect], base: CommandBase, untracked: UntrackedFiles
-) -> ImportResult:
+) -> UnkeptPaths:
     """Add the path effects to the draft. Raises ``Conflict`` if others changed one of the paths since ``base``."""
     last = _last(path_effects)
     shares, found = await _shared_out(tree, last)
@@ -158,27 +147,23 @@ async def import_effects(
     for path_effect in wanted:
         _reject_unsayable(path_effect)
     # Query virtual files separately: their folder may be missing on disk, so a lookup would not find them.
-    _reject_virtual(await tree.virtual.among(path_effect.path for path_effect in wanted))
+    perhaps = [effect.path for effect in wanted if effect.path.path.startswith(tuple(VIRTUAL_FOLDERS))]
+    for path in await tree.services.virtual.at(tree.tenant, perhaps) if perhaps else ():
+        raise Conflict(
+            f"{path.display} is managed by the system. Nothing was changed. Run a command that does not change it."
+        )
     _reject_too_much(shares.kept)
-    above = {
-        folder for path_effect in wanted if not path_effect.is_deleted for folder in path_effect.path.ancestors
-    } - found.keys()
+    above = {folder for effect in wanted if not effect.is_deleted for folder in effect.path.ancestors} - found.keys()
     found |= await _found(tree, above, ())
     await base.require_unchanged(tree, wanted, found)
     found |= await _taken_in(tree, [*above, *_to_keep(shares.kept)], found)
     found |= await _taken_in(tree, _to_keep(unit.top for unit in shares.made), found, whole=True)
     _reject_unless_folders(above, found)
-    for step in await in_thread(_steps, shares.kept, found):
+    steps = await in_thread(lambda: [one for effect in shares.kept for one in _steps(effect, found[effect.path])])
+    for step in steps:
         draft.add_change(step.file, step.after, body=step.body)
     await _displace(tree, draft, shares.gone)
-    return ImportResult(await _move(tree, draft, untracked, shares.made, found))
-
-
-def _reject_virtual(paths: Collection[WorkspacePath]) -> None:
-    for path in paths:
-        raise Conflict(
-            f"{shown(path)} is managed by the system. Nothing was changed. Run a command that does not change it."
-        )
+    return await _move(tree, draft, untracked, shares.made, found)
 
 
 async def _shared_out(
@@ -189,7 +174,7 @@ async def _shared_out(
     A file whose content is already in the history stays tracked, whatever the ignore rules say.
     """
     disks = await tree.disks()
-    after, before = GitignoreRules(partial(_rules, last, disks)), GitignoreRules(partial(_rules, {}, disks))
+    after, before = GitignoreRules(partial(_rules, last, disks)), GitignoreRules(partial(read_rules, disks))
     known: set[WorkspacePath] = set()
     found: dict[WorkspacePath, PathState] = {}
     while True:
@@ -197,14 +182,10 @@ async def _shared_out(
         tops = shares.kept + [unit.top for unit in shares.made] + shares.gone
         found |= await _found(tree, (), [path_effect for path_effect in tops if path_effect.path not in found])
         doubtful = [unit.top for unit in shares.made if unit.top.size <= tree.max_file_bytes] + shares.gone
-        kept = {path_effect.path for path_effect in doubtful if _is_kept(found[path_effect.path])} - known
-        if not kept:
+        kept = {effect.path for effect in doubtful if (f := found[effect.path].file) and not f.state.is_untracked}
+        if kept <= known:
             return shares, found
         known |= kept
-
-
-def _is_kept(path_state: PathState) -> bool:
-    return path_state.file is not None and token_of(path_state.file.state) is None
 
 
 def _rules(last: Mapping[WorkspacePath, PathEffect], disk_of: WorkspaceDisks, path: WorkspacePath) -> bytes | None:
@@ -215,22 +196,22 @@ def _rules(last: Mapping[WorkspacePath, PathEffect], disk_of: WorkspaceDisks, pa
     if path_effect is not None and path_effect.open is not None:
         with path_effect.open() as opened:
             return opened.read(_MOST_RULES)
-    try:
-        return disk_of(path).read(path, limit=_MOST_RULES)[0]
-    except (ToolFailed, CallDenied):
-        return None
+    return read_rules(disk_of, path)
 
 
 async def _displace(tree: WorkspaceTree, draft: Draft, gone: Sequence[PathEffect]) -> None:
     """Move untracked content that the command removed into the trash, folders as one piece."""
     if not gone:
         return
-    for path_state in await tree.track([path_effect.path for path_effect in gone], whole=True, aliases=True):
-        if path_state.file is None:
-            continue
-        draft.add_change(path_state.file, None, whatever_its_size=True)
-        for child in await tree.tracked_below(path_state.path) if path_state.is_folder else ():
-            draft.add_change(child, None, whatever_its_size=True)
+    history = FileHistory(tree)
+    taken = await history.track([path_effect.path for path_effect in gone], whole=True, aliases=True)
+    for path_state in taken:
+        _reject_special(path_state)
+    there = [path_state for path_state in taken if path_state.file is not None]
+    folders = [path_state.path for path_state in there if path_state.is_folder]
+    inside = await history.below(*folders) if folders else []
+    for file in (*(path_state.file for path_state in there), *inside):
+        draft.add_change(file, None, whatever_its_size=True)
 
 
 async def _move(
@@ -239,7 +220,7 @@ async def _move(
     untracked: UntrackedFiles,
     units: Sequence[EffectUnit],
     found: Mapping[WorkspacePath, PathState],
-) -> tuple[tuple[WorkspacePath, int], ...]:
+) -> UnkeptPaths:
     """Move untracked content that the command created through the trash into the tree."""
     if not units:
         return ()
@@ -250,9 +231,9 @@ async def _move(
         if file is not None and file.state.kind is not state.kind:
             draft.add_change(file, None, whatever_its_size=True)
             file = None
-        rows.append(displaced(draft.add_change(file, state, whatever_its_size=True).file_id, state))
+        rows.append(TrashedFile(draft.add_change(file, state, whatever_its_size=True).file_id, state))
     # Record the rows first: an entry without a row, left by a crash, would never be removed from the trash.
-    trash = await tree.stage(rows)
+    trash = await FileHistory(tree).stage(rows)
     await in_thread(untracked.move, trash, units, states)
     return tuple((state.path, state.size) for state in states)
 
@@ -272,32 +253,26 @@ def _to_keep(path_effects: Iterable[PathEffect]) -> list[WorkspacePath]:
 
 
 async def _found(
-    tree: WorkspaceTree, above: Iterable[WorkspacePath], path_effects: Iterable[PathEffect]
+    tree: WorkspaceTree, above: Iterable[WorkspacePath], path_effects: Collection[PathEffect]
 ) -> dict[WorkspacePath, PathState]:
     """Look up all paths, level by level. Skips the content of folders that do not exist yet."""
-    folders = {path_effect.path for path_effect in path_effects if path_effect.kind is EntryKind.FOLDER}
+    folders = {effect.path for effect in path_effects if effect.kind is EntryKind.FOLDER}
     missing: set[WorkspacePath] = set()
     found: dict[WorkspacePath, PathState] = {}
-    for _, level in groupby(
-        sorted({*above, *(path_effect.path for path_effect in path_effects)}, key=_depth), key=_depth
-    ):
+    wanted = sorted({*above, *(effect.path for effect in path_effects)}, key=_depth)
+    for _, level in groupby(wanted, key=_depth):
         paths = list(level)
         found |= {path: PathState(path, None, None) for path in paths if path.parent in missing}
-        found |= await _looked_at(tree, [path for path in paths if path.parent not in missing])
+        there = [path for path in paths if path not in found]
+        for start in range(0, len(there), _CHUNK):
+            chunk = there[start : start + _CHUNK]
+            found |= zip(chunk, await tree.lookup_all(chunk, aliases=True, past_links=True), strict=True)
         missing.update(path for path in paths if path in folders and not found[path].is_folder)
     return found
 
 
 def _depth(path: WorkspacePath) -> int:
     return len(path.parts)
-
-
-async def _looked_at(tree: WorkspaceTree, paths: Sequence[WorkspacePath]) -> dict[WorkspacePath, PathState]:
-    found: dict[WorkspacePath, PathState] = {}
-    for start in range(0, len(paths), _CHUNK):
-        chunk = paths[start : start + _CHUNK]
-        found |= zip(chunk, await tree.lookup_all(chunk, aliases=True, past_links=True), strict=True)
-    return found
 
 
 async def _taken_in(
@@ -312,20 +287,12 @@ async def _taken_in(
     taken: dict[WorkspacePath, PathState] = {}
     for start in range(0, len(unknown), _CHUNK):
         chunk = unknown[start : start + _CHUNK]
-        taken |= zip(chunk, await tree.track(chunk, whole=whole, aliases=True), strict=True)
+        taken |= zip(chunk, await FileHistory(tree).track(chunk, whole=whole, aliases=True), strict=True)
     return taken
 
 
-def _steps(path_effects: Sequence[PathEffect], found: Mapping[WorkspacePath, PathState]) -> list[_EffectStep]:
-    return [step for path_effect in path_effects for step in _steps_of(path_effect, found[path_effect.path])]
-
-
-def _steps_of(path_effect: PathEffect, path_state: PathState) -> list[_EffectStep]:
-    if path_state.is_special:
-        raise Conflict(
-            f"{shown(path_effect.path)} is a special file (a FIFO, socket or device) and cannot be restored once "
-            "it is removed. Nothing was changed. Remove it outside Toolcrib."
-        )
+def _steps(path_effect: PathEffect, path_state: PathState) -> list[_EffectStep]:
+    _reject_special(path_state)
     file = path_state.file
     if path_effect.is_deleted:
         return [_EffectStep(file, None)] if file is not None else []
@@ -346,28 +313,31 @@ def _next(path_effect: PathEffect, file: File | None) -> _EffectStep:
             folder = EntryState(path_effect.path, EntryKind.FOLDER, path_effect.mode)
             return _EffectStep(file, replace(known, mode=path_effect.mode) if known else folder)
         case EntryKind.LINK:
-            return _EffectStep(
-                file, EntryState(path_effect.path, EntryKind.LINK, _LINK_MODE, target=path_effect.target)
-            )
+            link = EntryState(path_effect.path, EntryKind.LINK, _LINK_MODE, link_target=path_effect.target)
+            return _EffectStep(file, link)
     if path_effect.open is None:
         assert file is not None
         return _EffectStep(file, replace(file.state, mode=path_effect.mode))
     with path_effect.open() as opened:
         body = opened.read(path_effect.size + 1)
-    state = file_state(
-        path_effect.path, body, mode=path_effect.mode, content=file.state.content_kind if file else ContentKind.TEXT
-    )
-    if state.content_kind is ContentKind.JSON and isinstance(decode_content(body, ContentKind.JSON), str):
-        state = replace(state, content_kind=ContentKind.TEXT)
+    state = observed_state(path_effect.path, body, path_effect.mode, file.state if file else None)
     is_new = file is None or file.state.sha256 != state.sha256
     return _EffectStep(file, state, body if is_new else None)
+
+
+def _reject_special(path_state: PathState) -> None:
+    if path_state.is_special:
+        raise Conflict(
+            f"{path_state.path.display} is a special file (a FIFO, socket or device) and cannot be restored once "
+            "it is removed. Nothing was changed. Remove it outside Toolcrib."
+        )
 
 
 def _reject_unless_folders(above: Iterable[WorkspacePath], found: Mapping[WorkspacePath, PathState]) -> None:
     for folder in above:
         if found[folder].file is None or not found[folder].is_folder:
             raise Conflict(
-                f"The folder {shown(folder)} was removed while the command ran. The command's changes were discarded. "
+                f"The folder {folder.display} was removed while the command ran. The command's changes were discarded. "
                 "Check the current state, then run the command again."
             )
 
@@ -389,6 +359,6 @@ def _reject_unsayable(path_effect: PathEffect) -> None:
         )
     if path_effect.target is not None and not path_effect.target.isprintable():
         raise ToolFailed(
-            f"The command created the link {shown(path_effect.path)} to {path_effect.target!r}, which is not Unicode. "
+            f"The command created the link {path_effect.path.display} to {path_effect.target!r}, which is not Unicode. "
             "Nothing was changed. Use another target."
         )

@@ -7,42 +7,29 @@ import asyncio
 import os
 import stat
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.change_sets import Author, ChangeSet, FileChange
-from toolcrib.core.errors import CallDenied, PathOutsideMount, TooLarge, ToolFailed
-from toolcrib.core.files import AuthorKind, EntryKind, File
+from toolcrib.core.errors import PathOutsideMount, TooLarge, ToolFailed
+from toolcrib.core.files import AuthorKind, DiskEntry, EntryKind
 from toolcrib.core.ids import VersionId, new_id
 from toolcrib.core.paths import Mount, WorkspacePath, is_valid_name
 from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.files import FileStore
 from toolcrib.workspace.changes.commit import Committer
-from toolcrib.workspace.fs.disk_entries import DiskEntry
-from toolcrib.workspace.fs.gitignore import RULES, GitignoreRules
+from toolcrib.workspace.fs.gitignore import RULES, GitignoreRules, read_rules
 from toolcrib.workspace.fs.mounts import WorkspaceDisks
-from toolcrib.workspace.fs.trash import token_of
-from toolcrib.workspace.sync.path_state import differs_by_stat
 from toolcrib.workspace.sync.reconcile import Reconciler
 from toolcrib.workspace.workspace_services import WorkspaceServices
 
-_MOST_RULES: Final = 100_000
 _KINDS: Final = frozenset({stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK})
 
 _Stamp = tuple[int, ...]
 # Index of a root, and a path below it. Not ``WorkspacePath``: a scan visits many entries, and objects cost time.
 _Key = tuple[int, str]
-
-
-@dataclass(frozen=True, slots=True)
-class TreeScan:
-    """Every tracked path with its disk entry, and the paths whose content is too large to keep."""
-
-    nodes: dict[WorkspacePath, DiskEntry]
-    too_large: tuple[WorkspacePath, ...]
 
 
 class TreeSnapshot:
@@ -70,13 +57,11 @@ class TreeSnapshot:
         self._rules: dict[_Key, _Stamp] = {}
         self._last: dict[_Key, _Stamp] = {}
 
-    def scan(self) -> TreeScan:
-        """Return the current entries."""
+    def scan(self) -> tuple[dict[WorkspacePath, DiskEntry], tuple[WorkspacePath, ...]]:
+        """Return every tracked path with its disk entry, and the paths whose content is too large to keep."""
         self._last, too_large = self._walked()
         looks = ((path, self._disk_of(path).stat(path)) for path in map(self._workspace_path, self._last))
-        return TreeScan(
-            {path: node for path, node in looks if node is not None}, tuple(map(self._workspace_path, too_large))
-        )
+        return {path: node for path, node in looks if node is not None}, tuple(map(self._workspace_path, too_large))
 
     def changed_paths(self) -> list[WorkspacePath]:
         """Return paths that changed or disappeared since the last scan."""
@@ -86,7 +71,7 @@ class TreeSnapshot:
         return sorted(map(self._workspace_path, different | (before.keys() - self._last.keys())))
 
     def _walked(self) -> tuple[dict[_Key, _Stamp], list[_Key]]:
-        ignoring = GitignoreRules(partial(_rules_at, self._disk_of))
+        ignoring = GitignoreRules(partial(read_rules, self._disk_of))
         found: dict[_Key, _Stamp] = {}
         too_large: list[_Key] = []
         pending: list[_Key] = [(root, "") for root in range(len(self._roots))]
@@ -130,22 +115,13 @@ class TreeSnapshot:
             return True
         is_passed_over = self._passed_over.get((key, is_folder))
         if is_passed_over is None:
-            is_passed_over = self._passed_over[key, is_folder] = self._is_passed_over(
-                self._workspace_path(key), ignoring, is_folder=is_folder
+            path = self._workspace_path(key)
+            is_passed_over = self._passed_over[key, is_folder] = (
+                not is_valid_name(path.name)
+                or self._closed(path)
+                or (path not in self._known and ignoring.ignores(path, folder=is_folder))
             )
         return is_passed_over
-
-    def _is_passed_over(self, path: WorkspacePath, ignoring: GitignoreRules, *, is_folder: bool) -> bool:
-        if not is_valid_name(path.name) or self._closed(path):
-            return True
-        return path not in self._known and ignoring.ignores(path, folder=is_folder)
-
-
-def _rules_at(disk_of: WorkspaceDisks, path: WorkspacePath) -> bytes | None:
-    try:
-        return disk_of(path).read(path, limit=_MOST_RULES)[0]
-    except (ToolFailed, CallDenied):
-        return None
 
 
 def _stamp(seen: os.stat_result) -> _Stamp:
@@ -192,15 +168,15 @@ class LiveTreeTracker:
         Args:
             closed: Returns whether a path is one that the process cannot or may not change.
             max_file_bytes: Size limit of one tracked file.
-            all_were_known: An earlier process ended without its last scan; this scan replaces it.
+            all_tracked_before: An earlier process ended without its last scan; this scan replaces it.
 
         Raises:
             TooLarge: There are too many files or bytes to import.
         """
-        files = [file for root in self._roots for file in await self._files.below(self._tenant, root)]
-        known = {file.state.path: file for file in files if token_of(file.state) is None}
+        files = await self._files.below(self._tenant, list(self._roots))
+        known = {file.state.path: file for file in files if not file.state.is_untracked}
         # For untracked entries the history records only that they exist.
-        whole = {file.state.path for file in files if token_of(file.state) is not None}
+        whole = {file.state.path for file in files if file.state.is_untracked}
         snapshot = self._snapshot = TreeSnapshot(
             self._disk_of,
             self._roots,
@@ -208,16 +184,18 @@ class LiveTreeTracker:
             closed=lambda path: path in whole or closed(path),
             max_file_bytes=max_file_bytes,
         )
-        counted = await in_thread(snapshot.scan)
-        different = {path: node for path, node in counted.nodes.items() if _is_news(known.get(path), node)}
-        seen = {*counted.nodes, *counted.too_large}
+        nodes, too_large = await in_thread(snapshot.scan)
+        different = {
+            path: node for path, node in nodes.items() if not (file := known.get(path)) or file.differs_by_stat(node)
+        }
+        seen = {*nodes, *too_large}
         gone = [path for path in known if path not in seen and not closed(path)]
         _reject_too_much(different)
         for paths in _batches(different):
             await self._sync.reconcile(self._tenant, paths, track=True, all_tracked_before=all_tracked_before)
         for start in range(0, len(gone), _AT_ONCE):
             await self._sync.reconcile(self._tenant, gone[start : start + _AT_ONCE])
-        return counted.too_large
+        return too_large
 
     async def commit_changes(self) -> tuple[ChangeSet, ...]:
         """Commit what changed since the last scan. Serialized: each scan starts where the previous one ended."""
@@ -230,10 +208,6 @@ class LiveTreeTracker:
                     self._tenant, changed[start : start + _AT_ONCE], track=True, all_tracked_before=True
                 )
             return tuple(committed)
-
-
-def _is_news(file: File | None, node: DiskEntry) -> bool:
-    return file is None or differs_by_stat(file, node)
 
 
 def _reject_too_much(different: dict[WorkspacePath, DiskEntry]) -> None:
@@ -287,7 +261,11 @@ async def quarantine_untracked(
             await workspace_services.sync.reconcile(tenant, sorted({*above, *wanted}), track=True, whole=taken_whole)
     gone = [*whole, *links]
     seen = await workspace_services.files.lookup(tenant, gone, WorkspaceRole.VIEWER) if gone else None
-    changes = [_removal(file) for file in (seen.files if seen else ()) if file is not None]
+    changes = [
+        FileChange(file.id, VersionId(new_id()), file.type, file.version_id, file.state, None)
+        for file in (seen.files if seen else ())
+        if file is not None
+    ]
     if changes:
         await committer.commit(tenant, ChangeSet(_SYSTEM, tuple(changes)), needs=WorkspaceRole.VIEWER)
     return tuple(sorted(state.path for change in changes if (state := change.before)))
@@ -296,8 +274,4 @@ async def quarantine_untracked(
 async def _is_known(workspace_services: WorkspaceServices, tenant: Tenant, path: WorkspacePath) -> bool:
     """Whether the path is tracked, or belongs to a folder that is recorded as a whole."""
     *above, file = (await workspace_services.files.lookup(tenant, [*path.ancestors, path], WorkspaceRole.VIEWER)).files
-    return file is not None or any(folder is not None and token_of(folder.state) is not None for folder in above)
-
-
-def _removal(file: File) -> FileChange:
-    return FileChange(file.id, VersionId(new_id()), file.type, file.version_id, file.state, None)
+    return file is not None or any(folder is not None and folder.state.is_untracked for folder in above)

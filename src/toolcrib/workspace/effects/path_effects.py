@@ -11,12 +11,11 @@ from typing import BinaryIO
 
 from toolcrib.core.errors import ToolFailed
 from toolcrib.core.files import EntryKind, EntryState
-from toolcrib.core.ids import FileId
-from toolcrib.core.paths import WorkspacePath, shown
-from toolcrib.storage.trash import TrashedFile
+from toolcrib.core.paths import WorkspacePath
 from toolcrib.workspace.fs.gitignore import GitignoreRules
 from toolcrib.workspace.fs.mount_writer import MountWriter
-from toolcrib.workspace.fs.trash import TrashDirectory, token_of, untracked_state
+from toolcrib.workspace.fs.trash import TrashDirectory
+from toolcrib.workspace.sync.path_state import untracked_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,36 +65,29 @@ class UntrackedFiles:
 
     def states(self, units: Iterable[EffectUnit]) -> list[EntryState]:
         """Return the state that each unit will have in the tree. Moves nothing yet."""
-        return [self._state(unit) for unit in units]
+        states = []
+        for unit in units:
+            path = unit.top.path
+            with MountWriter(self._written[path.mount_key]) as disk:
+                node = disk.stat(path)
+            if node is None or node.kind is not unit.top.kind:
+                raise ToolFailed(f"{path.display} no longer exists in the command's view. Nothing was changed.")
+            states.append(replace(untracked_state(path, node, size=unit.size), mode=unit.top.mode))
+        return states
 
     def move(self, trash: TrashDirectory, units: Sequence[EffectUnit], states: Sequence[EntryState]) -> None:
-        """Move the units into the trash, each under its token."""
+        """Move the units into the trash, each under its id."""
         for unit, state in zip(units, states, strict=True):
-            token = token_of(state)
-            assert token is not None
+            assert state.trash_id is not None
             with MountWriter(self._written[state.path.mount_key]) as disk:
                 if not trash.can_rename_from(disk):
                     raise ToolFailed(
-                        f"{shown(state.path)} is not in the history and on another file system than the trash, so "
+                        f"{state.path.display} is not in the history and on another file system than the trash, so "
                         "it cannot be moved. Nothing was changed. Ask the operator to put both on one file system."
                     )
                 disk.normalize(state.path, imported=True)
                 _lock_again(self._written[state.path.mount_key], unit)
-                trash.move_in(disk, state.path, token)
-
-    def _state(self, unit: EffectUnit) -> EntryState:
-        with MountWriter(self._written[unit.top.path.mount_key]) as disk:
-            node = disk.stat(unit.top.path)
-        if node is None or node.kind is not unit.top.kind:
-            raise ToolFailed(f"{shown(unit.top.path)} no longer exists in the command's view. Nothing was changed.")
-        return replace(untracked_state(unit.top.path, node, size=unit.size), mode=unit.top.mode)
-
-
-def displaced(file_id: FileId, state: EntryState) -> TrashedFile:
-    """Return the trash row of content that waits in the trash until it is moved into the tree."""
-    token = token_of(state)
-    assert token is not None
-    return TrashedFile(token, file_id, state.path, state.kind, state.mode, state.size)
+                trash.move_in(disk, state.path, state.trash_id)
 
 
 def _lock_again(written: Path, unit: EffectUnit) -> None:
@@ -132,7 +124,7 @@ def classify(
         above = next((folder for folder in path.ancestors if folder in whole), None)
         if above is not None:
             whole[above].append(path_effect)
-        elif _is_too_large(path_effect, max_file_bytes):
+        elif _is_new_file(path_effect) and path_effect.size > max_file_bytes:
             shares.made.append(EffectUnit(path_effect))
         elif path in known or not _ignores(path_effect, after, before):
             shares.kept.append(path_effect)
@@ -141,7 +133,7 @@ def classify(
             shares.gone.append(path_effect)
         elif path_effect.kind is EntryKind.FOLDER and not path_effect.was_there:
             whole[path] = []
-        elif path_effect.kind is EntryKind.FILE and path_effect.open is not None:
+        elif _is_new_file(path_effect):
             shares.made.append(EffectUnit(path_effect))
         else:
             shares.kept.append(path_effect)
@@ -150,8 +142,8 @@ def classify(
     return shares
 
 
-def _is_too_large(path_effect: PathEffect, max_file_bytes: int) -> bool:
-    return path_effect.kind is EntryKind.FILE and path_effect.open is not None and path_effect.size > max_file_bytes
+def _is_new_file(path_effect: PathEffect) -> bool:
+    return path_effect.kind is EntryKind.FILE and path_effect.open is not None
 
 
 def _ignores(path_effect: PathEffect, after: GitignoreRules, before: GitignoreRules) -> bool:

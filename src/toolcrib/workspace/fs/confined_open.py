@@ -4,17 +4,61 @@ A path is not checked first and opened later. It is opened under restrictions, b
 that a folder cannot be swapped for a link in between. Callers get a file descriptor.
 """
 
+import ctypes
 import errno
 import os
+import platform
 import re
 import stat
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
 from toolcrib.core.errors import PathOutsideMount, SymlinkNotFollowed
 from toolcrib.core.files import FOLDER_MODE
-from toolcrib.core.paths import WorkspacePath, mount_root, shown
-from toolcrib.workspace.fs import syscalls
+from toolcrib.core.paths import WorkspacePath, mount_root
+
+RESOLVE_NO_XDEV = 0x01
+RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_NO_SYMLINKS = 0x04
+RESOLVE_BENEATH = 0x08
+
+RENAME_NOREPLACE = 0x01
+
+_SYS_OPENAT2 = 437
+_SYS_RENAMEAT2 = {"x86_64": 316, "aarch64": 276}
+
+# The kernel returns EAGAIN during a concurrent rename and EINTR on a signal. Both are temporary.
+_PASSING = (errno.EAGAIN, errno.EINTR)
+_MOST_TRIES = 128
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+_openat2 = _libc["syscall"]
+_openat2.argtypes = (
+    ctypes.c_long,
+    ctypes.c_int,
+    ctypes.c_char_p,
+    ctypes.POINTER(_OpenHow),
+    ctypes.c_size_t,
+)
+_openat2.restype = ctypes.c_long
+
+_renameat2 = _libc["syscall"]
+_renameat2.argtypes = (
+    ctypes.c_long,
+    ctypes.c_int,
+    ctypes.c_char_p,
+    ctypes.c_int,
+    ctypes.c_char_p,
+    ctypes.c_uint,
+)
+_renameat2.restype = ctypes.c_long
 
 # Flags for three uses: any entry including a link, a folder to work in, a file to read. NONBLOCK: opening a FIFO must
 # not hang. NOCTTY: a terminal must not become our controlling terminal.
@@ -22,9 +66,7 @@ OPEN_PATH_FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 OPEN_DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 OPEN_FILE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
-RESOLVE_CONFINED = (
-    syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_SYMLINKS | syscalls.RESOLVE_NO_MAGICLINKS | syscalls.RESOLVE_NO_XDEV
-)
+RESOLVE_CONFINED = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV
 _NOT_NORMALIZED = re.compile(r"\A(?!/)|\0|//|/\.\.?(?:/|\Z)|[^/]/\Z")
 _MOST_STEPS = 256
 
@@ -34,7 +76,7 @@ class ConfinedRoot:
 
     def __init__(self, root: Path, *, openat2: bool | None = None) -> None:
         self._root = os.open(root, OPEN_DIR_FLAGS)
-        by_kernel = syscalls.has_openat2() if openat2 is None else openat2
+        by_kernel = has_openat2() if openat2 is None else openat2
         self._opener: _ConfinedOpener = _Openat2Opener(self._root) if by_kernel else _ComponentOpener(self._root)
 
     @property
@@ -71,27 +113,27 @@ class ConfinedRoot:
                 raise self.link_met(path) from None
             if error.errno == errno.EXDEV:
                 raise PathOutsideMount(
-                    f"{shown(path)} is outside the workspace: another file system is mounted there."
+                    f"{path.display} is outside the workspace: another file system is mounted there."
                     " Use a path inside the workspace."
                 ) from None
             raise
 
-    def folder(self, path: WorkspacePath, mode: int = FOLDER_MODE) -> int:
-        """Open the folder at ``path``, creating it and its parents if they are missing."""
+    def folder(self, path: WorkspacePath, mode: int = FOLDER_MODE, *, sync: bool = True) -> int:
+        """Open the folder at ``path``, creating it and its parents if they are missing; durably with ``sync``."""
         try:
             return self.open(path, OPEN_DIR_FLAGS)
         except FileNotFoundError:
             if path.is_root:
                 raise
-        above = self.folder(path.parent)
+        above = self.folder(path.parent, sync=sync)
         try:
-            is_ours = _made(path.name, above)
+            is_ours = _made(path.name, above, sync=sync)
             opened = self.open(path, OPEN_DIR_FLAGS)
         finally:
             os.close(above)
         if is_ours:
             try:
-                _set_mode(opened, mode)
+                _set_mode(opened, mode, sync=sync)
             except OSError:
                 os.close(opened)
                 raise
@@ -119,7 +161,7 @@ class ConfinedRoot:
                 return _leads_out(path)
             met = met or here
             here, ahead = here.parent, target.split("/") + ahead
-        link = shown(met or path)
+        link = (met or path).display
         return SymlinkNotFollowed(f"{link} is a symbolic link; links are not followed. Use the path it points to.")
 
     def _target(self, path: WorkspacePath) -> str | None:
@@ -155,7 +197,7 @@ class _Openat2Opener:
 
     def open(self, path: str, flags: int) -> int:
         try:
-            return syscalls.openat2(self._root, path, flags=flags, resolve=RESOLVE_CONFINED)
+            return openat2(self._root, path, flags=flags, resolve=RESOLVE_CONFINED)
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
@@ -226,25 +268,90 @@ def _mount_of(descriptor: int) -> str:
         return f"device {os.fstat(descriptor).st_dev}"
 
 
-def _made(name: str, above: int) -> bool:
+def _made(name: str, above: int, *, sync: bool) -> bool:
     """Create a folder unless something exists there. Returns whether it was created."""
     try:
         os.mkdir(name, 0o700, dir_fd=above)
     except FileExistsError:
         return False
-    os.fsync(above)
+    if sync:
+        os.fsync(above)
     return True
 
 
-def _set_mode(folder: int, mode: int) -> None:
+def _set_mode(folder: int, mode: int, *, sync: bool) -> None:
     """Set a new folder's mode independent of the umask; keeps an inherited set-group-ID bit."""
     inherited = os.fstat(folder).st_mode & stat.S_ISGID
     os.fchmod(folder, inherited | mode & 0o777)
-    os.fsync(folder)
+    if sync:
+        os.fsync(folder)
 
 
 def _leads_out(path: WorkspacePath) -> PathOutsideMount:
     return PathOutsideMount(
-        f"{shown(path)} is outside the workspace: a symbolic link on the way leads there."
+        f"{path.display} is outside the workspace: a symbolic link on the way leads there."
         " Use a path inside the workspace."
     )
+
+
+# System calls that Python does not offer.
+
+
+def openat2(folder: int, path: str, *, flags: int, resolve: int) -> int:
+    """Open ``path`` relative to the descriptor ``folder``, under the restrictions of ``resolve``."""
+    how = _how(flags, resolve)
+    name = os.fsencode(path)
+    for _ in range(_MOST_TRIES):
+        opened: int = _openat2(_SYS_OPENAT2, folder, name, how, _SIZE_OF_HOW)
+        if opened >= 0:
+            return opened
+        if ctypes.get_errno() not in _PASSING:
+            break
+    raise _failure(path)
+
+
+def renameat2(folder: int, name: str, to_folder: int, to_name: str, *, flags: int) -> None:
+    """Rename between two folders given by their descriptors."""
+    number = _SYS_RENAMEAT2.get(platform.machine())
+    if number is None:
+        raise OSError(errno.ENOSYS, f"The syscall number of renameat2 on {platform.machine()} is unknown")
+    source, destination = os.fsencode(name), os.fsencode(to_name)
+    for _ in range(_MOST_TRIES):
+        if _renameat2(number, folder, source, to_folder, destination, flags) == 0:
+            return
+        if ctypes.get_errno() not in _PASSING:
+            break
+    raise _failure(name)
+
+
+def syncfs(descriptor: int) -> None:
+    """Flush the file system of ``descriptor`` to disk."""
+    if _libc.syncfs(descriptor) != 0:
+        raise _failure("")
+
+
+@cache
+def has_openat2() -> bool:
+    """Whether the kernel (5.6 and later) and an outer seccomp filter allow openat2."""
+    root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.close(openat2(root, ".", flags=os.O_PATH | os.O_CLOEXEC, resolve=RESOLVE_BENEATH))
+    except OSError:
+        return False
+    finally:
+        os.close(root)
+    return True
+
+
+@cache
+def _how(flags: int, resolve: int) -> _OpenHow:
+    """Build the struct once per combination. The kernel only reads it, so that threads can share it."""
+    return _OpenHow(flags, 0, resolve)
+
+
+_SIZE_OF_HOW = ctypes.sizeof(_OpenHow)
+
+
+def _failure(path: str) -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number), path)

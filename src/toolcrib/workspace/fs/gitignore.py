@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from toolcrib.core.errors import ToolFailed
-from toolcrib.core.paths import Mount, WorkspacePath, mount_root, shown
+from toolcrib.core.errors import CallDenied, ToolFailed
+from toolcrib.core.paths import Mount, WorkspacePath, mount_root
 from toolcrib.policy.patterns import GitIgnoreRules, PatternTooLargeError
+from toolcrib.workspace.fs.mount_reader import NameFilter
+from toolcrib.workspace.fs.mounts import WorkspaceDisks
 
 RULES: Final = ".gitignore"
 _GIT: Final = ".git"
@@ -20,6 +22,16 @@ _SECONDS: Final = 10.0
 # Limits over all files together. The parsed rules stay in memory for one call.
 _MOST_RULES: Final = 10_000
 _MOST_FILES: Final = 1_000
+# Of one file.
+_MOST_BYTES: Final = 100_000
+
+
+def read_rules(disk_of: WorkspaceDisks, path: WorkspacePath) -> bytes | None:
+    """Read the ignore rules at a path on disk. Returns ``None`` if there are none."""
+    try:
+        return disk_of(path).read(path, limit=_MOST_BYTES)[0]
+    except (ToolFailed, CallDenied):
+        return None
 
 
 class GitignoreRules:
@@ -39,6 +51,24 @@ class GitignoreRules:
         if folder:
             return self._ignores_folder(path)
         return self._ignores_folder(path.parent) or self._matches(path, "")
+
+    def in_folder(self, folder: WorkspacePath) -> NameFilter:
+        """Return a check of the names in a folder that is not ignored itself: cheaper than ``ignores`` for many."""
+        above = (folder, *reversed(folder.ancestors)) if not folder.is_root else ()
+        chain = []
+        for each in (*above, mount_root(folder.mount, folder.scope)):
+            if rules := self._rules_of(each):
+                inside = folder.path[1:] if each.is_root else folder.path[len(each.path) + 1 :]
+                chain.append((rules, f"{inside}/" if inside else ""))
+
+        def is_ignored(name: str, *, folder: bool) -> bool:
+            for rules, inside in chain:
+                verdict = self._timed(rules, f"{inside}{name}/" if folder else inside + name)
+                if verdict is not None:
+                    return verdict
+            return False
+
+        return is_ignored
 
     def _ignores_folder(self, path: WorkspacePath) -> bool:
         if path.is_root:
@@ -91,4 +121,4 @@ class GitignoreRules:
         try:
             return GitIgnoreRules(lines)
         except PatternTooLargeError as error:
-            raise ToolFailed(f"{shown(path)} cannot be evaluated: {error} Nothing was changed.") from error
+            raise ToolFailed(f"{path.display} cannot be evaluated: {error} Nothing was changed.") from error

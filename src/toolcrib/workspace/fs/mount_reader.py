@@ -5,10 +5,11 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from enum import Enum
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import NoReturn, Protocol, Self
 
 from toolcrib.core.errors import (
     BadArguments,
@@ -21,21 +22,25 @@ from toolcrib.core.errors import (
     ToolcribError,
     ToolFailed,
 )
-from toolcrib.core.files import EntryKind
-from toolcrib.core.paths import WorkspacePath, shown
+from toolcrib.core.files import DirEntry, DiskEntry, EntryKind
+from toolcrib.core.paths import WorkspacePath
 from toolcrib.workspace.fs.confined_open import OPEN_DIR_FLAGS, OPEN_FILE_FLAGS, OPEN_PATH_FLAGS, ConfinedRoot
-from toolcrib.workspace.fs.disk_entries import DirEntry, DiskEntry, entry_kind, entry_of, node_of
 
 # What an errno means to the caller. The error chooses the message; nothing is opened for it.
 _FULL = "{path} was not changed. Free some space, then try again."
 _DENIED = "The operating system denies access to {path}. Correct its owner or mode, then try again."
 _MEANWHILE = "{path} or a directory above it was changed concurrently. Read it again, then repeat."
 
+
+class AccessDenied(ToolFailed):
+    """The operating system denies access to a path, because of its mode, its owner or an attribute."""
+
+
 _MEANINGS: dict[int, tuple[type[ToolcribError], str]] = {
     errno.ENOSPC: (ToolFailed, f"The disk is full; {_FULL}"),
     errno.EDQUOT: (ToolFailed, f"The disk quota is used up; {_FULL}"),
-    errno.EACCES: (ToolFailed, _DENIED),
-    errno.EPERM: (ToolFailed, _DENIED),
+    errno.EACCES: (AccessDenied, _DENIED),
+    errno.EPERM: (AccessDenied, _DENIED),
     errno.EROFS: (ToolFailed, "The disk of {path} is mounted read-only. Mount it writable, then try again."),
     errno.ENAMETOOLONG: (ToolFailed, "A name in {path} is too long for this disk. Shorten it."),
     errno.EEXIST: (Conflict, "{path} already exists. Choose another path, or remove it first."),
@@ -67,12 +72,39 @@ def explain(error: OSError, path: WorkspacePath) -> NoReturn:
     if error.errno not in _MEANINGS:
         raise error
     meaning, words = _MEANINGS[error.errno]
-    raise meaning(words.replace("{path}", shown(path))) from error
+    raise meaning(words.replace("{path}", path.display)) from error
 
 
 TEMPORARY = re.compile(r"\.~toolcrib-[0-9a-f]{16}\.tmp")
 _CHUNK = 1 << 20
+_ENTER_AND_WRITE = 0o300
 _SMALL = 1 << 16
+
+
+class FolderAccess(Enum):
+    """Whether the server may change the entries of a folder.
+
+    ``LOCKED``: it may not, by the mode, which it could change as the owner. ``DENIED``: it may not, and could not.
+    """
+
+    OPEN = "open"
+    LOCKED = "locked"
+    DENIED = "denied"
+
+
+def is_locked_mode(mode: int) -> bool:
+    """Whether a folder's mode keeps its owner from changing its entries."""
+    return mode & _ENTER_AND_WRITE != _ENTER_AND_WRITE
+
+
+class NameFilter(Protocol):
+    """Decides about a name in one folder."""
+
+    def __call__(self, name: str, *, folder: bool) -> bool: ...
+
+
+# Returns for a folder which of its names are skipped.
+SkipNames = Callable[[WorkspacePath], NameFilter]
 
 
 class MountReader:
@@ -102,6 +134,13 @@ class MountReader:
             return node_at(opened)
         finally:
             os.close(opened)
+
+    def stat_no_symlinks(self, path: WorkspacePath) -> DiskEntry | None:
+        """Stat a path before a change. Returns ``None`` if a link is on the way."""
+        try:
+            return self.stat(path)
+        except (SymlinkNotFollowed, PathOutsideMount):
+            return None
 
     def read(self, path: WorkspacePath, *, limit: int, hard_links: bool = True) -> tuple[bytes, DiskEntry]:
         """Return a file's bytes and its disk entry from just before they were read.
@@ -156,7 +195,7 @@ class MountReader:
     def entries(self, path: WorkspacePath) -> list[DirEntry]:
         """List a folder in no particular order, without Toolcrib's temporary files."""
         with held(self._open_folder(path)) as opened, os.scandir(opened) as found:
-            return [entry_of(entry) for entry in found if not is_temporary(entry.name)]
+            return [DirEntry(entry.name, _entry_kind(entry)) for entry in found if not is_temporary(entry.name)]
 
     def stats(self, path: WorkspacePath) -> list[tuple[str, os.stat_result]]:
         """List a folder with stat results, without Toolcrib's temporary files.
@@ -198,16 +237,24 @@ class MountReader:
         """Build the error for the link at ``path``, or on the way to it."""
         return self._confined_root.link_met(path)
 
-    def names(self, path: WorkspacePath, *, recursive: bool = True) -> Iterator[tuple[str, str, EntryKind | None]]:
-        """Yield what ``walk`` yields as plain paths, names and kinds. Cheaper when most results are dropped."""
+    def names(
+        self, path: WorkspacePath, *, recursive: bool = True, skip: SkipNames | None = None
+    ) -> Iterator[tuple[str, str, EntryKind | None]]:
+        """Yield what ``walk`` yields as plain paths, names and kinds. Cheaper when most results are dropped.
+
+        ``skip`` returns for each folder a check of the names that are left out, with everything below them.
+        """
         folder, opened = path, self._open_folder(path)
         pending: list[WorkspacePath] = []
         while True:
             above = "/" if folder.is_root else folder.path + "/"
+            is_skipped = skip(folder) if skip is not None else None
             with held(opened), os.scandir(opened) as found:
                 for entry in found:
-                    name, kind = entry.name, entry_kind(entry)
+                    name, kind = entry.name, _entry_kind(entry)
                     if name.startswith(".~") and is_temporary(name):
+                        continue
+                    if is_skipped is not None and is_skipped(name, folder=kind is EntryKind.FOLDER):
                         continue
                     yield above + name, name, kind
                     if recursive and kind is EntryKind.FOLDER:
@@ -230,11 +277,29 @@ class MountReader:
         found = os.statvfs(self._confined_root.root)
         return found.f_bavail * found.f_frsize
 
+    def access_to(self, folder: WorkspacePath) -> FolderAccess:
+        """Return whether entries of a folder can be created and removed. What is missing counts as open."""
+        try:
+            opened = self._confined_root.open(folder, OPEN_PATH_FLAGS)
+        except (FileNotFoundError, NotADirectoryError):
+            return FolderAccess.OPEN
+        except (SymlinkNotFollowed, PathOutsideMount):
+            # The change itself fails, or removes the link first.
+            return FolderAccess.OPEN
+        except PermissionError:
+            return FolderAccess.DENIED
+        with held(opened):
+            if os.access(f"/proc/self/fd/{opened}", os.W_OK | os.X_OK, effective_ids=True):
+                return FolderAccess.OPEN
+            seen = os.fstat(opened)
+            is_by_mode = seen.st_uid == os.geteuid() and is_locked_mode(seen.st_mode)
+            return FolderAccess.LOCKED if is_by_mode else FolderAccess.DENIED
+
     def _open_folder(self, path: WorkspacePath) -> int:
         try:
             return self._confined_root.open(path, OPEN_DIR_FLAGS)
         except FileNotFoundError:
-            raise NotFound(f"Folder not found: {shown(path)}") from None
+            raise NotFound(f"Folder not found: {path.display}") from None
         except NotADirectoryError:
             raise self._no_folder(path) from None
         except OSError as error:
@@ -244,7 +309,7 @@ class MountReader:
         try:
             return self._confined_root.open(path, OPEN_FILE_FLAGS)
         except (FileNotFoundError, NotADirectoryError):
-            raise NotFound(f"File not found: {shown(path)}") from None
+            raise NotFound(f"File not found: {path.display}") from None
         except OSError as error:
             # A socket, or a device without a driver, cannot even be opened.
             if error.errno == errno.ENXIO:
@@ -253,8 +318,8 @@ class MountReader:
 
     def _no_folder(self, path: WorkspacePath) -> ToolFailed:
         if self.stat(path) is None:
-            return NotFound(f"Folder not found: {shown(path)}")
-        return BadArguments({"path": f"Not a folder: {shown(path)}"})
+            return NotFound(f"Folder not found: {path.display}")
+        return BadArguments({"path": f"Not a folder: {path.display}"})
 
 
 @contextmanager
@@ -272,12 +337,12 @@ def node_at(descriptor: int) -> DiskEntry:
     seen_ns = time.time_ns()
     seen = os.fstat(descriptor)
     target = os.readlink("", dir_fd=descriptor) if stat.S_ISLNK(seen.st_mode) else None
-    return node_of(seen, seen_ns=seen_ns, target=target)
+    return DiskEntry.from_stat(seen, seen_ns=seen_ns, target=target)
 
 
 def _require_readable(path: WorkspacePath, node: DiskEntry, *, hard_links: bool) -> None:
     if node.kind is EntryKind.FOLDER:
-        raise BadArguments({"path": f"Cannot read a folder: {shown(path)}"})
+        raise BadArguments({"path": f"Cannot read a folder: {path.display}"})
     if node.kind is not EntryKind.FILE:
         raise _not_regular(path)
     if node.links > 1 and not hard_links:
@@ -292,17 +357,17 @@ def is_temporary(name: str) -> bool:
 def hard_link_error(path: WorkspacePath) -> ProtectedPath:
     """Build the error for a file with several names."""
     return ProtectedPath(
-        f"{shown(path)} has several hard links, and one of them may be protected. Copy the file, then read the copy."
+        f"{path.display} has several hard links, and one of them may be protected. Copy the file, then read the copy."
     )
 
 
 def _not_regular(path: WorkspacePath) -> ToolFailed:
-    return ToolFailed(f"{shown(path)} is not a regular file but a FIFO, socket or device. Read another.")
+    return ToolFailed(f"{path.display} is not a regular file but a FIFO, socket or device. Read another.")
 
 
 def too_large(path: WorkspacePath, size: str, limit: int) -> TooLarge:
     """Build the error for a file that exceeds a limit."""
-    return TooLarge(f"{shown(path)} has {size} bytes; the limit is {limit:,}. Search in it instead.")
+    return TooLarge(f"{path.display} has {size} bytes; the limit is {limit:,}. Search in it instead.")
 
 
 def _bytes_of(file: int, size: int, limit: int) -> bytes:
@@ -316,3 +381,12 @@ def _bytes_of(file: int, size: int, limit: int) -> bytes:
         chunks.append(chunk)
         left -= len(chunk)
     return b"".join(chunks)
+
+
+def _entry_kind(found: os.DirEntry[str]) -> EntryKind | None:
+    """Return the kind of a directory entry; ``None`` for a special file."""
+    if found.is_file(follow_symlinks=False):
+        return EntryKind.FILE
+    if found.is_dir(follow_symlinks=False):
+        return EntryKind.FOLDER
+    return EntryKind.LINK if found.is_symlink() else None

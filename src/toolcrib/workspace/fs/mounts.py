@@ -1,23 +1,32 @@
 """Maps mounts to directories on this node, and caches their open roots."""
 
+import os
+import shutil
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
+from secrets import token_hex
 
-from toolcrib.core.errors import Misconfigured
+from toolcrib.core.errors import Misconfigured, ToolFailed
+from toolcrib.core.files import FILE_MODE
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.core.paths import Mount, WorkspacePath, mount_root
-from toolcrib.runtime.private_directory import make_private
+from toolcrib.runtime.process_setup import make_private
 from toolcrib.workspace.fs.mount_writer import MountWriter
 from toolcrib.workspace.fs.trash import TrashDirectory
-from toolcrib.workspace.packages.package_folders import PackageFolders
 
 # Where commands in the sandbox see the mounts.
 VIEWED = {mount: f"/{mount}" for mount in Mount}
 
 # Roots kept open at once. An evicted root closes with its last reference.
 _OPEN_ROOTS = 512
+# In a workspace's directory: the installed packages, and the link to the current one.
+_FOLDERS, _CURRENT = "packages", "package"
+# Bytes that stay free on the disk for other users.
+_SPARE = 1_000_000
 
 
 class MountTable:
@@ -27,13 +36,13 @@ class MountTable:
         self._data_dir = data_dir
         self._openat2 = openat2
         self.packages = PackageFolders(data_dir)
-        self._disks: OrderedDict[tuple[WorkspaceId, str | None, str, Path | None], MountWriter] = OrderedDict()
+        self._disks: OrderedDict[tuple[WorkspaceId, str | None, Mount, str, Path | None], MountWriter] = OrderedDict()
         self._lock = threading.Lock()
 
     def disk(self, workspace_id: WorkspaceId, tree: str | None, path: WorkspacePath) -> MountWriter:
         """Return the disk of a path's mount. ``tree`` is the user's own directory for @project, if there is one."""
         package = self.packages.current(workspace_id) if path.mount is Mount.PKG else None
-        key = (workspace_id, tree, path.mount_key, package)
+        key = (workspace_id, tree, path.mount, path.scope, package)
         with self._lock:
             disk = self._disks.get(key)
             if disk is None:
@@ -104,3 +113,83 @@ class WorkspaceDisks:
     @cached_property
     def trash(self) -> TrashDirectory:
         return self._mounts.trash(self._workspace_id)
+
+    @contextmanager
+    def synced_together(self) -> Iterator["WorkspaceDisks"]:
+        """Yield the disks for many changes, which become durable together at the end of the block.
+
+        Syncing each change by itself would take minutes. The trash is on the disk whose content it has.
+        """
+        unsynced = _UnsyncedDisks(self._mounts, self._workspace_id, self._tree)
+        yield unsynced
+        for disk in unsynced.used.values():
+            disk.sync()
+
+
+class _UnsyncedDisks(WorkspaceDisks):
+    def __init__(self, mounts: MountTable, workspace_id: WorkspaceId, tree: str | None) -> None:
+        super().__init__(mounts, workspace_id, tree)
+        self.used: dict[str, MountWriter] = {}
+
+    def __call__(self, path: WorkspacePath) -> MountWriter:
+        disk = self.used.get(path.mount_key)
+        if disk is None:
+            disk = self.used[path.mount_key] = super().__call__(path).without_sync()
+        return disk
+
+
+class PackageFolders:
+    """The installed packages of all workspaces: each in its own folder, with a link to the current one.
+
+    The link is replaced atomically, so that every process sees either the old or the new package as @pkg.
+    """
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+
+    def current(self, workspace_id: WorkspaceId) -> Path | None:
+        """Return the folder that @pkg shows."""
+        above = self._above(workspace_id)
+        try:
+            return above / os.readlink(above / _CURRENT)
+        except FileNotFoundError:
+            return None
+
+    def put(self, workspace_id: WorkspaceId, files: Sequence[tuple[str, bytes]]) -> Path | None:
+        """Unpack files and make @pkg show them.
+
+        Returns the previous folder. Call it for one package at a time per workspace.
+
+        The previous folder stays until the next installation, for readers that still use it.
+        """
+        above, before = self._above(workspace_id), self.current(workspace_id)
+        folder = above / _FOLDERS / token_hex(16)
+        make_private(folder, self._data_dir)
+        try:
+            with MountWriter(folder) as disk:
+                if disk.free_bytes() < sum(len(body) for _, body in files) + _SPARE:
+                    raise ToolFailed("The disk is full: the package does not fit. Nothing was changed.")
+                # Not as @pkg, which is read-only.
+                disk.write_all([(WorkspacePath(Mount.PROJECT, f"/{path}"), body, FILE_MODE) for path, body in files])
+            self.show(workspace_id, folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        for other in folder.parent.iterdir():
+            if other not in (folder, before):
+                # Toolcrib wrote everything in it, and there are no links.
+                shutil.rmtree(other, ignore_errors=True)
+        return before
+
+    def show(self, workspace_id: WorkspaceId, folder: Path | None) -> None:
+        """Make @pkg show a folder, or nothing."""
+        above = self._above(workspace_id)
+        if folder is None:
+            (above / _CURRENT).unlink(missing_ok=True)
+            return
+        fresh = above / f"{_CURRENT}.{token_hex(8)}"
+        fresh.symlink_to(Path(_FOLDERS) / folder.name)
+        fresh.rename(above / _CURRENT)
+
+    def _above(self, workspace_id: WorkspaceId) -> Path:
+        return self._data_dir / "workspaces" / str(workspace_id)

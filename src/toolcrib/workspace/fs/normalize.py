@@ -26,10 +26,9 @@ class Normalizer:
     """Normalizes entries below one root.
 
     Args:
-        descent: The root to work in.
-        imported: The entry was created by a command: it gets the root's owner and keeps regular files only. Otherwise
-            it
-            was on the host before: its FIFOs and sockets stay, and entries of other owners are left alone.
+        confined_root: The root to work in.
+        imported: The entry was created by a command: it gets the root's owner and keeps regular files only.
+            Otherwise it was on the host before: its FIFOs and sockets stay, and entries of other owners are left alone.
         setgid_folders: Folders keep their set-group-ID bit, because the folders around them have it too.
     """
 

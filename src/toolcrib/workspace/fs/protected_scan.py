@@ -85,7 +85,11 @@ class _ScannedTree:
             if not folder.closed:
                 pending += folder.folders
                 continue
-            closed = {name for name in folder.closed if protects(_child(workspace_path, name))}
+            closed = {
+                name
+                for name in folder.closed
+                if protects(WorkspacePath(workspace_path.mount, f"/{name}", workspace_path.scope))
+            }
             hidden |= closed
             if aliases:
                 linked.update(inode for name in closed for inode in _several_names(root, name))
@@ -119,7 +123,9 @@ def _seen(root: int, path: str) -> _ScannedFolder:
                     folders.append(above + name)
                 else:
                     inodes[entry.inode()] = name
-                if (inside or is_suspect(name)) and _EVERYTHING.protects_writing(_at(above + name)):
+                if (inside or is_suspect(name)) and _EVERYTHING.protects_writing(
+                    WorkspacePath(Mount.PROJECT, f"/{above}{name}")
+                ):
                     closed.append(above + name)
         return _ScannedFolder(_dates(found), seen_ns, tuple(folders), tuple(closed), inodes)
     finally:
@@ -146,11 +152,3 @@ def _aliases(folders: dict[str, _ScannedFolder], linked: set[int]) -> Iterator[s
 
 def _dates(found: os.stat_result) -> tuple[int, int, int]:
     return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _at(path: str) -> WorkspacePath:
-    return WorkspacePath(Mount.PROJECT, f"/{path}")
-
-
-def _child(root: WorkspacePath, path: str) -> WorkspacePath:
-    return WorkspacePath(root.mount, f"/{path}", root.scope)

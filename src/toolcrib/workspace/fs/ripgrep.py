@@ -30,6 +30,8 @@ _OPTIONS = (
     "--byte-offset",
     f"--max-columns={LONGEST_LINE}", f"--max-filesize={LARGEST_FILE}",
 )  # fmt: skip
+# A path that has no meaning beyond itself in a glob.
+_PLAIN_PATH = re.compile(r"(/[A-Za-z0-9._@+-]+)+")
 _FOUND = re.compile(rb"\./([^\0\n]*)\0(\d+):(\d+):([^\n]*)\n")
 _PIPE = 1 << 18
 _LITTLE = 1 << 13
@@ -70,6 +72,7 @@ class Ripgrep:
         in_order: bool = False,
         eager: bool = False,
         names: Sequence[str] = (),
+        without: Sequence[str] = (),
     ) -> AsyncIterator["RipgrepProcess"]:
         """Search for lines that match ``expression``.
 
@@ -77,11 +80,13 @@ class Ripgrep:
             in_order: Report in path order. Slower.
             eager: Report each line immediately. Costs more if there are many.
             names: Case-insensitive globs; only files with a matching name are searched.
+            without: Paths of folders that need not be searched. Some may be searched all the same.
         """
         command = [self._program, *_OPTIONS]
         command += ["--sort=path"] if in_order else []
         command += ["--line-buffered"] if eager else []
         command += [f"--iglob={glob}" for glob in names]
+        command += [f"--glob=!{folder}/" for folder in without if _PLAIN_PATH.fullmatch(folder)]
         async with self._turns.turn():
             run = RipgrepProcess(await in_thread(_started, [*command, f"--regexp={expression}", "--", "./"], disk))
             try:

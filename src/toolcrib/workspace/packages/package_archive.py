@@ -24,7 +24,7 @@ from toolcrib.core.tool_calls import UNSTORABLE_TEXT, is_storable_text
 from toolcrib.policy.agent_definition import plain_rules_from_yaml
 from toolcrib.policy.json_schema import schema_error, validation_error
 from toolcrib.policy.workflows import shape_flaw
-from toolcrib.workers.worker_pool import in_worker
+from toolcrib.runtime.worker_pool import in_worker
 from toolcrib.workspace.text import frontmatter
 
 MOST_FILES: Final = 2_000

@@ -1,15 +1,17 @@
 """Selects the files that a search reads: matching the path pattern, nameable and readable by the caller."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 from toolcrib.core.errors import BadArguments, CallDenied
 from toolcrib.core.files import EntryKind, File
 from toolcrib.core.paths import Mount, WorkspacePath, is_valid_name
 from toolcrib.policy.patterns import ExpressionSet, PatternTooLargeError, literal_expression
 from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.workspace.fs.mount_reader import NameFilter
 from toolcrib.workspace.fs.mount_writer import MountWriter, is_temporary
 from toolcrib.workspace.tree import WorkspaceTree
 
@@ -64,13 +66,38 @@ def order_of(path: str) -> str:
     return path.replace("/", "\0")
 
 
-class FileFilter:
-    """Decides whether a path is searched. ``elsewhere`` are paths whose content on disk is not current."""
+class SkippedFiles(Protocol):
+    """Files that a search skips."""
 
-    def __init__(self, tree: WorkspaceTree, paths: LikePattern | None, elsewhere: Collection[str]) -> None:
+    folders: list[str]
+
+    def in_folder(self, folder: WorkspacePath) -> NameFilter: ...
+    def skips(self, path: WorkspacePath) -> bool: ...
+    def without(self, files: Iterable[File]) -> list[File]: ...
+
+
+class FileFilter:
+    """Decides whether a path is searched.
+
+    ``elsewhere`` are paths whose content on disk is not current; ``skipped`` those that nobody asked for.
+    """
+
+    def __init__(
+        self,
+        tree: WorkspaceTree,
+        paths: LikePattern | None,
+        elsewhere: Collection[str],
+        skipped: SkippedFiles | None = None,
+    ) -> None:
         self._tree = tree
         self._paths = paths
         self._elsewhere = elsewhere
+        self._skipped = skipped
+
+    @property
+    def skipped_folders(self) -> Sequence[str]:
+        """Folders for ripgrep to skip. This filter skips more than these."""
+        return self._skipped.folders if self._skipped is not None else ()
 
     @property
     def name_globs(self) -> tuple[str, ...]:
@@ -82,10 +109,13 @@ class FileFilter:
         if path in self._elsewhere or not self._matches_path(path) or not can_be_named(path):
             return None
         workspace_path = WorkspacePath(Mount.PROJECT, path)
+        if self._skipped is not None and self._skipped.skips(workspace_path):
+            return None
         return workspace_path if self._may_read(workspace_path) else None
 
     def readable(self, files: Iterable[File]) -> list[File]:
         """Return those files without content on disk that are searched."""
+        files = files if self._skipped is None else self._skipped.without(files)
         return [
             file
             for file in files
@@ -99,7 +129,7 @@ class FileFilter:
 
         Counts all: a count of matching ones would reveal content.
         """
-        if not self._tree.is_an_agents:
+        if not self._tree.caller.is_agent:
             return 0
         paths = await in_thread(self._files, disk)
         paths |= {file.state.path.path for file in off_disk if file.state.kind is EntryKind.FILE}
@@ -108,14 +138,15 @@ class FileFilter:
 
     def _files(self, disk: MountWriter) -> set[str]:
         root = WorkspacePath(Mount.PROJECT, "/")
-        return {path for path, _, kind in disk.names(root) if kind is EntryKind.FILE and can_be_named(path)}
+        names = disk.names(root, skip=self._skipped.in_folder if self._skipped else None)
+        return {path for path, _, kind in names if kind is EntryKind.FILE and can_be_named(path)}
 
     def _matches_path(self, path: str) -> bool:
         return self._paths is None or self._paths.matches(path)
 
     def _may_read(self, path: WorkspacePath) -> bool:
         try:
-            self._tree.check_read(path)
+            self._tree.guard.check_read(path)
         except CallDenied:
             return False
         return True
@@ -123,9 +154,10 @@ class FileFilter:
 
 def can_be_named(path: str) -> bool:
     """Whether a path found on disk is a valid name and not a temporary file of Toolcrib."""
-    return all(map(_is_name, path[1:].split("/")))
+    return all(map(is_nameable, path[1:].split("/")))
 
 
 @lru_cache(maxsize=65_536)
-def _is_name(name: str) -> bool:
+def is_nameable(name: str) -> bool:
+    """Whether a name found on disk is valid and not that of a temporary file of Toolcrib."""
     return is_valid_name(name) and not is_temporary(name)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import islice
 
 from toolcrib.core.errors import BadArguments, NotFound
-from toolcrib.core.files import EntryKind, EntryState, File, FileType
-from toolcrib.core.paths import WorkspacePath, shown
+from toolcrib.core.files import EntryKind, EntryState, File, FileType, PathState
+from toolcrib.core.paths import WorkspacePath
 from toolcrib.policy.patterns import ExpressionSet, PatternTooLargeError, check_size, glob_expression
 from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.workspace.fs.mount_writer import MountWriter
 from toolcrib.workspace.search.file_filter import can_be_named, order_of
-from toolcrib.workspace.sync.path_state import PathState
+from toolcrib.workspace.search.ignored_files import IgnoredFiles
 from toolcrib.workspace.tree import WorkspaceTree
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -64,7 +64,7 @@ def globs(patterns: Sequence[str], base: WorkspacePath) -> GlobSet:
         if steps[-1] == "**":
             # Match what is below a folder, not the folder itself.
             steps.append("*")
-        above = () if pattern.startswith("/") else tuple(_exactly(part) for part in base.parts)
+        above = () if pattern.startswith("/") else tuple(part.__eq__ for part in base.parts)
         of_paths.append((*above, *(None if step == "**" else name_matcher(step) for step in steps)))
     return GlobSet(_matching(of_names) if of_names else None, tuple(of_paths))
 
@@ -79,10 +79,6 @@ def _matching(expressions: Sequence[str]) -> Matches:
         return ExpressionSet(expressions, whole=True).any
     except PatternTooLargeError as error:
         raise BadArguments({"pattern": str(error)}) from error
-
-
-def _exactly(name: str) -> Matches:
-    return name.__eq__
 
 
 def _either(patterns: Sequence[str]) -> list[str]:
@@ -158,32 +154,50 @@ class FindCriteria:
         return (self.min_size or 0) <= size and (self.max_size is None or size <= self.max_size)
 
 
+@dataclass(frozen=True, slots=True)
+class FoundFiles:
+    """What a search found. ``skipped``: ignored files were not searched."""
+
+    path_states: list[PathState]
+    skipped: bool
+
+
 async def matching_globs(
-    tree: WorkspaceTree, base: WorkspacePath, globs: GlobSet, *, limit: int | None
-) -> list[PathState]:
+    tree: WorkspaceTree, base: WorkspacePath, globs: GlobSet, *, limit: int | None, include_ignored: bool = True
+) -> FoundFiles:
     """Return path states below ``base`` that match a glob, in path order, including virtual files."""
     base, disk = await _folder(tree, base)
+    ignored = None if include_ignored else await IgnoredFiles.below(tree, base)
     off_disk = await tree.off_disk(base)
-    found = await in_thread(_sorted, disk, base, lambda path, name, kind: kind and globs.match(path, name))
+    off_disk = off_disk if ignored is None else ignored.without(off_disk)
+    found = await in_thread(_sorted, disk, base, lambda path, name, kind: kind and globs.match(path, name), ignored)
     others = [path for file in off_disk if globs.match(path := file.state.path.path, file.state.path.name)]
     if others:
         found = sorted({*found, *others}, key=order_of)
     paths = (_at(base, path) for path in filter(can_be_named, found))
-    return await tree.path_states(_taken(paths, limit), off_disk, nodes_of_all=True)
+    return FoundFiles(await tree.path_states(_taken(paths, limit), off_disk, nodes_of_all=True), _has_skipped(ignored))
 
 
 async def with_traits(
-    tree: WorkspaceTree, base: WorkspacePath, traits: FindCriteria, *, recursive: bool, limit: int | None
-) -> list[PathState]:
+    tree: WorkspaceTree,
+    base: WorkspacePath,
+    traits: FindCriteria,
+    *,
+    recursive: bool,
+    limit: int | None,
+    include_ignored: bool = True,
+) -> FoundFiles:
     """Return path states below ``base`` that match the criteria, in path order, including virtual files."""
     base, disk = await _folder(tree, base)
+    ignored = None if include_ignored else await IgnoredFiles.below(tree, base)
     off_disk = await tree.off_disk(base, recursive=recursive)
+    off_disk = off_disk if ignored is None else ignored.without(off_disk)
     virtual = {file.state.path.path: file.state for file in off_disk if file.is_virtual}
 
     def wanted(_: str, name: str, kind: EntryKind | None) -> bool:
         return traits.suit_kind(kind) and (traits.name is None or traits.name(name))
 
-    found = await in_thread(lambda: _sorted(disk, base, wanted, recursive=recursive))
+    found = await in_thread(lambda: _sorted(disk, base, wanted, ignored, recursive=recursive))
     if virtual:
         suited = {path for path, state in virtual.items() if wanted(path, state.path.name, state.kind)}
         found = sorted({*found, *suited}, key=order_of)
@@ -191,8 +205,14 @@ async def with_traits(
     if traits.concern_size:
         paths = _of_size(disk, paths, traits, virtual)
     if traits.type in (None, FileType.FOLDER):
-        return await tree.path_states(await in_thread(_taken, paths, limit), off_disk, nodes_of_all=True)
-    return await _of_type(tree, paths, off_disk, traits.type, limit)
+        states = await tree.path_states(await in_thread(_taken, paths, limit), off_disk, nodes_of_all=True)
+    else:
+        states = await _of_type(tree, paths, off_disk, traits.type, limit)
+    return FoundFiles(states, _has_skipped(ignored))
+
+
+def _has_skipped(ignored: IgnoredFiles | None) -> bool:
+    return ignored is not None and ignored.skipped
 
 
 async def _of_type(
@@ -223,12 +243,12 @@ def _of_size(
 
 async def _folder(tree: WorkspaceTree, path: WorkspacePath) -> tuple[WorkspacePath, MountWriter | None]:
     """Return the folder as ``ls`` would list it, and its disk. A virtual folder has no disk."""
-    tree.check_read(path)
+    tree.guard.check_read(path)
     path_state = await tree.view(path)
     if not path_state.exists and not path.is_root:
-        raise NotFound(f"Folder not found: {shown(path)}")
+        raise NotFound(f"Folder not found: {path.display}")
     if not path_state.is_folder:
-        raise BadArguments({"path": f"Not a folder: {shown(path)}. Search in its parent directory."})
+        raise BadArguments({"path": f"Not a folder: {path.display}. Search in its parent directory."})
     return path_state.path, None if path_state.is_virtual else await tree.disk_at(path_state.path)
 
 
@@ -236,10 +256,11 @@ def _sorted(
     disk: MountWriter | None,
     base: WorkspacePath,
     wanted: Callable[[str, str, EntryKind | None], object],
+    ignored: IgnoredFiles | None,
     *,
     recursive: bool = True,
 ) -> list[str]:
-    names = disk.names(base, recursive=recursive) if disk else ()
+    names = disk.names(base, recursive=recursive, skip=ignored.in_folder if ignored else None) if disk else ()
     return sorted((path for path, name, kind in names if wanted(path, name, kind)), key=order_of)
 
 

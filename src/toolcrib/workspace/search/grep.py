@@ -25,6 +25,7 @@ from toolcrib.workspace.search.hit_verification import (
     TextLines,
     match_in,
 )
+from toolcrib.workspace.search.ignored_files import IgnoredFiles
 from toolcrib.workspace.search.regex_translation import EVERYTHING, plan_search, to_postgres_regex
 from toolcrib.workspace.tree import WorkspaceTree
 
@@ -47,15 +48,20 @@ class GrepQuery:
     paths: LikePattern | None = None
     around: ContextLines = field(default_factory=ContextLines)
     limit: int = MOST_MATCHES
+    include_ignored: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class GrepMatches:
-    """The matches. ``denied`` counts files that the caller may not read, whatever is in them."""
+    """The matches. ``denied`` counts files that the caller may not read, whatever is in them.
+
+    ``skipped``: ignored files were not searched.
+    """
 
     matches: list[MatchedLine]
     timed_out: bool
     denied: int
+    skipped: bool = False
 
 
 class GrepSearch:
@@ -77,7 +83,11 @@ class GrepSearch:
         root = mount_root(Mount.PROJECT)
         disk = await self._tree.disk_at(root)
         off_disk = await self._tree.off_disk(root)
-        selection = FileFilter(self._tree, self._question.paths, {file.state.path.path for file in off_disk})
+        ignored = None if self._question.include_ignored else await IgnoredFiles.below(self._tree, root)
+        if ignored is not None:
+            await in_thread(ignored.survey, disk)
+        elsewhere = {file.state.path.path for file in off_disk}
+        selection = FileFilter(self._tree, self._question.paths, elsewhere, ignored)
         reader = HitVerifier(disk, selection, self._question.around, self._tree.reads_hard_links)
         readable = selection.readable(off_disk)
         stored: list[MatchedLine] = []
@@ -95,9 +105,9 @@ class GrepSearch:
         matches += await self._in_virtual(
             [file for file in readable if file.is_virtual], most=self._question.limit - len(matches)
         )
-        return GrepMatches(
-            matches[: self._question.limit], self._timed_out, await selection.count_denied(disk, off_disk)
-        )
+        denied = await selection.count_denied(disk, off_disk)
+        skipped = ignored is not None and ignored.skipped
+        return GrepMatches(matches[: self._question.limit], self._timed_out, denied, skipped)
 
     @property
     def _seconds_left(self) -> float:
@@ -118,12 +128,13 @@ class GrepSearch:
         """Search in result order until the result is full. Returns whether that succeeded."""
         self._found.clear()
         until = self._deadline if patience is None else min(monotonic() + patience, self._deadline)
-        async with self._tree.ripgrep.search(
+        async with self._tree.services.ripgrep.search(
             reader.disk,
             self._approach.expression,
             in_order=True,
             eager=patience is not None,
             names=reader.selection.name_globs,
+            without=reader.selection.skipped_folders,
         ) as run:
             while not run.is_done and not self._is_full:
                 await self._take(await run.hits(until - monotonic()), reader)
@@ -139,8 +150,11 @@ class GrepSearch:
         """Find all hits first, then sort and verify as many as needed. Returns whether that succeeded."""
         self._found.clear()
         hits: list[RipgrepHit] = []
-        async with self._tree.ripgrep.search(
-            reader.disk, self._approach.expression, names=reader.selection.name_globs
+        async with self._tree.services.ripgrep.search(
+            reader.disk,
+            self._approach.expression,
+            names=reader.selection.name_globs,
+            without=reader.selection.skipped_folders,
         ) as run:
             while not run.is_done and self._seconds_left > 0:
                 hits += await run.hits(self._seconds_left)
@@ -179,7 +193,8 @@ class GrepSearch:
         if not files or most <= 0 or self._timed_out:
             return found
         try:
-            matching = await self._tree.virtual.matching(
+            matching = await self._tree.services.virtual.matching(
+                self._tree.tenant,
                 to_postgres_regex(self._question.pattern),
                 ignore_case=self._question.ignore_case,
                 seconds=max(self._seconds_left, 0),
@@ -211,7 +226,8 @@ class GrepSearch:
         """Return the numbers of the lines that PostgreSQL's regular expressions match."""
         self._require_time()
         # The empty lines at the end ensure that there is something to split, so that PostgreSQL checks the pattern.
-        numbers = await self._tree.lines_matching(
+        numbers = await self._tree.services.regexes.lines(
+            self._tree.tenant,
             "\n".join([*lines, "", ""]),
             to_postgres_regex(self._question.pattern),
             ignore_case=self._question.ignore_case,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from toolcrib.core.errors import CallDenied, NotFound, PathOutsideMount, ToolFailed
 from toolcrib.core.files import EntryKind
-from toolcrib.core.paths import WorkspacePath, is_valid_name, shown
+from toolcrib.core.paths import WorkspacePath, is_valid_name
 from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.workspace.fs.mount_writer import MountWriter
 from toolcrib.workspace.text.content import is_binary
@@ -36,18 +36,21 @@ async def read_chunks(tree: WorkspaceTree, top: WorkspacePath, *, skips: Skips) 
 
     Leaves out names that ``skips`` selects with everything below them, unreadable files and binary files.
     """
-    tree.check_read(top)
+    tree.guard.check_read(top)
     path_state = await tree.lookup(top)
     await tree.reject_symlink(path_state)
     if not path_state.exists and not top.is_root:
-        raise NotFound(f"File not found: {shown(top)}")
+        raise NotFound(f"File not found: {top.display}")
     top, disk = path_state.path, await tree.disk_at(path_state.path)
     on_disk, elsewhere = [top], [top] if path_state.is_virtual else []
     if path_state.is_folder:
         on_disk = await in_thread(_files_below, disk, top, skips)
-        elsewhere = [path for path in await _off_disk(tree, top) if not _is_skipped(path, top, skips)]
-    reader = _ChunkReader(tree, disk, [path for path in on_disk if path not in set(elsewhere)])
-    while batch := await in_thread(reader.next):
+        files = await tree.off_disk(top, virtual=False)
+        paths = sorted(file.state.path for file in files if file.state.kind is EntryKind.FILE)
+        elsewhere = [path for path in paths if not any(map(skips, path.parts[len(top.parts) :]))]
+    others = set(elsewhere)
+    chunks = _read_all(tree, disk, [path for path in on_disk if path not in others])
+    while batch := await in_thread(_next_batch, chunks):
         yield batch
     for path in elsewhere:
         with suppress(ToolFailed, CallDenied):
@@ -71,40 +74,25 @@ def _files_below(disk: MountWriter, folder: WorkspacePath, skips: Skips) -> list
     return sorted(found)
 
 
-async def _off_disk(tree: WorkspaceTree, folder: WorkspacePath) -> list[WorkspacePath]:
-    files = await tree.off_disk(folder, virtual=False)
-    return sorted(file.state.path for file in files if file.state.kind is EntryKind.FILE)
+def _read_all(tree: WorkspaceTree, disk: MountWriter, paths: Sequence[WorkspacePath]) -> Iterator[LineChunk]:
+    """Yield the chunks of files, one file after the other."""
+    for path in paths:
+        # Leave out files that are unreadable or gone; the others still count.
+        with suppress(ToolFailed, CallDenied):
+            tree.guard.check_read(path)
+            yield from _passages_of(path, disk.pieces(path, hard_links=tree.reads_hard_links))
 
 
-def _is_skipped(path: WorkspacePath, top: WorkspacePath, skips: Skips) -> bool:
-    return any(map(skips, path.parts[len(top.parts) :]))
-
-
-class _ChunkReader:
-    """Reads files from disk one after the other, about a megabyte at a time."""
-
-    def __init__(self, tree: WorkspaceTree, disk: MountWriter, paths: Sequence[WorkspacePath]) -> None:
-        self._tree = tree
-        self._disk = disk
-        self._passages = self._read_all(paths)
-
-    def next(self) -> list[LineChunk]:
-        """Return the next chunks; empty when everything is read."""
-        batch: list[LineChunk] = []
-        size = 0
-        for chunk in self._passages:
-            batch.append(chunk)
-            size += len(chunk.text)
-            if size >= _MOST:
-                break
-        return batch
-
-    def _read_all(self, paths: Sequence[WorkspacePath]) -> Iterator[LineChunk]:
-        for path in paths:
-            # Leave out files that are unreadable or gone; the others still count.
-            with suppress(ToolFailed, CallDenied):
-                self._tree.check_read(path)
-                yield from _passages_of(path, self._disk.pieces(path, hard_links=self._tree.reads_hard_links))
+def _next_batch(chunks: Iterator[LineChunk]) -> list[LineChunk]:
+    """Return the next chunks, about a megabyte; empty when everything is read."""
+    batch: list[LineChunk] = []
+    size = 0
+    for chunk in chunks:
+        batch.append(chunk)
+        size += len(chunk.text)
+        if size >= _MOST:
+            break
+    return batch
 
 
 def _passages_of(path: WorkspacePath, pieces: Iterable[bytes]) -> Iterator[LineChunk]:

@@ -4,20 +4,18 @@ The caller holds the locks and has checked the base.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from graphlib import CycleError, TopologicalSorter
 
 from toolcrib.core.change_sets import FileChange
 from toolcrib.core.errors import Conflict, NotFound, ToolFailed
 from toolcrib.core.files import EntryKind, EntryState, Fingerprint
-from toolcrib.core.ids import FileId, VersionId
+from toolcrib.core.ids import FileId
 from toolcrib.core.paths import WorkspacePath
 from toolcrib.storage.change_sets import AppliedFile
 from toolcrib.workspace.fs.mounts import WorkspaceDisks
-from toolcrib.workspace.fs.trash import is_same_inode, token_of
-from toolcrib.workspace.sync.path_state import disk_matches_state, stat_no_symlinks
+from toolcrib.workspace.sync.path_state import disk_matches_state, is_same_inode
 
 
 class RenameOrder:
@@ -95,14 +93,14 @@ def temporarily_writable(disk_of: WorkspaceDisks, paths: Collection[WorkspacePat
     above = {folder for path in paths for folder in path.ancestors}
     try:
         for folder in sorted(above, key=_depth):
-            node = stat_no_symlinks(disk_of(folder), folder)
+            node = disk_of(folder).stat_no_symlinks(folder)
             if node is not None and node.kind is EntryKind.FOLDER and node.mode & OPEN != OPEN:
                 disk_of(folder).set_mode(folder, node.mode | OPEN)
                 was[folder] = node.mode
         yield
     finally:
         for folder in sorted(was, key=_depth, reverse=True):
-            node = stat_no_symlinks(disk_of(folder), folder)
+            node = disk_of(folder).stat_no_symlinks(folder)
             if node is not None and node.mode == was[folder] | OPEN:
                 with suppress(NotFound):
                     disk_of(folder).set_mode(folder, was[folder])
@@ -112,59 +110,61 @@ def _depth(path: WorkspacePath) -> int:
     return len(path.parts)
 
 
-# More contents than this are synced together.
+# More changes than this are synced together.
 _MANY = 64
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyStep:
-    """The step of one file on disk, from its earlier state to its head. ``body`` is the head's content."""
-
-    file_id: FileId
-    version_id: VersionId
-    before: EntryState | None
-    after: EntryState | None
-    body: bytes | None
-
-    @classmethod
-    def of(cls, change: FileChange) -> "ApplyStep":
-        """Build the step of a change."""
-        return cls(change.file_id, change.version_id, change.before, change.after, change.body)
-
-    @property
-    def states(self) -> tuple[EntryState, ...]:
-        return tuple(state for state in (self.before, self.after) if state is not None)
-
-    @property
-    def moves(self) -> bool:
-        return self.before is not None and self.after is not None and self.before.path != self.after.path
+# How many changes are between two reports of progress.
+_REPORTED = 500
 
 
-def apply(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> list[AppliedFile]:
-    """Complete every step, whatever part of it was done before. Idempotent.
+class _Progress:
+    """Counts changes that are on disk, and reports their number."""
+
+    def __init__(self, report: Callable[[int, int], object] | None, total: int) -> None:
+        self._report = report
+        self._total = total
+        self._done = 0
+
+    def step(self) -> None:
+        self._done += 1
+        if self._report is not None and self._done % _REPORTED == 0 and self._done <= self._total:
+            self._report(self._done, self._total)
+
+
+def apply(
+    disk_of: WorkspaceDisks, steps: Sequence[FileChange], report: Callable[[int, int], object] | None = None
+) -> list[AppliedFile]:
+    """Complete every change, whatever part of it was done before. Idempotent.
+
+    ``report`` receives how many changes are on disk, and their number, from the thread that applies them.
 
     Displaced and deleted files go first, so that no moving folder takes them along. Then everything is renamed that can
     be. Then paths are freed, folders created and contents written. So one set can free a path and use it again.
     """
-    try:
-        return _apply(disk_of, steps)
-    except ToolFailed:
-        # A program may have locked a folder against its owner. Retry with the folders writable.
-        with temporarily_writable(disk_of, {state.path for step in steps for state in step.states}):
-            return _apply(disk_of, steps)
+    with disk_of.synced_together() if len(steps) > _MANY else nullcontext(disk_of) as disks:
+        try:
+            return _apply(disks, steps, _Progress(report, len(steps)))
+        except ToolFailed:
+            # A program may have locked a folder against its owner. Retry with the folders writable.
+            with temporarily_writable(disks, {state.path for step in steps for state in step.states}):
+                return _apply(disks, steps, _Progress(report, len(steps)))
 
 
-def _apply(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> list[AppliedFile]:
+def _apply(disk_of: WorkspaceDisks, steps: Sequence[FileChange], progress: _Progress) -> list[AppliedFile]:
     wanted = {step.after.path: step.after.kind for step in steps if step.after is not None}
     # Moves are renames if the target is free: then a folder takes its untracked content along.
-    written = {step.after.path: step.after.kind for step in steps if step.after is not None and not step.moves}
-    _displace(disk_of, steps)
+    movers = [step for step in steps if step.before is not None and step.moves]
+    targets = {_after(step).path for step in movers}
+    written = {path: kind for path, kind in wanted.items() if path not in targets}
+    _displace(disk_of, steps, movers)
     for path in _deepest_first(step.before.path for step in steps if step.before and step.after is None):
         _free(disk_of, path, written)
-    _rename_all(disk_of, steps)
-    for step in (step for step in steps if step.moves and token_of(step.before) is not None):
+        progress.step()
+    _rename_all(disk_of, movers)
+    for step in (step for step in movers if _before(step).is_untracked):
         # It could not be renamed because the target is occupied, and it has no stored content to write.
-        if is_same_inode(_before(step), stat_no_symlinks(disk_of(_before(step).path), _before(step).path)):
+        if is_same_inode(_before(step), disk_of(_before(step).path).stat_no_symlinks(_before(step).path)):
             _set_aside(disk_of, step)
     for path in _deepest_first(_before(step).path for step in steps if _is_left_over(disk_of, step)):
         _free(disk_of, path, wanted)
@@ -174,31 +174,37 @@ def _apply(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> list[AppliedF
     for step in sorted(steps, key=_folders_first):
         if step.file_id not in at_once:
             prints[step.file_id] = None if step.after is None else _make(disk_of, step)
+            if step.after is not None:
+                progress.step()
     if at_once:
-        prints |= _write_all(disk_of, contents)
+        prints |= _write_all(disk_of, contents, progress)
     for step in sorted((step for step in steps if _locks(step)), key=_folders_first, reverse=True):
         disk_of(_after(step).path).set_mode(_after(step).path, _after(step).mode)
     return [AppliedFile(step.file_id, step.version_id, prints[step.file_id]) for step in steps]
 
 
-def _displace(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> None:
+def _displace(disk_of: WorkspaceDisks, steps: Sequence[FileChange], movers: Sequence[FileChange]) -> None:
     """Move untracked content into the trash, files before the folders that move as a whole."""
-    displaced = [step for step in steps if token_of(step.before) not in (None, token_of(step.after))]
+    displaced = [step for step in steps if step.before is not None and step.trashed]
+    inside: dict[WorkspacePath, list[FileChange]] = defaultdict(list)
+    for mover in movers if displaced else ():
+        for above in _before(mover).path.ancestors:
+            inside[above].append(mover)
     for step in sorted(displaced, key=lambda step: -len(_before(step).path.parts)):
-        for mover in (other for other in steps if other.moves and _before(other).path.is_below(_before(step).path)):
+        for mover in inside.get(_before(step).path, ()):
             _rename(disk_of, mover)
         _set_aside(disk_of, step)
 
 
-def _set_aside(disk_of: WorkspaceDisks, step: ApplyStep) -> None:
-    token, path = token_of(step.before), _before(step).path
+def _set_aside(disk_of: WorkspaceDisks, step: FileChange) -> None:
+    trash_id, path = _before(step).trash_id, _before(step).path
     # If the content is already in the trash, something else is at the path.
-    if token is None or disk_of.trash.holds(token) or stat_no_symlinks(disk_of(path), path) is None:
+    if trash_id is None or disk_of.trash.holds(trash_id) or disk_of(path).stat_no_symlinks(path) is None:
         return
-    disk_of.trash.move_in(disk_of(path), path, token)
+    disk_of.trash.move_in(disk_of(path), path, trash_id)
 
 
-def _is_left_over(disk_of: WorkspaceDisks, step: ApplyStep) -> bool:
+def _is_left_over(disk_of: WorkspaceDisks, step: FileChange) -> bool:
     """Whether the earlier state of a step is still on disk, although it must go.
 
     Something else may be there by now: a renamed folder brings its untracked content.
@@ -206,25 +212,25 @@ def _is_left_over(disk_of: WorkspaceDisks, step: ApplyStep) -> bool:
     if step.before is None:
         return False
     disk, path = disk_of(step.before.path), step.before.path
-    node = stat_no_symlinks(disk, path)
+    node = disk.stat_no_symlinks(path)
     if step.after is None:
         # A folder from which something had to move first. It is removed only if it is empty.
         return step.before.kind is EntryKind.FOLDER and node is not None and node.kind is EntryKind.FOLDER
     return not step.moves or disk_matches_state(disk, step.before, node)
 
 
-def _rename_all(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> None:
+def _rename_all(disk_of: WorkspaceDisks, moving: Sequence[FileChange]) -> None:
     """Rename everything that moves; folders take their content along.
 
     A folder with content that must leave first, and cannot yet, is not renamed. Its content is moved or written one by
     one.
     """
-    movers = {_before(step).path: step for step in steps if step.moves}
-    goals = {path: step.after.path for path, step in movers.items() if step.after is not None}
+    movers = {_before(step).path: step for step in moving}
+    goals = {path: _after(step).path for path, step in movers.items()}
     turns = RenameOrder(goals, {path for path, step in movers.items() if _before(step).kind is EntryKind.FOLDER})
     gone: set[WorkspacePath] = set()
     for path in turns:
-        is_stuck = any(stat_no_symlinks(disk_of(left), left) is not None for left in turns.leaving(path))
+        is_stuck = any(disk_of(left).stat_no_symlinks(left) is not None for left in turns.leaving(path))
         if turns.carrier(path) in gone or (not is_stuck and _rename(disk_of, movers[path])):
             gone.add(path)
 
@@ -233,22 +239,22 @@ def _deepest_first(paths: Iterable[WorkspacePath]) -> list[WorkspacePath]:
     return sorted(paths, key=lambda path: -len(path.parts))
 
 
-def _folders_first(step: ApplyStep) -> tuple[bool, int]:
-    state = step.states[-1]
+def _folders_first(step: FileChange) -> tuple[bool, int]:
+    state = step.after or _before(step)
     return state.kind is not EntryKind.FOLDER, len(state.path.parts)
 
 
-def _before(step: ApplyStep) -> EntryState:
+def _before(step: FileChange) -> EntryState:
     assert step.before is not None
     return step.before
 
 
-def _rename(disk_of: WorkspaceDisks, step: ApplyStep) -> bool:
+def _rename(disk_of: WorkspaceDisks, step: FileChange) -> bool:
     """Rename on disk if that is still to be done and the target is free. Otherwise the target is written later."""
     assert step.before is not None and step.after is not None
     source, destination = step.before.path, step.after.path
     disk = disk_of(source)
-    there, taken = stat_no_symlinks(disk, source), stat_no_symlinks(disk_of(destination), destination)
+    there, taken = disk.stat_no_symlinks(source), disk_of(destination).stat_no_symlinks(destination)
     if disk_of(destination) is disk and there is not None and taken is None:
         # A file may still be where the parent folder will be. Then the content is written instead.
         with suppress(Conflict):
@@ -260,7 +266,7 @@ def _rename(disk_of: WorkspaceDisks, step: ApplyStep) -> bool:
 def _free(disk_of: WorkspaceDisks, path: WorkspacePath, wanted: Mapping[WorkspacePath, EntryKind]) -> None:
     """Remove what is at a path that must be empty, or must have another kind."""
     disk = disk_of(path)
-    node = stat_no_symlinks(disk, path)
+    node = disk.stat_no_symlinks(path)
     if node is None or node.kind is wanted.get(path):
         return
     # If an outside program put something into a folder at the last moment, the folder stays.
@@ -268,43 +274,43 @@ def _free(disk_of: WorkspaceDisks, path: WorkspacePath, wanted: Mapping[Workspac
         disk.remove(path)
 
 
-def _locks(step: ApplyStep) -> bool:
+def _locks(step: FileChange) -> bool:
     after = step.after
     return after is not None and after.kind is EntryKind.FOLDER and after.mode & OPEN != OPEN
 
 
-def _is_written(step: ApplyStep) -> bool:
+def _is_written(step: FileChange) -> bool:
     after = step.after
-    return step.body is not None and after is not None and after.kind is EntryKind.FILE and token_of(after) is None
+    return step.body is not None and after is not None and after.kind is EntryKind.FILE and after.trash_id is None
 
 
-def _write_all(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> dict[FileId, Fingerprint | None]:
+def _write_all(
+    disk_of: WorkspaceDisks, steps: Sequence[FileChange], progress: _Progress
+) -> dict[FileId, Fingerprint | None]:
     """Write many contents with few syncs. Syncing each file separately would take minutes."""
     prints: dict[FileId, Fingerprint | None] = {}
     for disk in {disk_of(_after(step).path) for step in steps}:
         here = [step for step in steps if disk_of(_after(step).path) is disk]
         contents = [(_after(step).path, step.body or b"", _after(step).mode) for step in here]
-        prints |= zip(
-            (step.file_id for step in here), (node.fingerprint for node in disk.write_all(contents)), strict=True
-        )
+        nodes = disk.write_all(contents, progress.step)
+        prints |= zip((step.file_id for step in here), (node.fingerprint for node in nodes), strict=True)
     return prints
 
 
-def _after(step: ApplyStep) -> EntryState:
+def _after(step: FileChange) -> EntryState:
     assert step.after is not None
     return step.after
 
 
-def _make(disk_of: WorkspaceDisks, step: ApplyStep) -> Fingerprint | None:
+def _make(disk_of: WorkspaceDisks, step: FileChange) -> Fingerprint | None:
     assert step.after is not None
     after, before = step.after, step.before
     disk = disk_of(after.path)
-    token = token_of(after)
-    if token is not None and disk_of.trash.holds(token):
+    if after.trash_id is not None and disk_of.trash.holds(after.trash_id):
         # The entry at the path is in the history: the base was checked, and untracked content was set aside.
         disk.remove(after.path)
-        disk_of.trash.move_out(disk, token, after.path)
-    if token is not None and disk.stat(after.path) is None:
+        disk_of.trash.move_out(disk, after.trash_id, after.path)
+    if after.is_untracked and disk.stat(after.path) is None:
         # An outside program removed it. The next lookup records that.
         return None
     if after.kind is EntryKind.FOLDER:
@@ -317,8 +323,8 @@ def _make(disk_of: WorkspaceDisks, step: ApplyStep) -> Fingerprint | None:
             disk.set_times(after.path)
         return None
     if after.kind is EntryKind.LINK:
-        assert after.target is not None
-        return disk.make_link(after.path, after.target).fingerprint
+        assert after.link_target is not None
+        return disk.make_link(after.path, after.link_target).fingerprint
     if step.body is not None:
         return disk.write(after.path, step.body, mode=after.mode).fingerprint
     # The content is already there: the file was moved, touched, or only gets another mode.

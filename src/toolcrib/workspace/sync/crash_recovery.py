@@ -4,16 +4,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from toolcrib.core.change_sets import FileChange
+from toolcrib.core.change_sets import FileChange, TrashedFile
 from toolcrib.core.files import EntryKind, EntryState, File, FileType
 from toolcrib.core.ids import FileId, VersionId, new_id
 from toolcrib.core.paths import WorkspacePath
 from toolcrib.storage.change_sets import AppliedFile
-from toolcrib.storage.trash import TrashedFile
 from toolcrib.workspace.fs.mounts import WorkspaceDisks
-from toolcrib.workspace.fs.trash import token_of
-from toolcrib.workspace.sync.apply_to_disk import ApplyStep
-from toolcrib.workspace.sync.path_state import disk_matches_state, observe_entry, stat_no_symlinks
+from toolcrib.workspace.sync.path_state import disk_matches_state, observe_entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +19,7 @@ class DiskChanges:
 
     Attributes:
         changes: The changes to commit.
-        settled: The current fingerprint of every file.
+        applied: The current fingerprint of every file.
         dates_ns: The ctime of each change, where the disk has one.
     """
 
@@ -50,20 +47,20 @@ def external_change(file: File | None, state: EntryState | None, body: bytes | N
     )
 
 
-def remove_temp_files(disk_of: WorkspaceDisks, steps: Sequence[ApplyStep]) -> None:
+def remove_temp_files(disk_of: WorkspaceDisks, steps: Sequence[FileChange]) -> None:
     """Remove stray temporary files beside the files that were being written."""
     paths = {state.path.parent for step in steps for state in step.states}
     for folder in paths:
         # If a link is on the way, no write was started there.
-        if folder.mount.writable and stat_no_symlinks(disk_of(folder), folder) is not None:
+        if folder.mount.writable and disk_of(folder).stat_no_symlinks(folder) is not None:
             disk_of(folder).sweep(folder)
 
 
 def plan_redo(
-    disk_of: WorkspaceDisks, steps: Sequence[ApplyStep], files: Sequence[File]
-) -> tuple[list[ApplyStep], DiskChanges]:
+    disk_of: WorkspaceDisks, steps: Sequence[FileChange], files: Sequence[File]
+) -> tuple[list[FileChange], DiskChanges]:
     """Return the steps to apply again, and the changes by others, which are kept on top of ours."""
-    redo: list[ApplyStep] = []
+    redo: list[FileChange] = []
     changes: list[FileChange] = []
     applied: list[AppliedFile] = []
     # Files may swap paths: what one of them leaves at a path is as much ours as the other's state.
@@ -81,10 +78,10 @@ def plan_redo(
             state = replace(state, path=step.after.path)
             changes.append(external_change(file, state, body))
             source = step.before if step.before not in theirs[:-1] else None
-            if token_of(state) is not None and theirs[-1] is step.before:
+            if state.is_untracked and theirs[-1] is step.before:
                 # The content is not stored anywhere else, so it is moved from where it is.
                 source = replace(state, path=step.before.path)
-            redo.append(ApplyStep(file.id, changes[-1].version_id, source, state, body))
+            redo.append(replace(changes[-1], before=source))
             continue
         changes.append(external_change(file, state, body))
         applied.append(AppliedFile(file.id, changes[-1].version_id, node.fingerprint if node else None))
@@ -92,30 +89,28 @@ def plan_redo(
 
 
 def list_stranded_trash(
-    disk_of: WorkspaceDisks, steps: Sequence[ApplyStep], redo: Sequence[ApplyStep]
+    disk_of: WorkspaceDisks, steps: Sequence[FileChange], redo: Sequence[FileChange]
 ) -> list[TrashedFile]:
     """List content that is in the trash, or goes there with ``redo``, because others wrote at its path."""
-    still = {token_of(step.after) for step in redo}
+    still = {step.after.trash_id for step in redo if step.after}
     lying = [
-        (step, state)
+        TrashedFile(step.file_id, state)
         for step in steps
         for state in step.states
-        if (token := token_of(state)) is not None and token not in still and disk_of.trash.holds(token)
+        if state.trash_id not in (None, *still) and _is_aside(disk_of, state)
     ]
     going = [
-        (step, step.before) for step in redo if step.before is not None and token_of(step.before) not in (None, *still)
+        TrashedFile(step.file_id, step.before)
+        for step in redo
+        if step.before is not None and step.before.trash_id not in (None, *still)
     ]
-    found = {token: (step, state) for step, state in (*lying, *going) if (token := token_of(state)) is not None}
-    return [
-        TrashedFile(token, step.file_id, state.path, state.kind, state.mode, state.size)
-        for token, (step, state) in found.items()
-    ]
+    return list({found.trash_id: found for found in (*lying, *going)}.values())
 
 
 def _is_ours(disk_of: WorkspaceDisks, states: Sequence[EntryState], path: WorkspacePath) -> bool:
     """Whether the path has nothing but what these steps found or leave there."""
     disk = disk_of(path)
-    node = stat_no_symlinks(disk, path)
+    node = disk.stat_no_symlinks(path)
     if node is None:
         return True
     expected = [known for known in states if not _is_aside(disk_of, known)]
@@ -126,5 +121,4 @@ def _is_ours(disk_of: WorkspaceDisks, states: Sequence[EntryState], path: Worksp
 
 def _is_aside(disk_of: WorkspaceDisks, state: EntryState) -> bool:
     """Whether a state's content is in the trash, so that something else is at its path."""
-    token = token_of(state)
-    return token is not None and disk_of.trash.holds(token)
+    return state.trash_id is not None and disk_of.trash.holds(state.trash_id)

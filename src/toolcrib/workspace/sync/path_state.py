@@ -1,87 +1,25 @@
 """The state of a path in the history and on disk, and whether the two agree."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import assert_never
+from uuid import uuid4
 
 from toolcrib.core.callers import Caller
-from toolcrib.core.errors import PathOutsideMount, SymlinkNotFollowed
-from toolcrib.core.files import FOLDER_MODE, AuthorKind, ContentKind, EntryKind, EntryState, File, FileType, Version
+from toolcrib.core.files import (
+    AuthorKind,
+    ContentKind,
+    DiskEntry,
+    EntryKind,
+    EntryState,
+    File,
+    Version,
+)
 from toolcrib.core.paths import WorkspacePath
 from toolcrib.storage.blobs import digest
-from toolcrib.storage.files import PathLookup
-from toolcrib.workspace.fs.disk_entries import DiskEntry
+from toolcrib.workspace.fs.mount_reader import AccessDenied
 from toolcrib.workspace.fs.mount_writer import MountWriter
-from toolcrib.workspace.fs.trash import is_same_inode, token_of, untracked_state
 from toolcrib.workspace.text.content import decode_content, file_state
-
-
-@dataclass(frozen=True, slots=True)
-class PathState:
-    """What is at a path: in the history, on disk, in both or in neither."""
-
-    path: WorkspacePath
-    file: File | None
-    node: DiskEntry | None
-
-    @property
-    def exists(self) -> bool:
-        """Whether a file, folder or link is there. Special files do not count."""
-        return self.file is not None or (self.node is not None and self.node.kind is not None)
-
-    @property
-    def kind(self) -> EntryKind | None:
-        """The kind in the history or, for an untracked path, on disk."""
-        if self.file is not None:
-            return self.file.state.kind
-        if self.path.is_root:
-            return EntryKind.FOLDER
-        return self.node.kind if self.node else None
-
-    @property
-    def is_folder(self) -> bool:
-        return self.kind is EntryKind.FOLDER
-
-    @property
-    def is_special(self) -> bool:
-        """Whether it is a FIFO, socket or device: neither readable nor replaceable, and not listed."""
-        return self.node is not None and self.node.kind is None
-
-    @property
-    def synced(self) -> bool:
-        """Whether the path is tracked."""
-        return self.file is not None
-
-    @property
-    def type(self) -> FileType:
-        if self.file is not None:
-            return self.file.type
-        return FileType.FOLDER if self.is_folder else FileType.DOCUMENT
-
-    @property
-    def is_virtual(self) -> bool:
-        return self.file is not None and self.file.is_virtual
-
-    @property
-    def display_name(self) -> str:
-        """The name for people. Only for virtual files it differs from the name in the path."""
-        return (self.file.display_name if self.file else None) or self.path.name
-
-    @property
-    def updated_at(self) -> datetime:
-        if self.file is not None:
-            return self.file.updated_at
-        assert self.node is not None
-        return self.node.mtime
-
-
-@dataclass(frozen=True, slots=True)
-class FileContent:
-    """A file's whole content with its path state."""
-
-    path_state: PathState
-    body: bytes
-    sha256: bytes
 
 
 def author_in_words(version: Version, caller: Caller) -> str:
@@ -101,28 +39,6 @@ def author_in_words(version: Version, caller: Caller) -> str:
     return f"{who}, {seconds} s ago"
 
 
-def is_stale(path_state: PathState, seen: PathLookup, asked_about: set[WorkspacePath]) -> bool:
-    """Whether history and disk must be reconciled before the state is returned."""
-    file, node = path_state.file, path_state.node
-    if file is None:
-        # After a crash, it may be left over from a move or a deletion. Reconcile it once.
-        return seen.any_pending and node is not None and path_state.path not in asked_about
-    if file.is_virtual:
-        return False
-    return file.pending or differs_by_stat(file, node)
-
-
-def differs_by_stat(file: File, node: DiskEntry | None) -> bool:
-    """Whether the file on disk may differ from the history, judged without reading it."""
-    if node is None or node.kind is not file.state.kind:
-        return True
-    if node.kind is EntryKind.LINK:
-        return node.target != file.state.target
-    if node.mode != file.state.mode:
-        return True
-    return node.kind is EntryKind.FILE and not (file.fingerprint and file.fingerprint.matches(node.fingerprint))
-
-
 # The largest file that the history stores. A larger one goes into the trash when it is displaced.
 MOST_BYTES = 256_000_000
 
@@ -136,6 +52,11 @@ def disk_matches_head(disk: MountWriter, file: File, node: DiskEntry | None) -> 
             return file.state.kind is EntryKind.FILE
         if not file.fingerprint.matches(node.fingerprint):
             return False
+        try:
+            return disk_matches_state(disk, file.state, node)
+        except AccessDenied:
+            # Its version has a mode that lets nobody read it. Then the same stat result must be enough.
+            return True
     return disk_matches_state(disk, file.state, node)
 
 
@@ -144,26 +65,37 @@ def disk_matches_state(disk: MountWriter, state: EntryState, node: DiskEntry | N
     if node is None or node.kind is not state.kind:
         return False
     if state.kind is EntryKind.LINK:
-        return node.target == state.target
+        return node.target == state.link_target
     if node.mode != state.mode:
         return False
     if state.kind is EntryKind.FOLDER:
         return True
     if node.fingerprint.size != state.size:
         return False
-    if token_of(state) is not None:
+    if state.is_untracked:
         # The content exists only on disk. If it changed, it is still kept when it is displaced.
         return is_same_inode(state, node)
     body, _ = disk.read(state.path, limit=MOST_BYTES)
     return digest(body) == state.sha256
 
 
-def stat_no_symlinks(disk: MountWriter, path: WorkspacePath) -> DiskEntry | None:
-    """Stat a path before a change. Returns ``None`` if a link is on the way."""
-    try:
-        return disk.stat(path)
-    except (SymlinkNotFollowed, PathOutsideMount):
-        return None
+def is_same_inode(state: EntryState, node: DiskEntry | None) -> bool:
+    """Whether a disk entry is the very file or folder that an untracked state describes."""
+    return node is not None and node.kind is state.kind and node.fingerprint.inode == state.inode
+
+
+def untracked_state(path: WorkspacePath, node: DiskEntry, *, size: int | None = None) -> EntryState:
+    """Build the state of a file, or of a whole folder, whose content the history does not store."""
+    assert node.kind in (EntryKind.FILE, EntryKind.FOLDER)
+    return EntryState(
+        path=path,
+        kind=node.kind,
+        mode=node.mode,
+        size=node.fingerprint.size if size is None else size,
+        content_kind=ContentKind.BINARY,
+        trash_id=uuid4(),
+        inode=node.fingerprint.inode,
+    )
 
 
 def observe_entry(
@@ -177,32 +109,39 @@ def observe_entry(
         return _folder(path, node, known), None, node
     if node.kind is EntryKind.LINK:
         # A target that is not printable text cannot be stored.
-        is_readable = node.target is not None and node.target.isprintable()
-        return (
-            (EntryState(path, EntryKind.LINK, node.mode, target=node.target), None, node) if is_readable else _NOTHING
-        )
+        if node.target is None or not node.target.isprintable():
+            return _NOTHING
+        return EntryState(path, EntryKind.LINK, node.mode, link_target=node.target), None, node
     if node.fingerprint.size > MOST_BYTES:
         return untracked_state(path, node), None, node
     body, node = disk.read(path, limit=MOST_BYTES)
-    state = file_state(path, body, mode=node.mode, content=known.content_kind if known else ContentKind.TEXT)
+    return observed_state(path, body, node.mode, known), body, node
+
+
+def observed_state(path: WorkspacePath, body: bytes, mode: int, known: EntryState | None) -> EntryState:
+    """Build the state of a file that another program wrote. JSON that it made invalid becomes text."""
+    state = file_state(path, body, mode=mode, content=known.content_kind if known else ContentKind.TEXT)
     if state.content_kind is ContentKind.JSON and isinstance(decode_content(body, ContentKind.JSON), str):
-        state = replace(state, content_kind=ContentKind.TEXT)
-    return state, body, node
+        return replace(state, content_kind=ContentKind.TEXT)
+    return state
 
 
 def observed_whole(disk: MountWriter, path: WorkspacePath) -> tuple[EntryState | None, DiskEntry | None]:
-    """Read what is on disk as an untracked state; a folder with everything in it."""
+    """Read what is on disk as an untracked state; a folder with everything in it. A link is all state, no content."""
     node = disk.stat(path)
     if node is None or node.kind not in (EntryKind.FILE, EntryKind.FOLDER):
-        return None, None
+        state, _, node = observe_entry(disk, path, None)
+        return state, node
     size = None if node.kind is EntryKind.FILE else size_below(disk, path)
     return untracked_state(path, node, size=size), node
 
 
 def _folder(path: WorkspacePath, node: DiskEntry, known: EntryState | None) -> EntryState:
-    state = EntryState(path, EntryKind.FOLDER, node.mode or FOLDER_MODE)
+    state = EntryState(path, EntryKind.FOLDER, node.mode)
     # A folder recorded as a whole stays so: a stat does not reveal its content.
-    return replace(state, size=known.size, target=known.target) if known and token_of(known) else state
+    if known is None or not known.is_untracked:
+        return state
+    return replace(state, size=known.size, trash_id=known.trash_id, inode=known.inode)
 
 
 def size_below(disk: MountWriter, folder: WorkspacePath) -> int:

@@ -1,7 +1,7 @@
 """Reconciles history and disk: commits changes made on disk, imports files, and recovers after a crash."""
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,7 +10,8 @@ import structlog
 from toolcrib.core.background_processes import BackgroundProcess
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.change_sets import EXTERNAL, Author, ChangeKind, ChangeSet, FileChange
-from toolcrib.core.files import EntryKind, EntryState, File
+from toolcrib.core.errors import ToolcribError
+from toolcrib.core.files import DiskEntry, EntryKind, EntryState, File, Version
 from toolcrib.core.ids import VersionId
 from toolcrib.core.paths import Mount, WorkspacePath, mount_root
 from toolcrib.runtime.disk_threads import in_thread
@@ -18,13 +19,11 @@ from toolcrib.storage import blobs
 from toolcrib.storage.background_processes import present_within
 from toolcrib.storage.change_sets import AppliedFile, ChangeSetStore
 from toolcrib.storage.database import Connection, Tenant
-from toolcrib.storage.files import get_version, list_below, list_pending
+from toolcrib.storage.files import FileStore, get_versions, list_below, list_pending
 from toolcrib.storage.trash import TrashLimits, record_trashed
-from toolcrib.workspace.fs.disk_entries import DiskEntry
 from toolcrib.workspace.fs.mount_writer import MountWriter
 from toolcrib.workspace.fs.mounts import MountTable, WorkspaceDisks
-from toolcrib.workspace.fs.trash import token_of
-from toolcrib.workspace.sync.apply_to_disk import ApplyStep, apply
+from toolcrib.workspace.sync.apply_to_disk import apply
 from toolcrib.workspace.sync.crash_recovery import (
     DiskChanges,
     external_change,
@@ -34,38 +33,9 @@ from toolcrib.workspace.sync.crash_recovery import (
 )
 from toolcrib.workspace.sync.path_state import disk_matches_head, observe_entry, observed_whole, size_below
 
-
-def attribute_changes(
-    found: DiskChanges, processes: Sequence[BackgroundProcess], *, all_tracked_before: bool
-) -> tuple[ChangeSet, ...]:
-    """Group the found changes into one change set per author, judged by timestamps and running processes.
-
-    Args:
-        processes: The candidates, latest first.
-        all_were_known: All files were tracked when the process started, so that a new file may be its work.
-    """
-    shares: dict[Author, list[FileChange]] = {}
-    for change in found.changes:
-        theirs = all_tracked_before or change.kind is not ChangeKind.CREATED
-        author = _author(processes, found.dates_ns.get(change.version_id)) if theirs and _is_kept(change) else EXTERNAL
-        shares.setdefault(author, []).append(change)
-    return tuple(ChangeSet(author, tuple(changes)) for author, changes in shares.items())
-
-
-def _author(processes: Sequence[BackgroundProcess], date_ns: int | None) -> Author:
-    """Return the process that ran at a date. A deletion has no date, so the running process counts."""
-    there = [process for process in processes if (process.is_running if date_ns is None else process.ran_at(date_ns))]
-    if len({process.belongs_to for process in there}) != 1:
-        return EXTERNAL
-    return there[0].author
-
-
-def _is_kept(change: FileChange) -> bool:
-    """Whether undo could restore the earlier content. If not, the change must not look revertible."""
-    return token_of(change.before) is None and token_of(change.after) is None
-
-
 log = structlog.get_logger(__name__)
+
+_ANYWHERE = mount_root(Mount.PROJECT)
 
 
 class Reconciler:
@@ -93,9 +63,9 @@ class Reconciler:
         A change that is still pending after that was left by a crash, and is recovered.
 
         Args:
-            take_in: Also import untracked files.
+            track: Also import untracked files.
             whole: Paths to import without content, folders with everything in them.
-            all_were_known: Untracked files appeared after a process started, and may be its work.
+            all_tracked_before: Untracked files appeared after a process started, and may be its work.
 
         Returns:
             The committed change sets.
@@ -145,7 +115,7 @@ class Reconciler:
             async with locked.transaction() as connection:
                 pending = await list_pending(connection, tenant)
                 disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.root_path)
-                steps = [await _step(connection, tenant, file) for file in pending]
+                steps = await _steps(connection, tenant, pending)
                 await in_thread(remove_temp_files, disk_of, steps)
                 redo, clashes = await in_thread(plan_redo, disk_of, steps, pending)
                 if clashes.changes:
@@ -161,34 +131,85 @@ class Reconciler:
         return len(pending)
 
 
-_ANYWHERE = mount_root(Mount.PROJECT)
+async def recover_node(files: FileStore, sync: Reconciler, *, node: str) -> int:
+    """Recover all workspaces of the node before the server starts. Returns the number of files.
+
+    A workspace with an unwritable disk is skipped: its changes stay pending and are retried when it is used. The others
+    do not wait for it.
+    """
+    found = 0
+    for workspace_id in await files.workspaces_pending(node):
+        try:
+            found += await sync.recover(Tenant(workspace_id))
+        except (OSError, ToolcribError) as error:
+            log.error(
+                "recovery.failed",
+                workspace_id=str(workspace_id),
+                error=str(error),
+                remedy="Make the workspace's directory writable; its changes are written to disk at the next use.",
+            )
+    if found:
+        log.info("recovery.completed", files=found)
+    return found
 
 
-async def _step(connection: Connection, tenant: Tenant, file: File) -> ApplyStep:
-    """Build the step that a pending file still needs."""
-    before = None
-    if file.base_version_id is not None:
-        base = await get_version(connection, tenant, file.base_version_id)
-        before = None if base.deleted else base.state
+def attribute_changes(
+    found: DiskChanges, processes: Sequence[BackgroundProcess], *, all_tracked_before: bool
+) -> tuple[ChangeSet, ...]:
+    """Group the found changes into one change set per author, judged by timestamps and running processes.
+
+    Args:
+        processes: The candidates, latest first.
+        all_tracked_before: All files were tracked when the process started, so that a new file may be its work.
+    """
+    shares: dict[Author, list[FileChange]] = {}
+    for change in found.changes:
+        theirs = all_tracked_before or change.kind is not ChangeKind.CREATED
+        # If undo could not restore the earlier content, the change must not look revertible.
+        is_kept = not any(state.is_untracked for state in change.states)
+        author = _author(processes, found.dates_ns.get(change.version_id)) if theirs and is_kept else EXTERNAL
+        shares.setdefault(author, []).append(change)
+    return tuple(ChangeSet(author, tuple(changes)) for author, changes in shares.items())
+
+
+def _author(processes: Sequence[BackgroundProcess], date_ns: int | None) -> Author:
+    """Return the process that ran at a date. A deletion has no date, so the running process counts."""
+    there = [process for process in processes if (process.is_running if date_ns is None else process.ran_at(date_ns))]
+    if len({process.belongs_to for process in there}) != 1:
+        return EXTERNAL
+    return there[0].author
+
+
+async def _steps(connection: Connection, tenant: Tenant, pending: Sequence[File]) -> list[FileChange]:
+    """Build the changes that pending files still need on disk."""
+    based = [file.base_version_id for file in pending if file.base_version_id is not None]
+    bases = await get_versions(connection, tenant, based)
+    written = {file.state.sha256 for file in pending if not file.deleted and file.state.sha256 is not None}
+    bodies = await blobs.fetch(connection, tenant, written)
+    return [_step(file, bases, bodies) for file in pending]
+
+
+def _step(file: File, bases: Mapping[VersionId, Version], bodies: Mapping[bytes, bytes]) -> FileChange:
+    base = None if file.base_version_id is None else bases[file.base_version_id]
+    before = None if base is None or base.deleted else base.state
     after = None if file.deleted else file.state
-    body = None
-    if after is not None and after.sha256 is not None:
-        body = (await blobs.fetch(connection, tenant, [after.sha256]))[after.sha256]
+    body = bodies[after.sha256] if after is not None and after.sha256 is not None else None
     # A file created and deleted before it reached the disk is looked for where it would have been.
-    return ApplyStep(file.id, file.version_id, before or (file.state if after is None else None), after, body)
+    before = before or (file.state if after is None else None)
+    return FileChange(file.id, file.version_id, file.type, file.base_version_id, before, after, body)
 
 
 async def _with_lost_children(connection: Connection, tenant: Tenant, found: DiskChanges) -> DiskChanges:
     """Add the deletion of everything in a deleted folder."""
-    changes, applied = list(found.changes), list(found.applied)
-    gone = [c.before for c in found.changes if c.after is None and c.before and c.before.kind is EntryKind.FOLDER]
-    for folder in gone:
-        known = {change.file_id for change in changes}
-        for file in await list_below(connection, tenant, folder.path):
-            if file.id not in known:
-                changes.append(external_change(file, None, None))
-                applied.append(AppliedFile(file.id, changes[-1].version_id, None))
-    return DiskChanges(tuple(changes), tuple(applied), found.dates_ns)
+    gone = {c.before.path for c in found.changes if c.after is None and c.before and c.before.kind is EntryKind.FOLDER}
+    tops = sorted(folder for folder in gone if gone.isdisjoint(folder.ancestors))
+    if not tops:
+        return found
+    known = {change.file_id for change in found.changes}
+    lost = [file for file in await list_below(connection, tenant, tops) if file.id not in known]
+    changes = [external_change(file, None, None) for file in lost]
+    applied = [AppliedFile(change.file_id, change.version_id, None) for change in changes]
+    return DiskChanges((*found.changes, *changes), (*found.applied, *applied), found.dates_ns)
 
 
 def _observe(
@@ -225,7 +246,7 @@ def _observe(
 def _found_at(
     disk: MountWriter, path: WorkspacePath, file: File | None, *, whole: bool
 ) -> tuple[EntryState | None, bytes | None, DiskEntry | None]:
-    if file is not None and token_of(file.state) is not None:
+    if file is not None and file.state.is_untracked:
         node = disk.stat(path)
         if disk_matches_head(disk, file, node):
             size = size_below(disk, path) if whole and file.state.kind is EntryKind.FOLDER else file.state.size

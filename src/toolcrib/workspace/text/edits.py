@@ -3,7 +3,7 @@
 import codecs
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from toolcrib.core.errors import BadArguments
 from toolcrib.workspace.text.closest_match import COPY_EXACTLY, explain_no_match
@@ -34,38 +34,11 @@ class InsertEdit:
 Edit = ReplaceEdit | InsertEdit
 
 
-@dataclass(frozen=True, slots=True)
-class EditedText:
+class EditedText(NamedTuple):
     """The result of an edit. ``note`` says what was done differently than requested, to suit the file."""
 
     body: bytes
     note: str | None = None
-
-
-# An edit as plain values for a worker: the line of an insertion or the old text, and the new text.
-PlainEdit = tuple[int | str, str]
-
-
-def encode_edit(edit: Edit) -> PlainEdit:
-    """Convert an edit to plain values for a worker."""
-    return (edit.old, edit.new) if isinstance(edit, ReplaceEdit) else (edit.line, edit.content)
-
-
-def apply_encoded_edit(body: bytes, edit: PlainEdit) -> tuple[bytes, str | None]:
-    """Return ``body`` after the edit, and the note."""
-    result = edited(body, _meant(edit))
-    return result.body, result.note
-
-
-def apply_encoded_edits(body: bytes, edits: Sequence[PlainEdit]) -> tuple[bytes, str | None]:
-    """Apply all edits, and return the result and the note; for a worker."""
-    result = edited_by_all(body, [_meant(edit) for edit in edits])
-    return result.body, result.note
-
-
-def _meant(edit: PlainEdit) -> Edit:
-    at, text = edit
-    return InsertEdit(at, text) if isinstance(at, int) else ReplaceEdit(at, text)
 
 
 def edited_by_all(body: bytes, edits: Sequence[Edit], *, explains: bool = True) -> EditedText:

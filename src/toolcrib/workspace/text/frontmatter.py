@@ -1,7 +1,7 @@
 """The frontmatter of plans: YAML between two lines of dashes at the start of a text.
 
 Sets single fields to strings. Values are replaced in the text itself, never dumped, so that everything else keeps its
-spelling byte for byte. ``tools/dialects/mounts/frontmatter_patch.py`` differs: it appends to lists and merges mappings.
+spelling byte for byte. ``frontmatter_patch.py`` differs: it appends to lists and merges mappings.
 That needs loading and dumping, so it accepts aliases, and only ``---`` ends the frontmatter there.
 """
 

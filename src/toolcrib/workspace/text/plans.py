@@ -2,13 +2,12 @@
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from toolcrib.core.errors import BadArguments, InvalidFrontmatter
-from toolcrib.core.paths import Mount, WorkspacePath, shown
+from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.workspace.text import frontmatter
 from toolcrib.workspace.text.content import is_binary
 
@@ -25,8 +24,7 @@ class PlanStatus(StrEnum):
     ARCHIVED = "archived"
 
 
-@dataclass(frozen=True, slots=True)
-class PlanDocument:
+class PlanDocument(NamedTuple):
     """A plan file in two parts, byte for byte. An old plan may have no frontmatter, and then no metadata."""
 
     head: bytes
@@ -66,7 +64,7 @@ def require_plan_name(path: WorkspacePath) -> WorkspacePath:
     """Return the path if it has a plan's name. Raises ``BadArguments`` otherwise."""
     if is_plan_name(path):
         return path
-    raise BadArguments({"path": f"{shown(path)} is not a plan file. The name of a plan ends with `{SUFFIX}`."})
+    raise BadArguments({"path": f"{path.display} is not a plan file. The name of a plan ends with `{SUFFIX}`."})
 
 
 def parsed(content: bytes) -> PlanDocument:
@@ -88,23 +86,6 @@ def composed(
         known = earlier.metadata.get("created_at")
         head = frontmatter.changed(earlier.head, {k: v for k, v in fields.items() if k != "created_at" or not known})
     return PlanDocument(head, frontmatter.fields_of(head), body)
-
-
-# A plan as plain values for a worker: head, metadata and body.
-PlainPlan = tuple[bytes, Mapping[str, Any] | None, bytes]
-
-
-def parse_plan_parts(content: bytes) -> PlainPlan:
-    """Parse a plan; for a worker."""
-    plan = parsed(content)
-    return plan.head, plan.metadata, plan.body
-
-
-def compose_plan_parts(earlier: PlainPlan | None, title: str, status: str, body: bytes, now: str) -> PlainPlan:
-    """Create or update a plan; for a worker."""
-    known = None if earlier is None else PlanDocument(*earlier)
-    made = composed(known, title=title, status=PlanStatus(status), body=body, now=datetime.fromisoformat(now))
-    return made.head, made.metadata, made.body
 
 
 # Words for generated plan names, such as ``gleeful-tangerine-expedition``.

@@ -9,8 +9,8 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import NamedTuple
 
 MOST_BYTES = 2_000_000
 # Takes a few milliseconds at most.
@@ -21,13 +21,14 @@ _WORK = 3_000_000
 # The most lines that may differ in a gap that is not small.
 _MOST_DIFFERENCES = 400
 
+_UNSTORABLE = re.compile("[\\x00\\udc80-\\udcff]")
+
 
 # Two contents and their names.
 Pair = tuple[bytes, bytes, tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class TextDiff:
+class TextDiff(NamedTuple):
     """The number of added and removed lines, and the unified diff."""
 
     added: int
@@ -37,25 +38,22 @@ class TextDiff:
 
 def unified(before: bytes, after: bytes, names: tuple[str, str], *, context: int = 3) -> TextDiff:
     """Compare two texts. The caller ensures that both are text and not too large."""
-    return TextDiff(*unified_diff_parts(before, after, names, context))
-
-
-def unified_diff_parts(before: bytes, after: bytes, names: tuple[str, str], context: int = 3) -> tuple[int, int, str]:
-    """Compare two texts; returns plain values for a worker."""
-    old, new = _lines(before), _lines(after)
-    runs = _same(old, new)
+    old, new = lines_of(before), lines_of(after)
+    runs = equal_runs(old, new)
     removed, added = (len(lines) - sum(length for _, _, length in runs) for lines in (old, new))
-    return added, removed, "".join(_render_hunks(old, new, runs, names, context))
+    return TextDiff(added, removed, "".join(_render_hunks(old, new, runs, names, context)))
 
 
-def unified_diff_parts_within(pairs: Sequence[Pair], room: int) -> list[tuple[int, int, str] | None]:
-    """Compare each pair while ``room`` for the texts lasts; ``None`` for those beyond it."""
+def unified_within(pairs: Sequence[Pair], room: int) -> list[tuple[int, int, str] | None]:
+    """Compare each pair while ``room`` for the texts lasts; ``None`` beyond it. Returns plain values, for a worker."""
     found: list[tuple[int, int, str] | None] = []
     for before, after, names in pairs:
-        diff = unified_diff_parts(before, after, names) if room > 0 else None
-        diff = diff if diff is not None and len(diff[2]) <= room else None
-        room -= len(diff[2]) if diff is not None else 0
-        found.append(diff)
+        diff = unified(before, after, names) if room > 0 else None
+        if diff is not None and len(diff.text) <= room:
+            room -= len(diff.text)
+            found.append((diff.added, diff.removed, diff.text))
+        else:
+            found.append(None)
     return found
 
 
@@ -70,9 +68,10 @@ def are_quick(pairs: Sequence[Pair]) -> bool:
 _Run = tuple[int, int, int]
 
 
-def _lines(body: bytes) -> list[str]:
+def lines_of(body: bytes, *, errors: str = "surrogateescape") -> list[str]:
+    """Split a text into lines with their ends. Different bytes that are no UTF-8 become different surrogates."""
     # Only ``\n`` ends a line, as everywhere here; ``splitlines`` would also break at form feeds and the like.
-    return re.findall(r"[^\n]*\n|[^\n]+", body.decode("utf-8", "replace"))
+    return re.findall(r"[^\n]*\n|[^\n]+", body.decode("utf-8", errors))
 
 
 class _Work:
@@ -89,7 +88,7 @@ class _Work:
         return True
 
 
-def _same(old: Sequence[str], new: Sequence[str]) -> list[_Run]:
+def equal_runs(old: Sequence[str], new: Sequence[str]) -> list[_Run]:
     """Return the runs that did not change, in order."""
     work = _Work(_WORK + len(old) + len(new))
     runs: list[_Run] = []
@@ -212,10 +211,10 @@ def _render_hunks(
         yield f"--- {names[0]}\n+++ {names[1]}\n"
     for hunk in hunks:
         (i, _, j, _), (_, i_end, _, j_end) = hunk[0][1], hunk[-1][1]
-        yield f"@@ -{_range(i, i_end)} +{_range(j, j_end)} @@\n"
+        yield f"@@ -{line_range(i, i_end)} +{line_range(j, j_end)} @@\n"
         for is_same, (i, i_end, j, j_end) in hunk:
-            yield from (_line(" " if is_same else "-", line) for line in old[i:i_end])
-            yield from (_line("+", line) for line in new[j:j_end] if not is_same)
+            yield from (diff_line(" " if is_same else "-", line) for line in old[i:i_end])
+            yield from (diff_line("+", line) for line in new[j:j_end] if not is_same)
 
 
 # Line ranges on either side, and whether they are equal.
@@ -251,11 +250,15 @@ def _some(i: int, j: int, length: int) -> list[_Part]:
     return [(True, (i, i + length, j, j + length))] if length else []
 
 
-def _range(start: int, end: int) -> str:
+def line_range(start: int, end: int) -> str:
+    """Return a range of lines as a hunk's header states it."""
     if end - start == 1:
         return str(start + 1)
     return f"{start + 1 if end > start else start},{end - start}"
 
 
-def _line(sign: str, line: str) -> str:
+def diff_line(sign: str, line: str) -> str:
+    """Return a line of a unified diff."""
+    # Neither JSON nor PostgreSQL can hold these.
+    line = _UNSTORABLE.sub(lambda found: f"\\x{ord(found[0]) & 0xFF:02x}", line)
     return f"{sign}{line}" if line.endswith("\n") else f"{sign}{line}\n\\ No newline at end of file\n"

@@ -1,25 +1,21 @@
 """A workspace behind a gate with a real sandbox, probed once per process, and callers that run commands in it."""
 
-from dataclasses import replace
 from typing import Any
 
-from tests.integration.conftest import WorkspaceFixture, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_workspace
 from tests.integration.sandbox.sandbox_fixture import SANDBOX
 from toolcrib.core.callers import Caller
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
-from toolcrib.wiring import assemble
 
 
 async def new_workspace_fixture(database: Database, settings: Settings) -> WorkspaceFixture:
-    engine = assemble(settings, database, sandbox=SANDBOX)
-    return WorkspaceFixture(engine, database, settings, await new_caller(database, settings))
+    return await new_workspace(database, settings, sandbox=SANDBOX)
 
 
 def another_engine(workspace: WorkspaceFixture, **changed: Any) -> WorkspaceFixture:
     """The same workspace behind its own gate, as in another process."""
-    settings = workspace.settings.model_copy(update=changed)
-    return replace(workspace, engine=assemble(settings, workspace.database, sandbox=SANDBOX), settings=settings)
+    return workspace.with_engine(workspace.settings.model_copy(update=changed), sandbox=SANDBOX)
 
 
 async def hand(

@@ -10,21 +10,21 @@ import pytest
 
 from tests.integration.conftest import WorkspaceFixture
 from tests.integration.gate.test_approvals import asked
+from tests.integration.sandbox.sandbox_fixture import SANDBOX
 from tests.integration.tools.shell.builders import another_engine, new_workspace_fixture
 from tests.wait_until import PATIENCE
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import NotFound, PermissionDenied, Superseded, ToolFailed
 from toolcrib.core.files import AuthorKind, Version
-from toolcrib.core.ids import ProcessId, SessionId
+from toolcrib.core.ids import ProcessId, SessionId, new_id
 from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.core.tool_calls import ToolCall
 from toolcrib.sandbox.resource_limits import descendants
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.server_processes import HeartbeatConnection
-from toolcrib.storage.sessions import SessionStore
-from toolcrib.tools.shell.background_results import process_id
 from toolcrib.tools.shell.background_shell import MOST_OF_ONE, BackgroundJob
+from toolcrib.tools.shell.background_tools import process_id
 
 pytestmark = pytest.mark.req("SH-5", part="tools behind the gate, on the live tree")
 
@@ -49,7 +49,7 @@ async def minder(
 
 
 async def in_session(workspace: WorkspaceFixture, caller: Caller) -> Caller:
-    return replace(caller, session_id=(await SessionStore(workspace.database).create(Tenant.of(caller))).id)
+    return replace(caller, session_id=(await workspace.stores.sessions.create(Tenant.of(caller))).id)
 
 
 async def said(
@@ -82,7 +82,7 @@ async def ended(workspace: WorkspaceFixture, process: str, caller: Caller | None
 
 async def versions(workspace: WorkspaceFixture, path: str) -> list[Version]:
     """Return a file's history, newest first."""
-    tenant, files = Tenant.of(workspace.caller), workspace.engine.workspace_services.files
+    tenant, files = workspace.tenant, workspace.engine.workspace_services.files
     [file] = (await files.lookup(tenant, [WorkspacePath(Mount.PROJECT, path)])).files
     assert file is not None
     return await files.versions(tenant, file.id, before=None, limit=10)
@@ -192,7 +192,7 @@ async def test_changes_that_another_call_finds_first_are_attributed_to_the_proce
     (workspace.project / "a").write_text("before")
     started = await said(workspace, "bash_start", command="read _; echo after > a; echo done; sleep 600")
     job = await workspace.engine.background.find(workspace.caller, process_id(started["metadata"]["processId"]))
-    workspace.engine.background.write(job, b"\n", end=False)
+    job.process.write(b"\n")
     await spoken(workspace, started["metadata"]["processId"])
 
     await workspace.result("read", path="/a")
@@ -205,7 +205,7 @@ async def test_changes_that_another_call_finds_first_are_attributed_to_the_proce
 async def spoken(workspace: WorkspaceFixture, process: str) -> BackgroundJob:
     """Wait until it has printed something, without reading the tree."""
     job = await workspace.engine.background.find(workspace.caller, process_id(process))
-    assert (await workspace.engine.background.piece(job, offset=0, most=1, wait=30)).data
+    assert (await job.output(offset=0, most=1, wait=30)).data
     return job
 
 
@@ -279,7 +279,7 @@ async def test_process_ends_when_its_session_is_deleted(workspace: WorkspaceFixt
     job = await workspace.engine.background.find(inside, process_id(started["metadata"]["processId"]))
     assert inside.session_id is not None
 
-    await SessionStore(workspace.database).delete(Tenant.of(inside), SessionId(inside.session_id))
+    await workspace.stores.sessions.delete(Tenant.of(inside), SessionId(inside.session_id))
 
     await asyncio.wait_for(job.finished.wait(), PATIENCE)
     assert len(list(descendants(os.getpid()))) == before
@@ -299,12 +299,12 @@ async def test_agent_has_a_limit_of_processes(workspace: WorkspaceFixture) -> No
 async def test_another_server_reports_where_it_runs_and_ends_it_on_request(
     workspace: WorkspaceFixture, settings: Settings
 ) -> None:
+    server = ProcessId(new_id())
+    workspace = workspace.with_engine(process_id=server, sandbox=SANDBOX)
     started = await said(workspace, "bash_start", command="sleep 600")
     process = started["metadata"]["processId"]
     other = another_engine(workspace)
-    heart = HeartbeatConnection(
-        settings.system_url, ProcessId(workspace.engine.background._process), settings.node_name
-    )
+    heart = HeartbeatConnection(settings.system_url, server, settings.node_name)
     heart.beat()
 
     tool_result = await other.call("bash_output", process_id=process)
@@ -315,6 +315,7 @@ async def test_another_server_reports_where_it_runs_and_ends_it_on_request(
     stopped = (await ended(workspace, process))["metadata"]["stopReason"]
     assert "no longer a member" in stopped
     heart.close()
+    await workspace.engine.background.close()
 
 
 async def test_another_node_starts_none_on_a_tree_that_it_does_not_have(workspace: WorkspaceFixture) -> None:
@@ -329,7 +330,7 @@ async def test_changes_of_a_dead_servers_process_are_reported_and_tracked(worksp
     outcome = await workspace.call("bash_start", command="read _; echo after > a; echo new > b; echo done; sleep 600")
     process = outcome.result["metadata"]["processId"]
     job = await workspace.engine.background.find(workspace.caller, process_id(process))
-    workspace.engine.background.write(job, b"\n", end=False)
+    job.process.write(b"\n")
     await spoken(workspace, process)
     other = another_engine(workspace)
 
@@ -366,7 +367,7 @@ async def test_guided_agent_needs_approval(workspace: WorkspaceFixture) -> None:
 
     approval = await asked(workspace, agent, "bash_start", command="npm run dev")
 
-    assert approval.effects["runs"] == "npm run dev"
+    assert approval.approval.effects["runs"] == "npm run dev"
     assert (await said(workspace, "bash_list", agent))["metadata"]["processes"] == []
 
 

@@ -13,8 +13,6 @@ from tests.integration.tools.shell.builders import another_engine, hand, ran
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import Conflict, PermissionDenied, ReadOnlyMount
 from toolcrib.core.tool_calls import Outcome, ToolCall
-from toolcrib.settings import Settings
-from toolcrib.storage.database import Database
 
 pytestmark = pytest.mark.req("SH-4", part="a touched file that changed since the command began is a conflict")
 
@@ -162,12 +160,12 @@ async def test_command_cannot_write_the_logs_of_a_state(workspace: WorkspaceFixt
 
 @pytest.mark.req("SC-5", part="commands")
 async def test_workspace_runs_four_commands_at_once_and_blocks_no_other_workspace(
-    workspace: WorkspaceFixture, database: Database, settings: Settings
+    workspace: WorkspaceFixture,
 ) -> None:
     callers = [await hand(workspace) for _ in range(4)]
     four = [await begun(workspace, ":", caller) for caller in callers]
     fifth = asyncio.create_task(ran(workspace, "echo fifth"))
-    other = replace(workspace, caller=await new_caller(database, settings))
+    other = replace(workspace, caller=await new_caller(workspace.engine))
 
     assert (await ran(other, "echo other"))["output"] == "other\n"
     assert not fifth.done()

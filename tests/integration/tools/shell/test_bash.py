@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import WorkspaceFixture, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_workspace
 from tests.integration.gate.builders import rows
 from tests.integration.tools.shell.builders import hand, ran
 from toolcrib.core.tool_calls import ToolCall
@@ -18,8 +18,6 @@ from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 from toolcrib.storage.users import ActingUser
-from toolcrib.storage.workspaces import WorkspaceStore
-from toolcrib.wiring import assemble
 
 pytestmark = pytest.mark.req("SH-1", part="behind the gate")
 
@@ -65,7 +63,7 @@ async def test_path_printed_by_a_command_works_in_the_file_tools(workspace: Work
 
 async def test_persons_own_directory_stays_where_it_is(workspace: WorkspaceFixture) -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as own:
-        created = await WorkspaceStore(workspace.database).create(
+        created = await workspace.stores.workspaces.create(
             ActingUser(workspace.caller.user_id), name="own", node=workspace.settings.node_name, root_path=own
         )
         here = replace(workspace, caller=replace(workspace.caller, workspace_id=created.id))
@@ -179,7 +177,9 @@ async def test_agents_git_commit_is_undone_completely(workspace: WorkspaceFixtur
 
     await workspace.result("undo", calls=[str(outcome.call_id)])
 
-    assert (await ran(workspace, "git status --short; git log --format=%s; git fsck"))["output"] == "first\n"
+    assert (await ran(workspace, "git status --short; git log --format=%s; git fsck --no-dangling"))[
+        "output"
+    ] == "first\n"
 
 
 async def test_isolation_level_is_in_the_result_and_in_the_audit_log(workspace: WorkspaceFixture) -> None:
@@ -198,9 +198,8 @@ async def test_isolation_level_is_in_the_result_and_in_the_audit_log(workspace: 
 async def test_without_isolation_bash_is_not_offered_and_the_error_gives_the_reason(
     database: Database, settings: Settings
 ) -> None:
-    engine = assemble(settings, database, sandbox=Sandbox(binary="/nonexistent/bwrap"))
-    await engine.shell.probe()
-    workspace = WorkspaceFixture(engine, database, settings, await new_caller(database, settings))
+    workspace = await new_workspace(database, settings, sandbox=Sandbox(binary="/nonexistent/bwrap"))
+    await workspace.engine.shell.probe()
     agent = await hand(workspace)
     assert agent.agent is not None
 
@@ -208,7 +207,7 @@ async def test_without_isolation_bash_is_not_offered_and_the_error_gives_the_rea
 
     assert outcome.error is not None
     assert "bubblewrap is not installed" in outcome.error.message
-    assert engine.registry.list_for_scope(agent.agent.rules) == []
+    assert workspace.engine.registry.list_for_scope(agent.agent.rules) == []
     assert list(workspace.project.iterdir()) == []
 
 

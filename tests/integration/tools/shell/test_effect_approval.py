@@ -5,12 +5,10 @@ import pytest
 from tests.integration.conftest import WorkspaceFixture
 from tests.integration.gate.test_approvals import NO, asked, carried_out, decide, stored
 from tests.integration.tools.shell.builders import another_engine, hand, ran
-from toolcrib.core.approvals import ApprovalState
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import Conflict
+from toolcrib.core.paused_calls import PauseState
 from toolcrib.core.tool_calls import OutcomeState
-from toolcrib.storage.approvals import ApprovalStore as ApprovalRows
-from toolcrib.storage.database import Tenant
 
 pytestmark = pytest.mark.req("SH-4", part="approval on the effect")
 
@@ -26,16 +24,19 @@ async def test_person_sees_output_and_changes_before_they_are_committed(workspac
         workspace, await careful(workspace), "bash", command="echo new > a; echo b > b; echo said; exit 1"
     )
 
-    assert {change["path"]: change["change"] for change in approval.changes} == {"/a": "modified", "/b": "created"}
-    assert "-old\n+new\n" in approval.changes[0]["diff"]
-    assert approval.effects["output"].startswith("said\n")
-    assert approval.isolation == "namespaces"
+    assert {change["path"]: change["change"] for change in approval.approval.changes} == {
+        "/a": "modified",
+        "/b": "created",
+    }
+    assert "-old\n+new\n" in approval.approval.changes[0]["diff"]
+    assert approval.approval.effects["output"].startswith("said\n")
+    assert approval.approval.isolation == "namespaces"
     assert (workspace.project / "a").read_text() == "old\n"
     await decide(workspace, approval)
     [outcome] = await carried_out(workspace)
     assert outcome.state is OutcomeState.DONE
     assert outcome.result["metadata"]["exitCode"] == 1
-    assert outcome.change_set_id == approval.change_set_id
+    assert outcome.change_set_id == approval.approval.change_set_id
     assert (workspace.project / "a").read_text() == "new\n"
 
 
@@ -53,8 +54,8 @@ async def test_supervised_agent_gets_no_output_before_approval(workspace: Worksp
 
     approval = await asked(workspace, await careful(workspace, "supervised"), "bash", command="cat a")
 
-    assert approval.changes == []
-    assert "old" not in str(approval.effects)
+    assert approval.approval.changes == []
+    assert "old" not in str(approval.approval.effects)
     await decide(workspace, approval)
     [outcome] = await carried_out(workspace)
     assert outcome.result["output"] == "old\n"
@@ -63,8 +64,8 @@ async def test_supervised_agent_gets_no_output_before_approval(workspace: Worksp
 async def test_without_the_rule_the_command_waits_for_approval_and_does_not_run(workspace: WorkspaceFixture) -> None:
     approval = await asked(workspace, await hand(workspace, trust="guided"), "bash", command="echo a > a")
 
-    assert approval.change_set_id is None
-    assert "output" not in approval.effects
+    assert approval.approval.change_set_id is None
+    assert "output" not in approval.approval.effects
     await decide(workspace, approval)
     [outcome] = await carried_out(workspace)
     assert outcome.succeeded
@@ -90,9 +91,9 @@ async def test_stale_effect_is_computed_and_asked_about_again(workspace: Workspa
     [again] = await carried_out(workspace)
 
     assert again.is_waiting
-    renewed = await ApprovalRows(workspace.database).get(Tenant.of(workspace.caller), again.metadata["approval_id"])
-    assert renewed.replaces == approval.id
-    assert renewed.state is ApprovalState.OPEN
+    renewed = await workspace.stores.paused_calls.get(workspace.tenant, again.metadata["pause_id"])
+    assert renewed.approval.replaces == approval.id
+    assert renewed.state is PauseState.PENDING
     await decide(workspace, renewed)
     await carried_out(workspace)
     assert (workspace.project / "a").read_text() == "2\nmore\n"
@@ -118,8 +119,26 @@ async def test_effect_proposed_by_one_process_is_committed_by_another(workspace:
 async def test_protected_names_of_an_effect_are_listed_first(workspace: WorkspaceFixture) -> None:
     approval = await asked(workspace, await careful(workspace), "bash", command="echo a > a; echo x > .envrc")
 
-    assert approval.effects["protected"] == ["/.envrc"]
+    assert approval.approval.effects["protected"] == ["/.envrc"]
     await decide(workspace, approval)
     [outcome] = await carried_out(workspace)
     assert outcome.succeeded, outcome.error
     assert (workspace.project / ".envrc").exists()
+
+
+async def test_effect_that_still_cannot_be_applied_is_not_asked_about_for_ever(workspace: WorkspaceFixture) -> None:
+    await ran(workspace, "mkdir d; echo 1 > d/known")
+    approval = await asked(workspace, await careful(workspace), "bash", command="rm -r d")
+    (workspace.project / "d" / "first").touch()
+    await decide(workspace, approval)
+    [again] = await carried_out(workspace)
+    renewed = await workspace.stores.paused_calls.get(workspace.tenant, again.metadata["pause_id"])
+    assert "/d/first" in {change["path"] for change in renewed.approval.changes}
+    (workspace.project / "d" / "second").touch()
+
+    await decide(workspace, renewed)
+    [outcome] = await carried_out(workspace)
+
+    assert isinstance(outcome.error, Conflict)
+    assert "/d is no longer empty." in outcome.error.message
+    assert sorted(path.name for path in (workspace.project / "d").iterdir()) == ["first", "known", "second"]

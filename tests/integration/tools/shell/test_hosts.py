@@ -13,10 +13,6 @@ from tests.wait_until import PATIENCE
 from toolcrib.core.errors import BadArguments
 from toolcrib.core.ids import CallId
 from toolcrib.policy.agent_definition import parse_definition
-from toolcrib.storage.database import Tenant
-from toolcrib.storage.sessions import SessionStore
-from toolcrib.storage.tool_calls import ToolCallStore
-from toolcrib.wiring import assemble
 
 pytestmark = pytest.mark.req("SH-6", part="through the gate")
 
@@ -24,7 +20,7 @@ pytestmark = pytest.mark.req("SH-6", part="through the gate")
 @pytest.fixture
 def open_crib(workspace: WorkspaceFixture) -> WorkspaceFixture:
     """The same workspace, behind a sandbox that treats loopback as the public internet."""
-    return replace(workspace, engine=assemble(workspace.settings, workspace.database, sandbox=PRETENDED))
+    return workspace.with_engine(sandbox=PRETENDED)
 
 
 async def test_granted_host_is_reached_and_is_in_the_result_and_in_the_audit_log(open_crib: WorkspaceFixture) -> None:
@@ -62,18 +58,18 @@ async def test_without_a_grant_and_for_people_there_is_no_network(open_crib: Wor
 async def test_command_with_network_access_is_not_repeatable(open_crib: WorkspaceFixture) -> None:
     """A crash while it runs leaves its outcome unknown: what it has sent cannot be determined."""
     agent = await hand(open_crib, hosts=("api.example.org",))
-    session = await SessionStore(open_crib.database).create(Tenant.of(open_crib.caller), agent_id=agent.agent_id)
+    session = await open_crib.stores.sessions.create(open_crib.tenant, agent_id=agent.agent_id)
     calling = asyncio.create_task(
         open_crib.call("bash", replace(agent, session_id=session.id), command="sleep 20; echo late")
     )
-    tenant = Tenant.of(open_crib.caller)
+    tenant = open_crib.tenant
     async with asyncio.timeout(PATIENCE):
         while not (found := await _running(open_crib)):
             pass
     assert [repeatable for _, repeatable in found] == [False]
     calling.cancel()
     await asyncio.gather(calling, return_exceptions=True)
-    ended = await ToolCallStore(open_crib.database).get(tenant, found[0][0])
+    ended = await open_crib.stores.calls.get(tenant, found[0][0])
     assert (ended.state, ended.error["code"]) == ("unknown", "INTERRUPTED")
     assert "it is unknown" in ended.error["message"]
 

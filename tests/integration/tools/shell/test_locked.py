@@ -33,3 +33,26 @@ async def test_locked_folder_is_changed_and_restored(workspace: WorkspaceFixture
     assert (workspace.project / "d").stat().st_mode & 0o777 == 0o500
     found = await ran(workspace, "find d -printf '%p %m\\n' | sort; cat d/b d/e/a")
     assert found["output"] == "d 500\nd/b 400\nd/e 500\nd/e/a 644\nb\na\n"
+
+
+@pytest.mark.parametrize(("count", "mode"), [(0, 0o600), (1, 0o000)])
+async def test_file_that_nobody_may_read_is_undone_and_redone(
+    workspace: WorkspaceFixture, count: int, mode: int
+) -> None:
+    wip = workspace.project / "wip.py"
+    wip.write_text("x = 1\n")
+    wip.chmod(0o600)
+    calls = []
+    for command in ("chmod 000 wip.py", "echo 1 > one.txt", "chmod 600 wip.py"):
+        outcome = await workspace.call("bash", command=command)
+        assert outcome.succeeded, (command, outcome.error)
+        calls.append(str(outcome.call_id))
+
+    undone = await workspace.result("undo", calls=calls[count:])
+
+    assert undone["conflicts"] == []
+    assert wip.stat().st_mode & 0o777 == mode
+    assert not (workspace.project / "one.txt").exists()
+    await workspace.result("undo", calls=[undone["call_id"]])
+    assert (wip.stat().st_mode & 0o777, wip.read_text()) == (0o600, "x = 1\n")
+    assert (workspace.project / "one.txt").exists()

@@ -26,6 +26,35 @@ async def test_protected_file_is_empty_in_an_agents_view_and_complete_in_a_perso
     assert SECRET in (await ran(workspace, "cat .env"))["output"]
 
 
+async def test_command_does_not_move_a_secret_among_installed_packages(workspace: WorkspaceFixture) -> None:
+    (workspace.project / "vendor").mkdir()
+    (workspace.project / "deep").mkdir()
+    (workspace.project / "deep" / "client_secret.json").write_text(SECRET)
+    command = "mv deep vendor/deep; cp -r deep vendor/copy; ln deep/* vendor/linked; cat vendor/*/* vendor/linked"
+    agent = await hand(workspace)
+
+    outcome = await workspace.call("bash", agent, command=command)
+    later = await workspace.call("bash", agent, command="cat vendor/*/*")
+
+    assert SECRET not in str(outcome.result)
+    assert SECRET not in str(later.result)
+    assert (workspace.project / "deep" / "client_secret.json").read_text() == SECRET
+
+
+async def test_git_configuration_that_git_rewrites_without_seeing_it_stays(workspace: WorkspaceFixture) -> None:
+    git = "git init -q; git config user.name Ada; git config user.email a@example.org; git commit -q --allow-empty -m A"
+    await ran(workspace, f"{git}; git branch fix; git config branch.fix.remote origin")
+    config = workspace.project / ".git" / "config"
+    before = config.read_text()
+
+    # Git removes the section of a deleted branch, and writes the file anew.
+    deleted = await ran(workspace, "git branch -q -d fix", await hand(workspace))
+
+    assert config.read_text() == before
+    assert deleted["metadata"]["skipped"] == ["@project/.git/config, which was hidden from it"]
+    assert not (workspace.project / ".git" / "refs" / "heads" / "fix").exists()
+
+
 async def test_unprotected_name_is_visible(workspace: WorkspaceFixture) -> None:
     (workspace.project / ".env").write_text(SECRET)
 
@@ -67,10 +96,10 @@ async def test_git_init_by_an_agent_waits_with_the_protected_names_first(workspa
 
     approval = await asked(workspace, agent, "bash", command="git init -q && echo a > a")
 
-    assert "/.git/config" in approval.effects["protected"]
-    assert approval.reason.startswith("It would write /.git")
-    assert approval.rule == "protected-name"
-    assert approval.isolation == "namespaces"
+    assert "/.git/config" in approval.approval.effects["protected"]
+    assert approval.approval.reason.startswith("It would write /.git")
+    assert approval.approval.rule == "protected-name"
+    assert approval.approval.isolation == "namespaces"
     assert list(workspace.project.iterdir()) == []
     await decide(workspace, approval)
     [outcome] = await carried_out(workspace)
@@ -132,7 +161,7 @@ async def test_agents_command_cannot_write_a_protected_name_without_approval(
 
     approval = await asked(workspace, await hand(workspace), "bash", command=command)
 
-    assert approval.effects["protected"]
+    assert approval.approval.effects["protected"]
     assert _files(workspace.project) == {".env": SECRET}
 
 

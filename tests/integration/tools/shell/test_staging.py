@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from toolcrib.sandbox.staging_directory import StagingDirectory
+from toolcrib.sandbox.transaction import StagingDirectory
 
 MANY = 40
 

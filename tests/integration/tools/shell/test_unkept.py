@@ -1,20 +1,20 @@
 """Files that are ignored or too large for the history: moved and not read, named in the effect, undone and redone."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.conftest import WorkspaceFixture, new_caller
+from tests.integration.conftest import WorkspaceFixture, new_workspace
 from tests.integration.gate.builders import rows
 from tests.integration.gate.test_approvals import asked, carried_out, decide
 from tests.integration.sandbox.sandbox_fixture import COPYING
 from tests.integration.tools.shell.builders import hand, ran
-from toolcrib.core.errors import TooLarge
+from toolcrib.core.errors import Conflict, TooLarge
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
-from toolcrib.wiring import assemble
 
 pytestmark = [
     pytest.mark.req("SH-4", part="ignored files are moved, not versioned"),
@@ -157,6 +157,30 @@ async def test_unstorable_names_and_links_are_allowed_inside_an_ignored_folder(w
     assert list(workspace.project.iterdir()) == []
 
 
+@pytest.mark.parametrize("command", ["rm out/link", "rm out/link; mkdir out/link; echo a > out/link/a", "rm -r out"])
+async def test_link_in_an_ignored_folder_is_removed_and_restored(workspace: WorkspaceFixture, command: str) -> None:
+    link = workspace.project / "out" / "link"
+    link.parent.mkdir()
+    link.symlink_to("nowhere")
+    (workspace.project / ".gitignore").write_text("out/\n")
+
+    call, _ = await done(workspace, command)
+
+    assert not link.is_symlink()
+    await undone(workspace, call)
+    assert str(link.readlink()) == "nowhere"
+
+
+async def test_special_file_in_an_ignored_folder_is_not_removed(workspace: WorkspaceFixture) -> None:
+    await ran(workspace, "echo out/ > .gitignore; mkdir out")
+    os.mkfifo(workspace.project / "out" / "pipe")
+
+    outcome = await workspace.call("bash", command="rm out/pipe; echo a > a")
+
+    assert isinstance(outcome.error, Conflict)
+    assert [path.name for path in workspace.project.iterdir() if path.name == "a"] == []
+
+
 async def test_untracked_files_of_a_pending_effect_are_in_the_trash_and_move_on_approval(
     workspace: WorkspaceFixture,
 ) -> None:
@@ -203,8 +227,7 @@ async def test_ten_thousand_ignored_files_are_moved_and_not_read(workspace: Work
 
 @pytest.mark.req("SH-4", part="where no overlay can be mounted, a copy")
 async def test_without_an_overlay_the_same_works_on_a_copy(database: Database, settings: Settings) -> None:
-    engine = assemble(settings, database, sandbox=COPYING)
-    workspace = WorkspaceFixture(engine, database, settings, await new_caller(database, settings))
+    workspace = await new_workspace(database, settings, sandbox=COPYING)
     (workspace.project / "known").write_text("before\n")
 
     call, metadata = await done(
@@ -222,8 +245,7 @@ async def test_without_an_overlay_the_same_works_on_a_copy(database: Database, s
 
 @pytest.mark.req("SH-4", part="refused above a size where only a copy can be made")
 async def test_tree_too_large_to_copy_rejects_the_command(database: Database, settings: Settings) -> None:
-    engine = assemble(settings, database, sandbox=Sandbox(overlay=False, largest_copy=10))
-    workspace = WorkspaceFixture(engine, database, settings, await new_caller(database, settings))
+    workspace = await new_workspace(database, settings, sandbox=Sandbox(overlay=False, largest_copy=10))
     (workspace.project / "large").write_text("more than ten bytes")
 
     outcome = await workspace.call("bash", command="true")

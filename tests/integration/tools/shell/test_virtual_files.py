@@ -5,15 +5,12 @@ import pytest
 from tests.integration.conftest import WorkspaceFixture
 from tests.integration.tools.shell.builders import ran
 from toolcrib.core.paths import Mount, mount_root
-from toolcrib.storage.database import Tenant
-from toolcrib.storage.files import FileStore
-from toolcrib.storage.sessions import SessionStore
 
 pytestmark = pytest.mark.req("WS-10", part="not on disk")
 
 
 async def begun(workspace: WorkspaceFixture) -> str:
-    session = await SessionStore(workspace.database).create(Tenant.of(workspace.caller), title="Talk")
+    session = await workspace.stores.sessions.create(workspace.tenant, title="Talk")
     return f"/chats/{session.id}.chat"
 
 
@@ -79,4 +76,4 @@ async def test_virtual_files_are_not_part_of_the_history(workspace: WorkspaceFix
     await begun(workspace)
 
     assert await listed(workspace)
-    assert await FileStore(workspace.database).below(Tenant.of(workspace.caller), mount_root(Mount.PROJECT)) == []
+    assert await workspace.stores.files.below(workspace.tenant, [mount_root(Mount.PROJECT)]) == []

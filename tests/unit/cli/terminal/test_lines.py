@@ -1,15 +1,14 @@
 """The status line, the prompt history, and the completion of slash commands."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from toolcrib.cli.slash_commands import COMMANDS, completions
 from toolcrib.cli.terminal.inputs import PromptHistory
-from toolcrib.cli.terminal.transcript import ContextUsage, StatusLine, gauge, status_line
+from toolcrib.cli.terminal.transcript import ContextUsage, gauge, status_line
 
-STANDING = StatusLine("~/pond", "assistant", "ollama/qwen3", "build", "guided", ContextUsage(), "ready")
+STATE = f"ready  build · guided · {gauge(ContextUsage())}"
 
 
 @pytest.mark.parametrize(
@@ -29,14 +28,17 @@ def test_the_gauge_shows_how_full_the_context_is(usage: ContextUsage, shown: str
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 132])
 @pytest.mark.parametrize("where", ["~/pond", "/a/very/long/path/" * 8, "~/東京/計画"])
 def test_the_run_state_is_never_truncated(where: str, width: int) -> None:
-    line = status_line(replace(STANDING, where=where), width)
+    line = status_line(where, "assistant", "ollama/qwen3", state=STATE, width=width)
 
     assert line.endswith(" ready  build · guided · 0 tokens ")
 
 
 def test_a_wide_status_line_shows_everything_and_a_narrow_one_the_end_of_the_path() -> None:
-    assert status_line(STANDING, 80).startswith(" ~/pond · assistant · ollama/qwen3 ")
-    assert status_line(replace(STANDING, where="/home/ada/" + "x" * 60 + "/pond"), 80).startswith(" …x")
+    wide = status_line("~/pond", "assistant", "ollama/qwen3", state=STATE, width=80)
+    narrow = status_line("/home/ada/" + "x" * 60 + "/pond", "assistant", "ollama/qwen3", state=STATE, width=80)
+
+    assert wide.startswith(" ~/pond · assistant · ollama/qwen3 ")
+    assert narrow.startswith(" …x")
 
 
 def test_the_history_recalls_earlier_prompts_and_the_unsent_one(tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_a_damaged_history_is_ignored(tmp_path: Path) -> None:
 
 def test_a_slash_lists_commands_and_letters_filter_them() -> None:
     assert completions("/") == list(COMMANDS)
-    assert [one.name for one in completions("/re")] == ["/redo", "/resume"]
+    assert [one.name for one in completions("/re")] == ["/redo", "/review", "/resume"]
     assert completions("/trust gui") == []
     assert completions("what / is") == []
 

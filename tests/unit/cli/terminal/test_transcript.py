@@ -2,14 +2,18 @@
 
 from typing import Any
 
+import pytest
+
 from toolcrib.cli.terminal.transcript import (
     AgentBlock,
     CallBlockState,
     ContextUsage,
     NoticeBlock,
+    QueuedMessage,
     ToolCallBlock,
     Transcript,
     UserBlock,
+    queued_lines,
 )
 from toolcrib.client import StreamMessage
 
@@ -58,11 +62,11 @@ def test_an_empty_message_makes_no_block() -> None:
 
 def test_a_call_waits_runs_and_ends() -> None:
     transcript, call = Transcript(), ToolCallBlock("none")
-    confirm = messages("tool-confirm", toolId="c", toolName="write", approvalId="a", input={"path": "/a"}, changes=[{}])
+    confirm = messages("tool-confirm", toolId="c", toolName="write", pauseId="a", input={"path": "/a"}, changes=[{}])
     states = []
     for one, now in (
         (confirm, 1.0),
-        (messages("tool-decided", toolId="c", approvalId="a", approved=True), 2.0),
+        (messages("pause-ended", toolId="c", pauseId="a", approved=True), 2.0),
         (messages("tool-start", toolId="c", toolName="write", input={"path": "/a"}), 3.0),
         (messages("tool-delta", toolId="c", chunk="so", offset=0), 4.0),
         (messages("tool-delta", toolId="c", chunk=" far", offset=2), 4.5),
@@ -84,7 +88,19 @@ def test_a_call_waits_runs_and_ends() -> None:
     assert transcript.blocks == [call]
 
 
-def test_the_duration_of_a_replayed_call_is_unknown() -> None:
+def test_output_that_arrives_before_its_call_is_labelled_with_the_tool() -> None:
+    transcript = story_of(
+        messages("tool-delta", toolId="c", chunk="On branch main\n", offset=0, attempt=1),
+        messages("tool-start", toolId="c", toolName="bash", input={"command": "git status"}),
+        messages("question", toolId="q", pauseId="p", questions=[]),
+    )
+
+    [call, question] = [block for block in transcript.blocks if isinstance(block, ToolCallBlock)]
+    assert (call.tool, call.given, call.output) == ("bash", {"command": "git status"}, "On branch main\n")
+    assert question.tool == "ask_user"
+
+
+def test_the_duration_of_a_replayed_call_can_be_unknown() -> None:
     started = messages("tool-start", toolId="c", toolName="bash", input={"command": "ls"})
     ended = messages("tool-result", toolId="c", toolName="bash", status="error", result="no", metadata={})
     [call] = story_of(started, ended).blocks
@@ -93,20 +109,59 @@ def test_the_duration_of_a_replayed_call_is_unknown() -> None:
     assert (call.state, call.seconds) == (CallBlockState.FAILED, None)
 
 
+def test_a_loaded_call_shows_the_duration_that_the_server_measured() -> None:
+    transcript = Transcript()
+    transcript.apply(messages("tool-result", toolId="c", toolName="write", status="success", result="", durationMs=120))
+
+    [call] = transcript.blocks
+    assert isinstance(call, ToolCallBlock)
+    assert call.seconds == 0.12
+
+
 def test_the_end_of_a_run_clears_pending_requests_and_shows_its_reason() -> None:
     transcript = story_of(
         messages("message", 1, role="user", content="Go on"),
         messages("run-state", 2, runId="r", state="ready"),
-        messages("question", 3, questionId="q", toolId="c", questions=[]),
+        messages("question", 3, pauseId="q", toolId="c", questions=[]),
     )
-    before = (transcript.run_id, dict(transcript.waiting))
+    before = (transcript.run_id, list(transcript.waiting))
     transcript.apply(messages("run-state", 4, runId="r", state="ended", endReason="cancelled"))
 
-    assert before == ("r", {"q": "question"})
+    assert before == ("r", ["q"])
     assert (transcript.run_id, transcript.waiting) == (None, {})
     assert isinstance(transcript.blocks[0], UserBlock)
     assert isinstance(transcript.blocks[-1], NoticeBlock)
     assert transcript.blocks[-1].text == "Cancelled."
+
+
+@pytest.mark.req("CT-7", part="queued messages stay visible and do not start")
+def test_a_queued_message_is_listed_and_does_not_replace_the_run_that_can_be_stopped() -> None:
+    transcript = story_of(
+        messages("message", runId="r1", messageId="r1", role="user", content="Wait"),
+        messages("run-state", runId="r1", state="ready"),
+        messages("run-state", runId="r2", state="queued", prompt="Then this", held=False),
+    )
+    assert (transcript.run_id, transcript.queued) == ("r1", {"r2": QueuedMessage("Then this")})
+
+    transcript.apply(messages("run-state", runId="r2", state="queued", prompt="Then this", held=True))
+    transcript.apply(messages("run-state", runId="r1", state="ended", endReason="cancelled"))
+    assert (transcript.run_id, transcript.held) == (None, ["r2"])
+    shown = queued_lines(transcript.queued.values(), width=80).plain
+    assert "> Then this  not sent" in shown
+
+    transcript.apply(messages("message", runId="r2", messageId="r2", role="user", content="Then this"))
+    transcript.apply(messages("run-state", runId="r2", state="ready"))
+    assert (transcript.run_id, transcript.queued) == ("r2", {})
+
+
+def test_a_queued_message_that_is_cancelled_leaves_the_run_alone() -> None:
+    transcript = story_of(
+        messages("run-state", runId="r1", state="ready"),
+        messages("run-state", runId="r2", state="queued", prompt="Then this", held=False),
+        messages("run-state", runId="r2", state="ended", endReason="cancelled"),
+    )
+
+    assert (transcript.run_id, transcript.queued, transcript.blocks) == ("r1", {}, [])
 
 
 def test_leaving_plan_mode_is_detected_and_the_last_plan_is_kept() -> None:

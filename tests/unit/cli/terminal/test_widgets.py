@@ -1,7 +1,9 @@
 """Single widgets: every kind of question, approvals by key, the prompt, and a long conversation."""
 
+import inspect
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -11,11 +13,12 @@ from textual.message import Message
 from textual.pilot import Pilot
 from textual.widget import Widget
 
+from toolcrib.cli.terminal.chat_app import ChatApp
 from toolcrib.cli.terminal.inputs import CommandSuggestions, PromptHistory, PromptInput
 from toolcrib.cli.terminal.pause_panels import ApprovalPanel, QuestionPanel
 from toolcrib.cli.terminal.transcript import Block, CallBlockState, ToolCallBlock, UserBlock
 from toolcrib.cli.terminal.transcript_view import ToolCallWidget, TranscriptView
-from toolcrib.client import ApprovalData, GrantRuleData, QuestionData
+from toolcrib.client import ApprovalOut, GrantRuleOut, QuestionPauseOut
 
 NOW = datetime.now(UTC)
 TEXT = {"name": "word", "question": "Which word?", "schema": {"type": "string"}}
@@ -56,40 +59,49 @@ class Stage(App[None]):
     def on_prompt_input_sent(self, event: PromptInput.Sent) -> None:
         self.given.append(event)
 
+    def on_transcript_view_typed(self, event: TranscriptView.Typed) -> None:
+        self.given.append(event)
+
     def on_prompt_input_typed(self, event: PromptInput.Typed) -> None:
         self.query_one(CommandSuggestions).show(event.fitting)
 
 
-def question(*items: dict[str, Any]) -> QuestionData:
-    return QuestionData(
-        id=uuid4(), call_id=uuid4(), questions=list(items), state="open", answers=None, created_at=NOW, expires_at=NOW
-    )
+PENDING: dict[str, Any] = {
+    "session_id": None,
+    "run_id": None,
+    "agent_id": None,
+    "agent_name": "assistant",
+    "state": "pending",
+    "decided_by": None,
+    "decided_by_name": None,
+    "decided_at": None,
+    "created_at": NOW,
+    "expires_at": NOW + timedelta(days=7),
+}
 
 
-def approval() -> ApprovalData:
-    return ApprovalData(
-        id=uuid4(),
-        call_id=uuid4(),
-        session_id=None,
-        agent_name="assistant",
-        tool="write",
-        shown={"path": "/a"},
-        arguments_sha256="",
-        changes=[{"path": "/a", "change": "created", "diff": "+one\n", "added": 1, "removed": 0}],
-        effects={},
-        rule="",
-        reason="It is dangerous.",
-        isolation=None,
-        offered=GrantRuleData(tool="write", paths=["@project/a"]),
-        state="open",
-        scope=None,
-        decided_by_name=None,
-        decided_at=None,
-        denial=None,
-        replaces=None,
-        created_at=NOW,
-        expires_at=NOW + timedelta(days=7),
-    )
+def question(*items: dict[str, Any]) -> QuestionPauseOut:
+    asked = [{"buttons": [], **item} for item in items]
+    facts = {"tool": "ask_user", "questions": asked, "answers": None, "answered_with_button": []}
+    return QuestionPauseOut.model_validate({**PENDING, "id": uuid4(), "call_id": uuid4(), **facts})
+
+
+def approval() -> ApprovalOut:
+    facts: dict[str, Any] = {
+        "tool": "write",
+        "input": {"path": "/a"},
+        "arguments_sha256": "",
+        "changes": [{"path": "/a", "change": "created", "diff": "+one\n", "added": 1, "removed": 0}],
+        "effects": {"reads": [], "writes": [], "runs": None, "contacts": []},
+        "rule": "",
+        "reason": "It is dangerous.",
+        "isolation": None,
+        "suggested_rule": {"tools": ["write"], "paths": ["@project/a"], "commands": None},
+        "grant_scope": None,
+        "rejection_reason": None,
+        "replaces": None,
+    }
+    return ApprovalOut.model_validate({**PENDING, "id": uuid4(), "call_id": uuid4(), **facts})
 
 
 async def pressed(pilot: Pilot[None], *keys: str) -> None:
@@ -166,6 +178,35 @@ async def test_an_approval_is_decided_with_keys(keys: tuple[str, ...], decided: 
     assert (event.approved, event.scope, event.reason) == decided
 
 
+@pytest.mark.req("CT-3", part="seen and edited before it is saved")
+@pytest.mark.parametrize(
+    ("keys", "paths"),
+    [
+        (("a", "y"), ["@project/a"]),
+        (("a", "o", "y"), ["@project/**"]),
+        (("a", "e", "b", "enter", "y"), ["@project/ab"]),
+        (("a", "e", "b", "escape", "a", "y"), ["@project/a"]),
+        (("e", "o", "a", "o", "o", "y"), ["@project/a"]),
+    ],
+    ids=["suggested", "another", "edited", "not edited", "first again"],
+)
+async def test_the_rule_is_chosen_and_edited_with_keys_before_it_is_saved(
+    keys: tuple[str, ...], paths: list[str]
+) -> None:
+    wider = GrantRuleOut(tools=["write"], paths=["@project/**"])
+    pending = approval().model_copy(update={"other_rules": [wider]})
+    app = Stage(lambda: ApprovalPanel(pending))
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.query_one(ApprovalPanel).focus()
+        await pressed(pilot, *keys)
+
+    [event] = app.given
+    assert isinstance(event, ApprovalPanel.Decided)
+    assert event.scope == "session"
+    assert event.rule is not None
+    assert event.rule.paths == paths
+
+
 async def test_an_approval_for_once_only_offers_no_wider_scope() -> None:
     closed = approval().model_copy(update={"rule": "protected-name"})
     app = Stage(lambda: ApprovalPanel(closed))
@@ -235,3 +276,35 @@ async def test_a_call_is_expanded_while_it_runs_and_collapsed_after() -> None:
         opened = widget.unfolded
 
     assert (running, ended, opened) == (True, False, True)
+
+
+async def test_letters_go_to_the_prompt_when_a_block_has_the_focus() -> None:
+    app = Stage(TranscriptView)
+    async with app.run_test(size=(80, 24)) as pilot:
+        conversation = app.query_one(TranscriptView)
+        await conversation.show([ToolCallBlock("bash", {"command": "make"}, state=CallBlockState.DONE)])
+        conversation.focus()
+        await pressed(pilot, "h")
+        app.query_one(ToolCallWidget).focus()
+        await pressed(pilot, "i", "space")
+        was_expanded = app.query_one(ToolCallWidget).unfolded
+
+    assert [event.character for event in app.given if isinstance(event, TranscriptView.Typed)] == ["h", "i", " "]
+    # What a person types must not fold the block.
+    assert not was_expanded
+
+
+class StyledStage(Stage):
+    CSS_PATH = Path(inspect.getfile(ChatApp)).with_name("look.tcss")
+
+
+async def test_a_long_failure_is_cut_at_the_edge_of_its_line() -> None:
+    call = ToolCallBlock("bash", {"command": "make"}, output="=" * 200, state=CallBlockState.FAILED)
+    app = StyledStage(TranscriptView)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.query_one(TranscriptView).show([call])
+        await pilot.pause()
+        head = app.query_one(".call-head").render_line(0).text
+
+    assert head.startswith("▸ ✗ bash make  failed: ====")
+    assert head.endswith("…")

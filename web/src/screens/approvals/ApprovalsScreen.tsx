@@ -1,41 +1,51 @@
-/** Pending approvals and questions of all sessions in the workspace. */
-import { Link } from "wouter";
+/** Paused calls of all sessions in the workspace. `/approvals/{pause_id}` shows one of them first. */
+import { Link, useLocation } from "wouter";
+import { useMe } from "../../app/me";
 import type { ScreenProps } from "../../app/screenProps";
 import { ApprovalCard } from "../../approvals/ApprovalCard";
-import { usePending } from "../../approvals/approvals";
 import { isPlanReview, planNamed } from "../../approvals/items";
+import { alreadyDecided, type PendingCall, useDecidedByOthers, usePending } from "../../approvals/pausedCalls";
 import { QuestionForm } from "../../approvals/QuestionForm";
 import { Card } from "../../components/Card";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
 import { Loading } from "../../components/Loading";
 import { RelativeTime } from "../../components/RelativeTime";
+import { escapedLine } from "../../components/shownText";
 
 export default function ApprovalsScreen({ workspaceId }: ScreenProps) {
   const pending = usePending(workspaceId);
+  const decided = useDecidedByOthers(workspaceId, pending.data ?? [], useMe().data?.id ?? null);
+  const [location] = useLocation();
+  const isAddressed = ({ pause }: PendingCall) => location.endsWith(`/approvals/${pause.id}`);
+  const shown = pending.data?.toSorted((one, other) => Number(isAddressed(other)) - Number(isAddressed(one))) ?? [];
   return (
     <div tabIndex={0} role="region" aria-label="Approvals" className="h-full overflow-y-auto">
       <div className="mx-auto max-w-5xl space-y-4 p-4">
         <h1 className="text-lg font-semibold">Approvals</h1>
         {pending.isPending && <Loading what="pending approvals" />}
         <ErrorNote error={pending.error} />
-        {pending.data && pending.data.approvals.length + pending.data.questions.length === 0 && (
+        <ul role="status" aria-label="Decided by others" className="space-y-1">
+          {decided.map((pause) => (
+            <li key={pause.id} className="rounded-md border border-line bg-warn-soft px-3 py-2 text-sm text-warn">
+              {pause.kind === "approval" ? `${escapedLine(pause.tool)}: ` : "Question: "}
+              {alreadyDecided(pause)}
+            </li>
+          ))}
+        </ul>
+        {pending.data?.length === 0 && (
           <Empty title="No pending approvals">Approval requests and questions from all sessions appear here.</Empty>
         )}
         <ul className="space-y-5">
-          {pending.data?.approvals.map(({ approval, sessionId, createdAt }) => (
-            <li key={approval.id}>
+          {shown.map(({ pause, sessionId, createdAt }) => (
+            <li key={pause.id}>
               <Origin workspaceId={workspaceId} sessionId={sessionId} time={createdAt} />
-              <ApprovalCard workspaceId={workspaceId} approval={approval} />
-            </li>
-          ))}
-          {pending.data?.questions.map(({ id, items, sessionId, createdAt }) => (
-            <li key={id}>
-              <Origin workspaceId={workspaceId} sessionId={sessionId} time={createdAt} />
-              {isPlanReview(items) && planNamed(items, null) === null ? (
+              {pause.kind === "approval" ? (
+                <ApprovalCard workspaceId={workspaceId} approval={pause} />
+              ) : isPlanReview(pause.items) && planNamed(pause.items, null) === null ? (
                 <Card label="Plan review">A plan needs your review. Open the session to read it.</Card>
               ) : (
-                <QuestionForm workspaceId={workspaceId} questionId={id} items={items} />
+                <QuestionForm workspaceId={workspaceId} pauseId={pause.id} items={pause.items} />
               )}
             </li>
           ))}

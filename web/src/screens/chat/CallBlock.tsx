@@ -2,13 +2,17 @@
 import { Ban, CircleCheck, CircleDashed, CircleX, Hand, LoaderCircle, Undo2 } from "lucide-react";
 import { useState } from "react";
 import { create } from "zustand";
-import { ApprovalCard, textOf } from "../../approvals/ApprovalCard";
+import { useMe } from "../../app/me";
+import { ApprovalCard } from "../../approvals/ApprovalCard";
+import { ChangeList } from "../../approvals/ChangeList";
+import { alreadyDecided, isDecidedByOther } from "../../approvals/pausedCalls";
 import { QuestionForm } from "../../approvals/QuestionForm";
 import { Badge } from "../../components/Badge";
 import { Button } from "../../components/Button";
-import { Code } from "../../components/Code";
+import { Changes } from "../../components/Changes";
+import { ArgumentList, Code, EXACT, ShownText } from "../../components/Code";
 import { UndoDialog } from "../../components/UndoDialog";
-import { type Call, type CallStatus, isOpen } from "../../events/conversation";
+import { type Call, type CallStatus, isPending, type Question } from "../../events/conversation";
 import { durationOf, iconOf, mayChangeFiles, summaryOf } from "./toolIcons";
 
 /** Calls that a person expanded or collapsed. Kept here because rows unmount while scrolling. */
@@ -25,8 +29,8 @@ interface Props {
 }
 
 export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
-  const { approval, question } = call;
-  const isPending = isOpen(approval) || isOpen(question);
+  const { pause } = call;
+  const me = useMe().data?.id ?? null;
   const toggled = useToggled((state) => state.open[call.id]);
   const toggle = useToggled((state) => state.toggle);
   const isExpanded = toggled ?? call.status === "running";
@@ -51,9 +55,14 @@ export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
         </button>
         {isExpanded && <Body workspaceId={workspaceId} sessionId={sessionId} call={call} />}
       </div>
-      {isPending && approval && isOpen(approval) && <ApprovalCard workspaceId={workspaceId} approval={approval} />}
-      {isPending && question && isOpen(question) && (
-        <QuestionForm workspaceId={workspaceId} questionId={question.id} items={question.items} plan={plan} />
+      {pause !== null && isDecidedByOther(pause, me) && (
+        <p role="status" className="rounded-md bg-warn-soft px-3 py-1 text-xs text-warn">
+          {alreadyDecided(pause)}
+        </p>
+      )}
+      {pause?.kind === "approval" && isPending(pause) && <ApprovalCard workspaceId={workspaceId} approval={pause} />}
+      {pause?.kind === "question" && isPending(pause) && (
+        <QuestionForm workspaceId={workspaceId} pauseId={pause.id} items={pause.items} plan={plan} />
       )}
     </article>
   );
@@ -62,12 +71,31 @@ export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
 function Body({ workspaceId, sessionId, call }: Omit<Props, "plan">) {
   const [isUndoing, setIsUndoing] = useState(false);
   const result = call.result === null ? null : pretty(call.result);
+  const isDone = call.status === "success";
+  const isChange = isDone && mayChangeFiles(call.name);
+  // The result of a file tool has ids and hashes only. Its diff says what it did.
+  const isShownAsDiff = isDone && /^(write|edit|mv|rm|touch|mkdir|plan_write|plan_edit|file_write)$/.test(call.name);
   return (
     <div className="space-y-2 border-t border-line p-3">
-      {call.input !== null && <Code text={textOf(call.input)} label="Input" />}
       <Outcome call={call} />
-      {call.output && <Code text={call.output} label="Output so far" />}
-      {result && <Code text={result} label="Result" />}
+      {call.pause?.kind === "question" && call.pause.answers !== null ? (
+        <AnswerList pause={call.pause} />
+      ) : (
+        <>
+          {isChange && <Changes workspaceId={workspaceId} of={{ calls: [call.id] }} isQuiet />}
+          {!isDone && call.pause?.kind === "approval" && !isPending(call.pause) && (
+            <ChangeList changes={call.pause.changes} />
+          )}
+          {call.input !== null && (
+            <details open={!isShownAsDiff}>
+              <summary className="text-xs text-muted">Arguments</summary>
+              <ArgumentList given={call.input} label="Input" />
+            </details>
+          )}
+          {call.output && <Code text={call.output} label="Output so far" />}
+          {result && !isShownAsDiff && <Code text={result} label="Result" />}
+        </>
+      )}
       {call.metadata.truncated === true && <p className="text-xs text-muted">Output truncated</p>}
       {call.status === "success" && mayChangeFiles(call.name) && (
         <div className="flex justify-end">
@@ -86,30 +114,42 @@ function Body({ workspaceId, sessionId, call }: Omit<Props, "plan">) {
   );
 }
 
-/** The decision or the answer, and its author. */
-function Outcome({ call: { approval, question } }: { call: Call }) {
-  if (approval && !isOpen(approval)) {
-    return (
-      <p className="text-xs text-muted">
-        {STATES[approval.state] ?? approval.state}
-        {approval.decidedBy && ` by ${approval.decidedBy}`}
-        {approval.scope && approval.scope !== "once" && ` (${approval.scope})`}
-        {approval.denial && `: ${approval.denial}`}
-      </p>
-    );
-  }
-  if (question && !isOpen(question)) {
-    return (
-      <p className="text-xs text-muted">
-        {question.state}
-        {question.answeredBy && ` by ${question.answeredBy}`}
-      </p>
-    );
-  }
-  return null;
+/** The questions of a call and their answers, as text. */
+function AnswerList({ pause: { items, answers } }: { pause: Question }) {
+  return (
+    <dl className="space-y-2">
+      {items.map((item) => (
+        <div key={item.name}>
+          <dt className="text-xs text-muted whitespace-pre-wrap wrap-anywhere">{item.question}</dt>
+          <dd className={EXACT}>
+            <ShownText text={answerText(answers?.[item.name])} />
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
 }
 
-const STATES: Record<string, string> = { allowed: "Approved", denied: "Rejected", expired: "Expired" };
+function answerText(answer: unknown): string {
+  if (Array.isArray(answer)) return answer.map(answerText).join("\n");
+  if (typeof answer === "boolean") return answer ? "Yes" : "No";
+  return typeof answer === "string" ? answer : JSON.stringify(answer ?? null);
+}
+
+/** The decision or the answer, and its author. */
+function Outcome({ call: { pause } }: { call: Call }) {
+  if (pause === null || isPending(pause)) return null;
+  const approval = pause.kind === "approval" ? pause : null;
+  return (
+    <p className="text-xs text-muted">
+      {pause.state.charAt(0).toUpperCase() + pause.state.slice(1)}
+      {pause.decidedBy && ` by ${pause.decidedBy}`}
+      {pause.decidedAt && ` at ${new Date(pause.decidedAt).toLocaleTimeString()}`}
+      {approval?.scope && approval.scope !== "once" && ` (${approval.scope})`}
+      {approval?.rejectionReason && `: ${approval.rejectionReason}`}
+    </p>
+  );
+}
 
 const STATUSES: Record<CallStatus, [string, typeof CircleCheck, string]> = {
   pending: ["pending", CircleDashed, "text-muted"],

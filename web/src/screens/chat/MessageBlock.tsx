@@ -56,17 +56,19 @@ function UserMessage({ workspaceId, sessionId, message, run }: Props) {
 }
 
 function Queued({ workspaceId, run }: { workspaceId: string; run: Run }) {
-  const cancel = () =>
-    unwrap(
-      api.POST("/api/v1/workspaces/{workspace_id}/runs/{run_id}/cancel", {
-        params: { path: { workspace_id: workspaceId, run_id: run.id } },
-      }),
-    );
+  const params = { path: { workspace_id: workspaceId, run_id: run.id } };
+  const cancel = () => unwrap(api.POST("/api/v1/workspaces/{workspace_id}/runs/{run_id}/cancel", { params }));
+  const send = () => unwrap(api.POST("/api/v1/workspaces/{workspace_id}/runs/{run_id}/release", { params }));
   return (
     <>
-      <Badge tone="accent">queued</Badge>
+      <Badge tone={run.held ? "warn" : "accent"}>{run.held ? "not sent" : "queued"}</Badge>
+      {run.held && (
+        <Button small variant="quiet" onClick={() => void send()}>
+          Send
+        </Button>
+      )}
       <Button small variant="quiet" onClick={() => void cancel()}>
-        Cancel
+        {run.held ? "Remove" : "Cancel"}
       </Button>
     </>
   );

@@ -55,6 +55,7 @@ export function SessionHead({ workspaceId, session, agent, conversation }: Props
             "": `Trust: agent default (${agent?.rules.trust ?? "…"})`,
             supervised: "Trust: supervised",
             guided: "Trust: guided",
+            review: "Trust: review",
             autonomous: "Trust: autonomous",
           }}
         />

@@ -1,7 +1,7 @@
 /** The sessions of a workspace, newest first. */
 import { Plus } from "lucide-react";
 import { Link } from "wouter";
-import { usePending } from "../../approvals/approvals";
+import { usePending } from "../../approvals/pausedCalls";
 import { Badge } from "../../components/Badge";
 import { Button } from "../../components/Button";
 import { Empty } from "../../components/Empty";
@@ -21,9 +21,7 @@ export function SessionList({ workspaceId, current, onNew }: Props) {
   const agents = useAgents(workspaceId);
   const pending = usePending(workspaceId);
   const all = sessions.data?.pages.flatMap((page) => page.items) ?? [];
-  const waiting = new Set(
-    [...(pending.data?.approvals ?? []), ...(pending.data?.questions ?? [])].map((one) => one.sessionId),
-  );
+  const waiting = new Set(pending.data?.map((one) => one.sessionId));
   return (
     <>
       <header className="flex items-center gap-2 border-b border-line px-3 py-2">

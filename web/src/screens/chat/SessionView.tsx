@@ -6,6 +6,7 @@ import { Loading } from "../../components/Loading";
 import { useConversation } from "../../events/LiveProvider";
 import { Composer } from "./Composer";
 import { ConversationList } from "./ConversationList";
+import { ReviewCard } from "./ReviewCard";
 import { SessionHead } from "./SessionHead";
 import { titleOf } from "./SessionList";
 import { StatusLine } from "./StatusLine";
@@ -29,6 +30,9 @@ export function SessionView({ workspaceId, sessionId }: { workspaceId: string; s
     <>
       <SessionHead workspaceId={workspaceId} session={session.data} agent={agent} conversation={conversation} />
       <ConversationList workspaceId={workspaceId} sessionId={sessionId} conversation={conversation} />
+      {(session.data.trust ?? agent?.rules.trust) === "review" && (
+        <ReviewCard workspaceId={workspaceId} sessionId={sessionId} />
+      )}
       <StatusLine conversation={conversation} />
       <Composer workspaceId={workspaceId} session={session.data} conversation={conversation} />
     </>

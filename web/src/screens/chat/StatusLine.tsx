@@ -19,6 +19,6 @@ function statusText(conversation: Conversation, status: string): string {
   if (waiting > 0) return waiting === 1 ? "The agent is waiting for you." : `${waiting} calls are waiting for you.`;
   const run = currentRun(conversation);
   if (run === null) return "";
-  const queued = Object.values(conversation.runs).filter((one) => one.state === "queued").length;
+  const queued = Object.values(conversation.runs).filter((one) => one.state === "queued" && !one.held).length;
   return `The agent is working${queued > 0 ? `; ${queued} more queued` : ""}.`;
 }

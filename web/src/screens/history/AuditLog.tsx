@@ -114,8 +114,9 @@ function columnsOf(names: Names, show: (record: AuditRecord) => void): Column<Au
     {
       title: "Decision",
       cell: (record) => (
-        <span className="whitespace-nowrap">
-          {record.decision} <span className="text-xs text-muted">by {record.rule}</span>
+        <span className="block min-w-36">
+          {record.decision !== "none" && `${record.decision} by `}
+          <span className="text-xs text-muted wrap-anywhere">{record.rule}</span>
         </span>
       ),
     },

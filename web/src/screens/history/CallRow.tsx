@@ -3,7 +3,9 @@ import { Redo2, Undo2 } from "lucide-react";
 import { Badge, type Tone } from "../../components/Badge";
 import { Button } from "../../components/Button";
 import { filesOf } from "../../components/Changes";
+import { EXACT, ShownText } from "../../components/Code";
 import { RelativeTime } from "../../components/RelativeTime";
+import { escapedLine } from "../../components/shownText";
 import type { UndoRequest } from "../../components/UndoDialog";
 import { type HistoryCall, summaryOf } from "./timeline";
 
@@ -25,13 +27,18 @@ const STATES: Record<HistoryCall["state"], Tone> = {
 export function CallRow({ call, who, onShowChanges, onUndo }: Props) {
   const isFailed = call.state === "done" && call.error !== null;
   const about = summaryOf(call);
-  const named = about === "" ? call.tool : `${call.tool} ${about}`;
+  const named = about === "" ? call.tool : `${call.tool} ${escapedLine(about)}`;
   return (
     <li className="space-y-1 py-2">
       <div className="flex flex-wrap items-center gap-x-2 gap-y-1">
         <Badge tone={isFailed ? "bad" : STATES[call.state]}>{isFailed ? "failed" : stateOf(call)}</Badge>
         <span className={`min-w-0 wrap-anywhere ${call.undone_by === null ? "" : "text-muted line-through"}`}>
-          <span className="font-mono font-medium">{call.tool}</span> <span className="font-mono text-xs">{about}</span>
+          <span className="font-mono font-medium">{call.tool}</span>{" "}
+          <span
+            className={`font-mono text-xs ${EXACT} ${about.includes("\n") ? "block border-l-2 border-line-strong pl-2" : ""}`}
+          >
+            <ShownText text={about} />
+          </span>
         </span>
         {call.undone_by !== null && <Badge>undone</Badge>}
         <span className="grow" />
@@ -52,7 +59,7 @@ export function CallRow({ call, who, onShowChanges, onUndo }: Props) {
         {call.ended_at !== null && `, ${durationOf(call.started_at, call.ended_at)}`}
       </p>
       {call.decision && <Decision decision={call.decision} />}
-      {call.error && call.decision?.state !== "denied" && (
+      {call.error && call.decision?.state !== "rejected" && (
         <p className="text-xs text-bad wrap-anywhere">{call.error.message}</p>
       )}
     </li>
@@ -62,7 +69,7 @@ export function CallRow({ call, who, onShowChanges, onUndo }: Props) {
 /** A person rejects a call; the gate denies it. */
 function stateOf(call: HistoryCall): string {
   if (call.state !== "denied") return call.state;
-  return call.decision?.state === "denied" ? "rejected" : "denied";
+  return call.decision?.state === "rejected" ? "rejected" : "denied";
 }
 
 function UndoButton({ call, named, onUndo }: { call: HistoryCall; named: string; onUndo: Props["onUndo"] }) {
@@ -84,24 +91,26 @@ function UndoButton({ call, named, onUndo }: { call: HistoryCall; named: string;
 }
 
 const DECISIONS: Record<NonNullable<HistoryCall["decision"]>["state"], string> = {
-  open: "pending",
-  allowed: "approved",
-  denied: "rejected",
-  expired: "expired",
+  pending: "pending",
+  approved: "approved",
+  rejected: "rejected",
   stale: "requested again because files changed",
-  withdrawn: "withdrawn",
+  answered: "answered",
+  expired: "expired",
+  cancelled: "cancelled",
 };
 
 function Decision({ decision }: { decision: NonNullable<HistoryCall["decision"]> }) {
   const by = decision.decided_by_name === null ? "" : ` by ${decision.decided_by_name}`;
-  const scope = decision.scope === null || decision.scope === "once" ? "" : ` (${scopeOf(decision.scope)})`;
+  const scope =
+    decision.grant_scope === null || decision.grant_scope === "once" ? "" : ` (${scopeOf(decision.grant_scope)})`;
   return (
     <p className="text-xs wrap-anywhere">
-      <span className={decision.state === "denied" ? "text-bad" : "text-ink"}>
+      <span className={decision.state === "rejected" ? "text-bad" : "text-ink"}>
         Approval required by rule <code>{decision.rule}</code>: {DECISIONS[decision.state]}
         {by}
         {scope}
-        {decision.denial && `: “${decision.denial}”`}
+        {decision.rejection_reason && `: “${decision.rejection_reason}”`}
       </span>
     </p>
   );

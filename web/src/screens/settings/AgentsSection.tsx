@@ -17,7 +17,12 @@ import { NewKeyForm } from "./NewKeyForm";
 
 type Agent = Schema["AgentOut"];
 
-const TONES: Record<Schema["TrustLevel"], Tone> = { supervised: "good", guided: "accent", autonomous: "warn" };
+const TONES: Record<Schema["TrustLevel"], Tone> = {
+  supervised: "good",
+  guided: "accent",
+  review: "accent",
+  autonomous: "warn",
+};
 
 export function AgentsSection({ workspaceId }: ScreenProps) {
   const agents = useAgents(workspaceId);

@@ -8,7 +8,7 @@ import { ErrorNote } from "../../components/ErrorNote";
 import { Select } from "../../components/Select";
 import { TextArea } from "../../components/TextArea";
 
-const ACTIONS: Record<Schema["AuthorizationAction"], { text: string; tone: Tone }> = {
+const ACTIONS: Record<Schema["ExplanationOut"]["action"], { text: string; tone: Tone }> = {
   allow: { text: "Allowed", tone: "good" },
   ask: { text: "Needs approval", tone: "warn" },
   deny: { text: "Denied", tone: "bad" },
@@ -26,10 +26,19 @@ export function ExplainForm({ workspaceId, agents }: Props) {
     queryFn: () =>
       unwrap(api.GET("/api/v1/workspaces/{workspace_id}/tools", { params: { path: { workspace_id: workspaceId } } })),
   });
+  const sessions = useQuery({
+    queryKey: [workspaceId, "sessions", "explain"],
+    queryFn: () =>
+      unwrap(
+        api.GET("/api/v1/workspaces/{workspace_id}/sessions", { params: { path: { workspace_id: workspaceId } } }),
+      ),
+  });
   const [agentId, setAgentId] = useState(agents[0]?.id ?? "");
+  const [sessionId, setSessionId] = useState("");
   const [tool, setTool] = useState("write");
   const [args, setArgs] = useState('{"path": "/docs/start.md", "content": "…"}');
-  const explanation = useMutation({ mutationFn: () => explain(workspaceId, agentId, tool, args) });
+  const explanation = useMutation({ mutationFn: () => explain(workspaceId, agentId, sessionId, tool, args) });
+  const ofAgent = (sessions.data?.items ?? []).filter((one) => one.agent_id === agentId);
 
   function submit(event: FormEvent) {
     event.preventDefault();
@@ -43,8 +52,20 @@ export function ExplainForm({ workspaceId, agents }: Props) {
           <Select
             label="Agent"
             value={agentId}
-            onChange={setAgentId}
+            onChange={(id) => {
+              setAgentId(id);
+              setSessionId("");
+            }}
             options={Object.fromEntries(agents.map((agent) => [agent.id, agent.name]))}
+          />
+          <Select
+            label="Session"
+            value={sessionId}
+            onChange={setSessionId}
+            options={{
+              "": "None",
+              ...Object.fromEntries(ofAgent.map((one) => [one.id, one.title ?? `Session ${one.id.slice(-6)}`])),
+            }}
           />
           <Select
             label="Tool"
@@ -69,13 +90,14 @@ export function ExplainForm({ workspaceId, agents }: Props) {
 async function explain(
   workspaceId: string,
   agentId: string,
+  sessionId: string,
   tool: string,
   args: string,
 ): Promise<Schema["ExplanationOut"]> {
   return unwrap(
     api.POST("/api/v1/workspaces/{workspace_id}/explain", {
       params: { path: { workspace_id: workspaceId } },
-      body: { tool, args: parseArguments(args), agent_id: agentId },
+      body: { tool, args: parseArguments(args), ...(sessionId ? { session_id: sessionId } : { agent_id: agentId }) },
     }),
   );
 }
@@ -90,10 +112,11 @@ function parseArguments(args: string): Record<string, unknown> {
 
 function Explanation({ found }: { found: Schema["ExplanationOut"] }) {
   const { text, tone } = ACTIONS[found.action];
+  const badge = found.asks_about === "effect" ? "Its effect needs approval" : text;
   return (
     <div role="status" className="space-y-2 rounded-md border border-line p-3">
       <div className="flex flex-wrap items-center gap-2">
-        <Badge tone={tone}>{text}</Badge>
+        <Badge tone={tone}>{badge}</Badge>
         <code className="text-xs">{found.rule}</code>
       </div>
       <p>{found.reason}</p>

@@ -2,12 +2,12 @@ import { useQuery } from "@tanstack/react-query";
 import { api, type Schema, unwrap } from "../../api/client";
 import type { ScreenProps } from "../../app/screenProps";
 import { Badge } from "../../components/Badge";
+import { EXACT, ShownText } from "../../components/Code";
 import { ConfirmButton } from "../../components/ConfirmButton";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
 import { Loading } from "../../components/Loading";
 import { RelativeTime } from "../../components/RelativeTime";
-import { escaped } from "../../components/shownText";
 import { Table } from "../../components/Table";
 import { useAgents, useMembers, useRefetch } from "./data";
 
@@ -64,13 +64,14 @@ function nameOf(member: Schema["MemberOut"] | undefined): string {
 }
 
 function Rule({ rule }: { rule: Schema["GrantRuleOut"] }) {
-  const within = [...(rule.paths ?? []), ...(rule.commands ?? [])];
+  const limits = Object.entries(rule.arguments ?? {}).map(([name, glob]) => `${name}=${glob}`);
+  const within = [...(rule.paths ?? []), ...(rule.commands ?? []), ...(rule.hosts ?? []), ...limits];
   return (
     <>
-      <code className="font-medium">{rule.tool}</code>
+      <code className="font-medium">{rule.tools.join(", ")}</code>
       {within.map((one) => (
-        <code key={one} className="block text-xs whitespace-break-spaces wrap-anywhere text-muted">
-          {escaped(one)}
+        <code key={one} className={`block text-xs text-muted ${EXACT}`}>
+          <ShownText text={one} />
         </code>
       ))}
     </>
@@ -81,7 +82,7 @@ function Revocation({ workspaceId, grant }: { workspaceId: string; grant: Grant 
   const refetch = useRefetch([workspaceId, "grants"]);
   return (
     <ConfirmButton
-      label={`Revoke ${grant.rule.tool}`}
+      label={`Revoke ${grant.rule.tools.join(", ")}`}
       consequence="The agent asks for approval the next time. Its past changes stay."
       act={async () => {
         await unwrap(

@@ -61,31 +61,32 @@ begin
         select * from jsonb_to_recordset(p_files)
             as g (file_id uuid, version_id uuid, type text, deleted boolean, mount text, path text, parent text,
                   kind text, mode integer, hash text, size bigint, line_count integer, content_kind text,
-                  target text)
+                  link_target text, trash_id uuid, inode bigint)
     loop
         select f.version_number, f.version_id, f.mount, f.path into v_base
         from toolcrib.files f where f.workspace_id = p_workspace and f.id = v_file.file_id;
         v_hash := decode(v_file.hash, 'hex');
         insert into toolcrib.files
             (workspace_id, id, mount, path, parent, type, deleted, version_id, version_number, kind, mode,
-             sha256, size, line_count, content_kind, target)
+             sha256, size, line_count, content_kind, link_target, trash_id, inode)
         values
             (p_workspace, v_file.file_id, v_file.mount, v_file.path, v_file.parent, v_file.type, v_file.deleted,
              v_file.version_id, coalesce(v_base.version_number, 0) + 1, v_file.kind, v_file.mode, v_hash, v_file.size,
-             v_file.line_count, v_file.content_kind, v_file.target)
+             v_file.line_count, v_file.content_kind, v_file.link_target, v_file.trash_id, v_file.inode)
         on conflict (workspace_id, id) do update set
             mount = excluded.mount, path = excluded.path, parent = excluded.parent, type = excluded.type,
             deleted = excluded.deleted, version_id = excluded.version_id, version_number = excluded.version_number,
             kind = excluded.kind, mode = excluded.mode, sha256 = excluded.sha256, size = excluded.size,
-            line_count = excluded.line_count, content_kind = excluded.content_kind, target = excluded.target,
+            line_count = excluded.line_count, content_kind = excluded.content_kind,
+            link_target = excluded.link_target, trash_id = excluded.trash_id, inode = excluded.inode,
             fingerprint = null, updated_at = now();
         insert into toolcrib.versions
             (workspace_id, id, file_id, version_number, change_set_id, parent_id, deleted, mount, path, kind, mode,
-             sha256, size, line_count, content_kind, target)
+             sha256, size, line_count, content_kind, link_target, trash_id, inode)
         values
             (p_workspace, v_file.version_id, v_file.file_id, coalesce(v_base.version_number, 0) + 1,
              (p_set ->> 'id')::uuid, v_base.version_id, v_file.deleted, v_file.mount, v_file.path, v_file.kind, v_file.mode, v_hash,
-             v_file.size, v_file.line_count, v_file.content_kind, v_file.target);
+             v_file.size, v_file.line_count, v_file.content_kind, v_file.link_target, v_file.trash_id, v_file.inode);
         insert into toolcrib.pending_applies (workspace_id, file_id, base_version_id, base_mount, base_path)
         values (p_workspace, v_file.file_id, v_base.version_id, v_base.mount, v_base.path)
         on conflict (workspace_id, file_id) do nothing;

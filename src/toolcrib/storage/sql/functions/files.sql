@@ -16,7 +16,7 @@ begin
     return query
     select v_role, w.root_path, w.home_node, w.home_epoch, wanted.ordinal,
            f.id, wanted.mount, wanted.path, f.type, f.version_id, f.version_number,
-           f.kind, f.mode, f.sha256, f.size, f.line_count, f.content_kind, f.target,
+           f.kind, f.mode, f.sha256, f.size, f.line_count, f.content_kind, f.link_target, f.trash_id, f.inode,
            f.fingerprint, f.created_at, f.updated_at,
            f.pending, f.base_version_id,
            -- Needed only for an unknown path: what is on disk there may be left over from a crash.

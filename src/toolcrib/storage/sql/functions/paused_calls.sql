@@ -1,4 +1,4 @@
--- Approvals, questions and grants, as far as other functions need them. storage/approvals.py stores decisions.
+-- Paused calls and grants, as far as other functions need them. storage/paused_calls.py stores decisions.
 
 -- Raises TC404 unless the session exists and is the agent's: its calls must not appear in another agent's session.
 create or replace function toolcrib.check_session(p_workspace uuid, p_session uuid, p_agent uuid) returns void
@@ -16,16 +16,16 @@ $$;
 
 -- Marks an approval as used, in the transaction that executes the call. Also ends a stale approval whose new effect is
 -- impossible. Deletes the arguments.
-create or replace function toolcrib.carried_out(p_workspace uuid, p_approval uuid) returns void
+create or replace function toolcrib.mark_resumed(p_workspace uuid, p_pause uuid) returns void
 language plpgsql volatile
 as $$
 declare
     v_set  uuid;
 begin
-    update toolcrib.approvals a set carried_at = now(), arguments = null, result = null
-    where a.workspace_id = p_workspace and a.id = p_approval and a.state in ('allowed', 'stale')
-      and a.carried_at is null
-    returning a.change_set_id into v_set;
+    update toolcrib.paused_calls p set resumed_at = now(), arguments = null, planned_result = null
+    where p.workspace_id = p_workspace and p.id = p_pause and p.state in ('approved', 'stale')
+      and p.resumed_at is null
+    returning p.change_set_id into v_set;
     if not found then
         raise exception 'the approval was used already' using errcode = 'TC410';
     end if;
@@ -36,10 +36,10 @@ begin
 end
 $$;
 
--- Shortens changes for a list of approvals, so that a page of hundreds is not hundreds of megabytes. A long list has
+-- Shortens changes for a list of paused calls, so that a page of hundreds is not hundreds of megabytes. A long list has
 -- the first 20 changes without their diffs, and the number of the others.
-create or replace function toolcrib.in_brief(p_changes jsonb) returns jsonb
-language plpgsql immutable
+create or replace function toolcrib.summarize_changes(p_changes jsonb) returns jsonb
+language plpgsql immutable strict
 as $$
 declare
     v_brief  jsonb;
@@ -52,7 +52,7 @@ begin
     from jsonb_array_elements(p_changes) with ordinality c where c.ordinality <= 20;
     if v_count > 20 then
         v_brief := v_brief || jsonb_build_object(
-            'path', null, 'change', 'more',
+            'path', null, 'change', 'omitted',
             -- The last change may itself be a number of others.
             'count', v_count - 20 + greatest(coalesce((p_changes -> -1 ->> 'count')::integer - 1, 0), 0));
     end if;
@@ -60,26 +60,22 @@ begin
 end
 $$;
 
--- Expires the open approvals and questions of a deleted session. The cleanup of expired ones then ends them. Skips
--- rows that a decision has locked: that decision finds that the session is gone.
-create or replace function toolcrib.end_waiting() returns trigger
+-- Expires the paused calls of a deleted session. The cleanup of expired ones then ends them. Skips rows that a decision
+-- has locked: that decision finds that the session is gone.
+create or replace function toolcrib.expire_paused_calls() returns trigger
 language plpgsql
 as $$
 begin
-    update toolcrib.approvals a set expires_at = now()
-    where (a.workspace_id, a.id) in (
-        select o.workspace_id, o.id from toolcrib.approvals o
-        where o.workspace_id = old.workspace_id and o.session_id = old.id and o.state = 'open'
-        for update skip locked);
-    update toolcrib.questions q set expires_at = now()
-    where (q.workspace_id, q.id) in (
-        select o.workspace_id, o.id from toolcrib.questions o
-        where o.workspace_id = old.workspace_id and o.session_id = old.id and o.state = 'open'
+    update toolcrib.paused_calls p set expires_at = now()
+    where (p.workspace_id, p.id) in (
+        select o.workspace_id, o.id from toolcrib.paused_calls o
+        where o.workspace_id = old.workspace_id and o.session_id = old.id and o.state = 'pending'
         for update skip locked);
     return null;
 end
 $$;
-create or replace trigger end_waiting after delete on sessions for each row execute function end_waiting();
+create or replace trigger expire_paused_calls after delete on sessions
+    for each row execute function expire_paused_calls();
 
 -- Returns the active grants of an agent as JSON.
 create or replace function toolcrib.agent_grants(p_workspace uuid, p_agent uuid) returns jsonb
@@ -88,8 +84,9 @@ as $$
 declare
     v_grants  jsonb;
 begin
-    select jsonb_agg(jsonb_build_object('id', g.id, 'session_id', g.session_id, 'tool', g.tool, 'paths', g.paths,
-                                        'commands', g.commands) order by g.id)
+    select jsonb_agg(jsonb_build_object('id', g.id, 'session_id', g.session_id, 'tools', g.tools, 'paths', g.paths,
+                                        'commands', g.commands, 'hosts', g.hosts, 'arguments', g.arguments)
+                     order by g.id)
     into v_grants
     from toolcrib.grants g
     where g.workspace_id = p_workspace and g.agent_id = p_agent and g.revoked_at is null;

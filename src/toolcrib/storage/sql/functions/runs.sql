@@ -73,12 +73,15 @@ begin
 end
 $$;
 
--- Starts a queued run: its prompt becomes a message, and a worker may take it.
+-- Starts a queued run: its prompt becomes a message, which also tells the model what reviews decided since the last
+-- one, and a worker may take it.
 create or replace function toolcrib.start_run(p_workspace uuid, p_run uuid) returns void
 language plpgsql volatile
 as $$
 declare
-    v_run  record;
+    v_run       record;
+    v_note      text;
+    v_metadata  jsonb;
 begin
     -- The context starts at the size that the previous run left.
     update toolcrib.runs r set state = 'ready',
@@ -88,7 +91,13 @@ begin
                                    order by b.id desc limit 1), 0)
     where r.workspace_id = p_workspace and r.id = p_run
     returning r.session_id, r.prompt into v_run;
-    perform toolcrib.add_message(p_workspace, v_run.session_id, p_run, p_run, 'user', v_run.prompt, null);
+    select s.review_note into v_note from toolcrib.sessions s
+    where s.workspace_id = p_workspace and s.id = v_run.session_id for no key update;
+    if v_note is not null then
+        v_metadata := jsonb_build_object('review', v_note);
+        update toolcrib.sessions set review_note = null where workspace_id = p_workspace and id = v_run.session_id;
+    end if;
+    perform toolcrib.add_message(p_workspace, v_run.session_id, p_run, p_run, 'user', v_run.prompt, v_metadata);
     perform toolcrib.append_event(p_workspace, v_run.session_id, 'message', jsonb_build_object(
         'messageId', p_run, 'runId', p_run, 'role', 'user', 'content', v_run.prompt));
 end
@@ -138,8 +147,8 @@ begin
 end
 $$;
 
--- Makes the waiting run ready after any end of its approval or question: decision, answer, expiry or withdrawal.
-create or replace function toolcrib.decided() returns trigger
+-- Makes the waiting run ready after any end of its paused call: decision, answer, expiry or cancellation.
+create or replace function toolcrib.wake_run_on_decision() returns trigger
 language plpgsql
 as $$
 begin
@@ -147,11 +156,9 @@ begin
     return null;
 end
 $$;
-
-create or replace trigger decided after update of state on toolcrib.approvals
-    for each row when (new.run_id is not null and new.state not in ('open', 'stale')) execute function toolcrib.decided();
-create or replace trigger decided after update of state on toolcrib.questions
-    for each row when (new.run_id is not null and new.state <> 'open') execute function toolcrib.decided();
+create or replace trigger wake_run_on_decision after update of state on toolcrib.paused_calls
+    for each row when (new.run_id is not null and new.state not in ('pending', 'stale'))
+    execute function toolcrib.wake_run_on_decision();
 
 -- Whether a process is alive: its last heartbeat is within the lease.
 create or replace function toolcrib.process_is_alive(p_process text, p_lease double precision) returns boolean

@@ -12,7 +12,7 @@ begin
     select * into v_call from jsonb_to_record(p_call)
         as c (id uuid, session_id uuid, run_id uuid, run_epoch bigint, user_id uuid, agent_id uuid, tool text,
               arguments jsonb, state text, result jsonb, error jsonb, change_set_id uuid, process_id text,
-              idempotent boolean, approval_id uuid, is_violation boolean, events jsonb);
+              idempotent boolean, pause_id uuid, is_violation boolean, events jsonb);
 
     -- A call that a run makes has the epoch of the run. A call that a person's decision ends needs no running run.
     if v_call.run_epoch is not null then
@@ -21,8 +21,8 @@ begin
     if v_call.session_id is not null then
         perform toolcrib.check_session(p_workspace, v_call.session_id, v_call.agent_id);
     end if;
-    if v_call.approval_id is not null and v_call.state not in ('paused', 'running') then
-        perform toolcrib.carried_out(p_workspace, v_call.approval_id);
+    if v_call.pause_id is not null and v_call.state not in ('paused', 'running') then
+        perform toolcrib.mark_resumed(p_workspace, v_call.pause_id);
     end if;
 
     insert into toolcrib.tool_calls as t
@@ -40,6 +40,10 @@ begin
     where t.ended_at is null;
     if not found then
         raise exception 'the call has ended already' using errcode = 'TC410';
+    end if;
+
+    if v_call.tool = 'review_decide' and v_call.state = 'done' and v_call.error is null and v_call.agent_id is null then
+        perform toolcrib.save_review(p_workspace, v_call.session_id, v_call.user_id, v_call.result);
     end if;
 
     if v_call.events is not null then

@@ -13,7 +13,8 @@ grant select, insert, update, delete on
     conversation_cursors, background_processes, packages
     to toolcrib_app;
 grant select, insert, update on
-    users, refresh_tokens, change_sets, files, tool_calls, usage_counters, approvals, grants, questions, runs, messages
+    users, refresh_tokens, change_sets, files, tool_calls, usage_counters, paused_calls, grants, runs, messages,
+    reviewed_files
     to toolcrib_app;
 grant select, insert, update, delete on provider_credentials to toolcrib_app;
 grant select, insert on blobs, versions, events to toolcrib_app;
@@ -44,9 +45,9 @@ begin
     foreach v_table in array array[
         'users', 'refresh_tokens', 'workspaces', 'members', 'agents', 'api_keys', 'blobs', 'change_sets', 'files',
         'trash', 'versions', 'pending_applies', 'proposed_changes', 'sessions', 'events', 'tool_calls', 'audit_records',
-        'audit_seals', 'usage_counters', 'approvals', 'grants', 'questions', 'runs', 'messages', 'server_processes',
+        'audit_seals', 'usage_counters', 'paused_calls', 'grants', 'runs', 'messages', 'server_processes',
         'provider_credentials', 'mcp_servers', 'conversation_cursors', 'background_processes', 'outsiders',
-        'deleted_workspaces', 'invitations', 'packages'
+        'deleted_workspaces', 'invitations', 'packages', 'reviewed_files'
     ] loop
         execute format('alter table toolcrib.%I enable row level security', v_table);
         execute format('drop policy if exists system on toolcrib.%I', v_table);
@@ -54,8 +55,9 @@ begin
     end loop;
     foreach v_table in array array[
         'agents', 'blobs', 'change_sets', 'files', 'versions', 'pending_applies', 'proposed_changes', 'sessions',
-        'events', 'trash', 'tool_calls', 'usage_counters', 'approvals', 'grants', 'questions', 'runs', 'messages',
-        'mcp_servers', 'conversation_cursors', 'background_processes', 'deleted_workspaces', 'invitations', 'packages'
+        'events', 'trash', 'tool_calls', 'usage_counters', 'paused_calls', 'grants', 'runs', 'messages',
+        'mcp_servers', 'conversation_cursors', 'background_processes', 'deleted_workspaces', 'invitations', 'packages',
+        'reviewed_files'
     ] loop
         execute format('drop policy if exists tenant on toolcrib.%I', v_table);
         execute format('create policy tenant on toolcrib.%I to toolcrib_app

@@ -49,7 +49,10 @@ create table files (
     size            bigint not null,
     line_count      integer,
     content_kind    text not null check (content_kind in ('text', 'json', 'binary')),
-    target          text,
+    link_target     text,
+    -- Of content that the history does not store: its id once it is in the trash, and its inode.
+    trash_id        uuid,
+    inode           bigint,
     -- Inode, size, mtime, ctime and time of the check, times in ns, when the disk last held the head version.
     fingerprint     bigint[],
     created_at      timestamptz not null default now(),
@@ -77,8 +80,9 @@ create table versions (
     size            bigint not null,
     line_count      integer,
     content_kind    text not null,
-    -- Of a link: what it points to. Of a state whose content is in the trash: the id there.
-    target          text,
+    link_target     text,
+    trash_id        uuid,
+    inode           bigint,
     created_at      timestamptz not null default now(),
     primary key (workspace_id, id),
     unique (workspace_id, file_id, version_number),
@@ -151,7 +155,8 @@ create index trash_expiring on trash (node, expires_at) where not deleted;
 create type path_lookup as (
     role text, root_path text, home_node text, home_epoch bigint, ordinal bigint,
     id uuid, mount text, path text, type text, version_id uuid, version_number integer,
-    kind text, mode integer, sha256 bytea, size bigint, line_count integer, content_kind text, target text,
+    kind text, mode integer, sha256 bytea, size bigint, line_count integer, content_kind text,
+    link_target text, trash_id uuid, inode bigint,
     fingerprint bigint[], created_at timestamptz, updated_at timestamptz,
     pending boolean, base_version_id uuid,
     -- Whether the workspace has any pending file.

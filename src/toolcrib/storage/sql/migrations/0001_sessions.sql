@@ -10,7 +10,7 @@ create table sessions (
     model                  text,
     mode                   text not null default 'build' check (mode in ('plan', 'build')),
     -- Null: the agent's. Only an owner can set it higher than that.
-    trust                  text check (trust in ('supervised', 'guided', 'autonomous')),
+    trust                  text check (trust in ('supervised', 'guided', 'review', 'autonomous')),
     trust_by_owner         boolean not null default false,
     -- Of the agent's workflow. Null: the first phase.
     phase                  text,
@@ -23,6 +23,8 @@ create table sessions (
     -- Size of the messages as text, so that a listing need not read them.
     text_bytes             bigint not null default 0,
     text_lines             bigint not null default 0,
+    -- What people decided in reviews since the last message. The next message tells the model.
+    review_note            text,
     created_by             uuid not null,
     created_at             timestamptz not null default now(),
     updated_at             timestamptz not null default now(),
@@ -82,6 +84,8 @@ create table runs (
     prompt          text not null,
     state           text not null check (state in ('queued', 'ready', 'running', 'waiting', 'ended')),
     end_reason      text,
+    -- A person stopped the session before this queued run started: it starts only when somebody releases it.
+    held            boolean not null default false,
     -- Incremented by every takeover. A commit with an older epoch fails.
     epoch           bigint not null default 0,
     worker_id       uuid,
@@ -139,6 +143,20 @@ create table tool_calls (
 create index tool_calls_session on tool_calls (workspace_id, session_id) where session_id is not null;
 create index tool_calls_run on tool_calls (workspace_id, run_id) where run_id is not null;
 create index tool_calls_running on tool_calls (process_id) where state = 'running';
+
+-- The files of a session's agent that a person has reviewed, each up to a version. Later versions wait for a review.
+create table reviewed_files (
+    workspace_id    uuid not null,
+    session_id      uuid not null,
+    file_id         uuid not null,
+    version_number  integer not null,
+    decision        text not null check (decision in ('kept', 'reverted')),
+    decided_by      uuid not null,
+    decided_at      timestamptz not null default now(),
+    primary key (workspace_id, session_id, file_id),
+    foreign key (workspace_id, session_id) references sessions on delete cascade,
+    foreign key (workspace_id, file_id) references files on delete cascade
+);
 
 -- Processes that a call left running on the live tree, and how they ended. They identify who changed a file meanwhile.
 create table background_processes (

@@ -9,7 +9,7 @@ create table workspaces (
     home_node         text,
     home_epoch        bigint not null default 0,
     -- No session trusts an agent more than this. Null: no limit.
-    max_trust         text check (max_trust in ('supervised', 'guided', 'autonomous')),
+    max_trust         text check (max_trust in ('supervised', 'guided', 'review', 'autonomous')),
     -- Answers messages that name no agent.
     default_agent_id  uuid,
     created_by        uuid not null references users,

@@ -1,0 +1,50 @@
+"""The review of what a session's agent changed. Both routes are tool calls of a person through the gate."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from toolcrib.api.api_services import ApiServices, Injected
+from toolcrib.api.auth.principal import APerson, caller_for
+from toolcrib.api.http_errors import examples
+from toolcrib.api.request_guard import StrictRoute
+from toolcrib.core.callers import Caller
+from toolcrib.core.ids import SessionId, WorkspaceId
+from toolcrib.core.tool_calls import ToolCall
+from toolcrib.schemas.reviews import ReviewDecisionIn, ReviewDecisionOut, ReviewOut
+
+router = APIRouter(prefix="/workspaces/{workspace_id}", tags=["reviews"], route_class=StrictRoute)
+
+
+@router.get("/sessions/{session_id}/review", responses=examples("NOT_FOUND"))
+async def get_review(
+    workspace_id: WorkspaceId,
+    session_id: SessionId,
+    principal: APerson,
+    services: Injected,
+    path: Annotated[str | None, Query(max_length=5_000, description="Show only this file, whatever its size.")] = None,
+) -> ReviewOut:
+    """Return what the session's agent changed since the last review, by file and by hunk."""
+    arguments = {"session_id": str(session_id), "path": path}
+    return ReviewOut.model_validate(await _call(services, "review", arguments, caller_for(principal, workspace_id)))
+
+
+@router.post("/sessions/{session_id}/review", responses=examples("VALIDATION_ERROR", "NOT_FOUND", "CONFLICT"))
+async def decide_review(
+    workspace_id: WorkspaceId,
+    session_id: SessionId,
+    given: ReviewDecisionIn,
+    principal: APerson,
+    services: Injected,
+) -> ReviewDecisionOut:
+    """Keep or revert what was shown. Members only. Nothing is done if a file has changed or was decided since."""
+    caller = caller_for(principal, workspace_id, session_id=session_id)
+    done = await _call(services, "review_decide", given.model_dump(mode="json"), caller)
+    return ReviewDecisionOut.model_validate(done)
+
+
+async def _call(services: ApiServices, tool: str, arguments: dict[str, Any], caller: Caller) -> Any:
+    outcome = await services.executor.execute(ToolCall(tool, arguments), caller)
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.result

@@ -1,0 +1,100 @@
+"""Accounts, logins and API keys on the wire."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import ConfigDict, Field, SecretStr
+
+from toolcrib.schemas.schema_base import Email, InModel, Name, OutModel
+
+Password = Annotated[SecretStr, Field(min_length=12, max_length=1024, examples=["correct horse battery staple"])]
+
+
+class RegisterIn(InModel):
+    email: Email
+    password: Password
+    full_name: Name | None = Field(default=None, examples=["Ada Lovelace"])
+    setup: SecretStr | None = Field(
+        default=None,
+        max_length=2_000,
+        description="The part after `#setup=` in the link for creating the first account.",
+    )
+
+
+class LoginIn(InModel):
+    email: Email
+    # No minimum length: a wrong password is a wrong password.
+    password: SecretStr = Field(max_length=1024, examples=["correct horse battery staple"])
+
+
+class RefreshIn(InModel):
+    refresh_token: str | None = Field(
+        default=None, max_length=200, description="By default, the refresh token in the cookie."
+    )
+
+
+class LogoutIn(RefreshIn):
+    everywhere: bool = Field(default=False, description="End all logins of this user. Requires an access token.")
+
+
+class LoginLinkIn(InModel):
+    link: SecretStr = Field(max_length=2_000, description="The part after `#login=` in a login link.")
+
+
+class RegistrationOut(OutModel):
+    open: bool
+
+
+class UserOut(OutModel):
+    id: UUID = Field(validation_alias="user_id")
+    email: str = Field(examples=["ada@example.com"])
+    full_name: str | None = Field(examples=["Ada Lovelace"])
+    created_at: datetime
+
+
+class TokenOut(OutModel):
+    """The tokens of a login."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "access_token": "eyJhbGciOiJIUzI1NiIs…",
+                    "token_type": "bearer",
+                    "expires_in": 900,
+                    "refresh_token": "tcr_…",
+                }
+            ]
+        }
+    )
+
+    access_token: str
+    token_type: Literal["bearer"] = "bearer"  # noqa: S105 - not a password
+    expires_in: int = Field(description="Lifetime in seconds.")
+    refresh_token: str = Field(description="Can be used once.")
+
+
+class ApiKeyCreate(InModel):
+    name: Name = Field(examples=["laptop"])
+    expires_in_days: int | None = Field(default=None, ge=1, le=3650, description="By default, the key does not expire.")
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When the key expires; None if never."""
+        return datetime.now(UTC) + timedelta(days=self.expires_in_days) if self.expires_in_days else None
+
+
+class ApiKeyOut(OutModel):
+    id: UUID
+    name: str = Field(examples=["laptop"])
+    hint: str = Field(description="The first characters of the key.", examples=["tck_9fQ2xA"])
+    workspace_id: UUID | None = Field(description="The agent's workspace. Null for a user's key.")
+    agent_id: UUID | None
+    created_at: datetime
+    expires_at: datetime | None
+
+
+class ApiKeyCreatedOut(OutModel):
+    key: ApiKeyOut
+    secret: str = Field(description="The API key. It is not shown again.", examples=["tck_9fQ2xA…"])

@@ -1,0 +1,99 @@
+"""The review of what a session's agent changed, on the wire."""
+
+from typing import Annotated, Literal, Self
+from uuid import UUID
+
+from pydantic import Field, StringConstraints, model_validator
+
+from toolcrib.core.change_sets import ChangeKind
+from toolcrib.schemas.schema_base import InModel, OutModel
+
+HunkAuthor = Literal["agent", "others", "both"]
+ReviewKind = Literal["file", "folder", "link", "git", "ignored"]
+Version = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+
+
+class ReviewHunkOut(OutModel):
+    id: str = Field(description="A hash of the hunk's position and lines.")
+    diff: str = Field(description="The hunk in unified format, with its header.")
+    added: int
+    removed: int
+    author: HunkAuthor = Field(
+        description="Whose change it is. `others` is not reverted with the file; `both` cannot be reverted by hunk."
+    )
+
+
+class ReviewFileOut(OutModel):
+    """A file that the agent changed; or a git directory or an ignored folder, each as one entry."""
+
+    path: str
+    from_path: str | None = Field(description="Where it was before, if it was moved.")
+    change: ChangeKind
+    kind: ReviewKind
+    version: str = Field(description="Names what is shown; a decision repeats it.")
+    files: int = Field(description="How many files the entry has.")
+    mode: list[str] | None = Field(description="The mode before and now, if it changed.")
+    size: int | None
+    added: int | None
+    removed: int | None
+    hunks: list[ReviewHunkOut]
+    note: str | None = Field(description="Why there are no hunks, or what the entry summarizes.")
+    changed_by_others: bool = Field(description="Someone else has changed it since the agent did.")
+
+
+class ReviewOut(OutModel):
+    """What the session's agent changed since the last review."""
+
+    session_id: UUID
+    version: str = Field(description="Names everything that is shown; a decision about all repeats it.")
+    files: list[ReviewFileOut]
+    total: int
+    added: int
+    removed: int
+
+
+class FileDecisionIn(InModel):
+    """Keep or revert one file as it was shown."""
+
+    path: str = Field(max_length=5_000, examples=["/src/parser.py"])
+    version: Version = Field(description="The `version` of the file that was shown.")
+    decision: Literal["keep", "revert"]
+    hunks: list[str] = Field(
+        default=[], max_length=10_000, description="Revert only these hunks and keep the others. Empty: the whole file."
+    )
+
+
+class ReviewDecisionIn(InModel):
+    """Decisions about files, or about everything that was shown."""
+
+    decisions: list[FileDecisionIn] = Field(default=[], max_length=1_000)
+    all: Literal["keep", "revert"] | None = None
+    version: Version | None = Field(default=None, description="With `all`: the `version` of the review.")
+
+    @model_validator(mode="after")
+    def _something_is_decided(self) -> Self:
+        if bool(self.decisions) == (self.all is not None) or (self.all is None) != (self.version is None):
+            raise ValueError("Give either decisions, or all with the review's version")
+        return self
+
+
+class RevertedOut(OutModel):
+    path: str
+    hunks: int | None = Field(description="How many hunks were reverted; null for the whole file.")
+    of: int | None = Field(description="Of how many.")
+
+
+class ReviewConflictOut(OutModel):
+    path: str
+    reason: str
+
+
+class ReviewDecisionOut(OutModel):
+    """What a decision did. Files with a conflict stay as they are, and open."""
+
+    call_id: UUID = Field(description="Undo this call to bring back what was reverted.")
+    kept: list[str]
+    reverted: list[RevertedOut]
+    conflicts: list[ReviewConflictOut]
+    open: int = Field(description="How many files still wait for a review.")
+    note: str = Field(description="What the agent is told with the next message.")

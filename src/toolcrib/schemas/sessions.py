@@ -1,0 +1,193 @@
+"""Sessions on the wire: their runs, messages and events, and tickets for WebSockets."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeVar
+from uuid import UUID
+
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+
+from toolcrib.core.agents import PhaseName, TrustLevel
+from toolcrib.core.callers import SessionMode
+from toolcrib.core.runs import RunEnding, RunState
+from toolcrib.schemas.schema_base import ErrorInfo, InModel, Name, OutModel
+
+ProviderName = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[a-z-]+$")]
+ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]
+PackageName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$"), Field(examples=["demo"])]
+# PostgreSQL cannot store NUL.
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200_000, pattern=r"^[^\x00]*$")]
+
+ChoiceT = TypeVar("ChoiceT", "SessionCreate", "SessionUpdate")
+
+_PREVIEW_CHARACTERS = 300
+_TITLE_CHARACTERS = 60
+
+
+def _preview(text: str) -> str:
+    return text if len(text) <= _PREVIEW_CHARACTERS else f"{text[:_PREVIEW_CHARACTERS]}…"
+
+
+def _both_or_none(given: ChoiceT) -> ChoiceT:
+    if (given.provider is None) != (given.model is None):
+        raise ValueError("Give both provider and model, or neither")
+    return given
+
+
+class SessionCreate(InModel):
+    title: Name | None = None
+    agent_id: UUID | None = Field(
+        default=None, description="The session's agent. Without it, calls in the session are your own."
+    )
+    mode: SessionMode = SessionMode.BUILD
+    trust: TrustLevel | None = Field(default=None, description="By default, the agent's trust.")
+    provider: ProviderName | None = Field(default=None, description="The model provider. By default, the agent's.")
+    model: ModelName | None = Field(default=None, description="The provider's name of the model.")
+    phase: PhaseName | None = Field(default=None, description="One of the agent's phases. By default, the first one.")
+    package: PackageName | None = Field(
+        default=None, description="An installed package. The session runs its workflow."
+    )
+
+    _needs_both = model_validator(mode="after")(_both_or_none)
+
+
+class SessionUpdate(InModel):
+    """Fields that are absent stay as they are."""
+
+    title: Name | None = None
+    trust: TrustLevel | None = Field(
+        default=None, description="Null sets the agent's trust. Takes effect with the next message."
+    )
+    mode: SessionMode | None = Field(default=None, description="Plan or build. Also applies to the current run.")
+    provider: ProviderName | None = Field(
+        default=None, description="Requires `model`. Null sets the agent's provider and model."
+    )
+    model: ModelName | None = None
+    phase: PhaseName | None = Field(
+        default=None, description="One of the agent's phases; null sets the first one. Takes effect with the next turn."
+    )
+
+    _needs_both = model_validator(mode="after")(_both_or_none)
+
+
+class SessionOut(OutModel):
+    id: UUID
+    title: str | None
+    agent_id: UUID | None
+    mode: SessionMode
+    trust: TrustLevel | None
+    provider: str | None = Field(description="The model provider; null for the agent's.")
+    model: str | None
+    phase: str | None = Field(description="The agent's phase, which sets its permissions; null for the first one.")
+    package: str | None = Field(description="The package whose workflow the session runs.")
+    created_by: UUID
+    created_at: datetime
+    last_seq: int = Field(description="The number of the newest event.")
+
+
+class MessageCreate(InModel):
+    """A person's message to the session's agent."""
+
+    text: Text = Field(examples=["Add a test for the parser."])
+
+
+class RunOut(OutModel):
+    """A run and its progress."""
+
+    id: UUID
+    session_id: UUID
+    user_id: UUID
+    agent_id: UUID | None
+    prompt_preview: Annotated[str, BeforeValidator(_preview)] = Field(
+        validation_alias="prompt",
+        description="The beginning of the message that started the run.",
+    )
+    state: RunState
+    held: bool = Field(default=False, description="Queued, but held since the session was stopped.")
+    end_reason: RunEnding | None = Field(description="Why the run ended; null if it has not ended.")
+    error: ErrorInfo | None
+    turns: int
+    input_tokens: int
+    output_tokens: int
+    context_tokens: int
+    active_ms: int = Field(description="Active time in milliseconds, without the time spent waiting for a person.")
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+class FunctionOut(OutModel):
+    name: str
+    arguments: str = Field(description="JSON text from the model.")
+
+
+class MessageToolCallOut(OutModel):
+    id: str = Field(description="The provider's id of the call.")
+    type: Literal["function"]
+    function: FunctionOut
+    call_id: UUID
+
+
+class MessageMetadataOut(OutModel):
+    """Everything besides the text; each field only where it applies."""
+
+    tool_calls: list[MessageToolCallOut] | None = None
+    thinking: str | None = None
+    note: dict[str, Any] | None = Field(
+        default=None, description="Provider data that is sent back to the provider with the message."
+    )
+    concluded: bool | None = None
+    cut: bool | None = Field(default=None, description="True if the message is incomplete.")
+    tool_call_id: str | None = Field(
+        default=None, description="The provider's id of the call whose result this is. Only in messages of tools."
+    )
+    call_id: UUID | None = None
+    is_error: bool | None = None
+    summarised_by: Literal["model", "rule"] | None = None
+    messages: list[UUID] | None = Field(default=None, description="The messages that this summary replaces.")
+
+
+class MessageOut(OutModel):
+    """A message of a session. `tool_calls` in the metadata name calls; fetch their outcomes by `call_id`."""
+
+    id: UUID
+    position: int
+    run_id: UUID | None
+    role: Literal["user", "assistant", "summary", "tool"]
+    content: str
+    metadata: MessageMetadataOut | None
+    created_at: datetime | None
+
+
+def session_title(prompt: str) -> str | None:
+    """Return the beginning of a session's first message as its title."""
+    printable = "".join(sign for sign in " ".join(prompt.split()) if sign.isprintable())
+    return printable[:_TITLE_CHARACTERS].strip() or None
+
+
+class EventOut(OutModel):
+    """An event of a session, with its number."""
+
+    seq: int
+    type: str = Field(examples=["tool-result"])
+    payload: dict[str, Any] = Field(description="The same payload as on the WebSocket, in camelCase.")
+
+
+class EventPage(OutModel):
+    """Events in order. Repeat with the last number as ``after`` until the page is empty."""
+
+    items: list[EventOut]
+
+
+class StreamMessage(OutModel):
+    """A message of a session's stream: an event with its number, or a delta."""
+
+    type: str
+    payload: dict[str, Any]
+    seq: int | None = None
+
+
+class TicketOut(OutModel):
+    """A single-use ticket for the workspace's WebSocket."""
+
+    ticket: str = Field(examples=["tct_…"])
+    expires_in: int = Field(description="Lifetime in seconds.")

@@ -1,1 +1,0 @@
-"""The ``project`` toolset: the project's files by relative path, results as text."""

@@ -1,1 +1,0 @@
-"""The ``studio`` toolset: files in @project and @central, results as text with metadata."""

@@ -1,0 +1,164 @@
+"""A private PostgreSQL that a test stops, kills and cuts off, and a proxy in front of it."""
+
+import asyncio
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+import psycopg
+
+from tests.conftest import DatabaseUrls
+from tests.faults.server import free_port
+from tests.wait_until import PATIENCE
+from toolcrib.local import postgres_binaries
+from toolcrib.storage import migrate
+
+_CONFIGURATION = """
+listen_addresses = '127.0.0.1'
+port = {port}
+unix_socket_directories = ''
+max_connections = 100
+# The machine stays up, so what the kernel has is not lost when a server is killed.
+fsync = off
+log_min_messages = warning
+"""
+_LOOK_EVERY_SECONDS = 0.05
+
+
+class DatabaseServer:
+    """A cluster of its own. Clients that use ``urls`` come through the proxy; ``direct`` does not."""
+
+    def __init__(self, directory: Path) -> None:
+        self._programs = postgres_binaries.find().directory
+        self._data = directory / "postgres"
+        self._log = directory / "postgres.log"
+        self._port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.proxy = CuttableProxy(self._port)
+
+    def __enter__(self) -> Self:
+        how = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
+        subprocess.run([str(self._programs / "initdb"), "-D", str(self._data), *how], check=True, capture_output=True)
+        with (self._data / "postgresql.conf").open("a") as file:
+            file.write(_CONFIGURATION.format(port=self._port))
+        self.start()
+        migrate.upgrade(self.direct("postgres"))
+        self.proxy.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.proxy.stop()
+        self._end(signal.SIGQUIT)
+
+    @property
+    def urls(self) -> DatabaseUrls:
+        at = f"127.0.0.1:{self.proxy.port}/postgres"
+        return DatabaseUrls(
+            owner=self.direct("postgres"),
+            app=f"postgresql://{migrate.APP_ROLE}@{at}",
+            system=f"postgresql://{migrate.SYSTEM_ROLE}@{at}",
+        )
+
+    def direct(self, user: str) -> str:
+        return f"postgresql://{user}@127.0.0.1:{self._port}/postgres"
+
+    @property
+    def faults(self) -> dict[str, Callable[[], None]]:
+        """What can happen to a database. Afterwards it can be reached again."""
+        return {
+            "kill -9": lambda: self._restart(signal.SIGKILL),
+            "immediate stop": lambda: self._restart(signal.SIGQUIT),
+            "fast restart": lambda: self._restart(signal.SIGINT),
+            "terminated connections": self._terminate_all,
+            "cut connections": self.proxy.cut,
+        }
+
+    def start(self) -> None:
+        """Start the server and return when it accepts connections. After a kill it recovers first."""
+        tick = threading.Event()
+        for _ in range(int(PATIENCE / _LOOK_EVERY_SECONDS)):
+            if self._process is None or self._process.poll() is not None:
+                # The children of a killed server may hold its shared memory for a moment; then it is started again.
+                with self._log.open("ab") as log:
+                    command = [str(self._programs / "postgres"), "-D", str(self._data)]
+                    self._process = subprocess.Popen(command, stdout=log, stderr=log)
+            with suppress(psycopg.OperationalError), psycopg.connect(self.direct("postgres"), connect_timeout=5):
+                return
+            tick.wait(_LOOK_EVERY_SECONDS)
+        raise AssertionError(f"PostgreSQL does not start:\n{self._log.read_text()[-2_000:]}")
+
+    def _restart(self, how: signal.Signals) -> None:
+        self._end(how)
+        self.start()
+
+    def _end(self, how: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(how)
+        self._process.wait(PATIENCE)
+        self._process = None
+
+    def _terminate_all(self) -> None:
+        with psycopg.connect(self.direct("postgres"), autocommit=True) as connection:
+            connection.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity "
+                "where pid <> pg_backend_pid() and backend_type = 'client backend'"
+            )
+
+
+class CuttableProxy:
+    """Forwards TCP connections, and resets all of them on request, as a failing network does."""
+
+    def __init__(self, target: int) -> None:
+        self.port = free_port()
+        self._target = target
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+        self._open: set[asyncio.StreamWriter] = set()
+
+    def start(self) -> None:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(PATIENCE)
+
+    def stop(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(PATIENCE)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(PATIENCE)
+        self._loop.close()
+
+    def cut(self) -> None:
+        """Reset every connection. New ones are accepted."""
+        asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result(PATIENCE)
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+
+    async def _close(self) -> None:
+        self._server.close()
+        await self._cut()
+        serving = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.gather(*serving, return_exceptions=True)
+
+    async def _cut(self) -> None:
+        for writer in list(self._open):
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there, onward = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._open |= {writer, onward}
+        await asyncio.gather(self._forward(reader, onward), self._forward(there, writer))
+        self._open -= {writer, onward}
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while piece := await reader.read(1 << 16):
+                writer.write(piece)
+                await writer.drain()
+        writer.transport.abort() if writer.is_closing() else writer.close()

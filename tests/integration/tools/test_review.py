@@ -1,0 +1,193 @@
+"""The review of what a session's agent changed: what is shown, and what keeping and reverting do."""
+
+import asyncio
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from tests.integration.conftest import WorkspaceFixture
+from tests.integration.gate.builders import audit_records_of, joined, rows, trusted
+from tests.integration.tools.review_builders import ReviewFixture, keep_of, revert_of, review_of
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.errors import Conflict, Forbidden, PermissionDenied
+from toolcrib.core.ids import CallId
+
+pytestmark = pytest.mark.req("CT-1", part="one review, by file and by hunk")
+
+TWENTY = "".join(f"line {number}\n" for number in range(20))
+
+
+@pytest.fixture
+async def session(workspace: WorkspaceFixture) -> ReviewFixture:
+    return await review_of(workspace)
+
+
+async def test_every_changed_file_is_shown_with_its_hunks(session: ReviewFixture) -> None:
+    await session.workspace.result("write", path="/kept.md", content=TWENTY)
+    await session.workspace.result("write", path="/gone.md", content="two\n")
+    await session.does("write", path="/new/deep.md", content="three\nfour\n")
+    await session.does("edit", path="/kept.md", old_string="line 3\n", new_string="three\n")
+    await session.does("edit", path="/kept.md", old_string="line 15\n", new_string="fifteen\n")
+    await session.does("rm", path="/gone.md")
+
+    shown = await session.shown()
+
+    assert [(one["path"], one["change"], one["added"], one["removed"]) for one in shown["files"]] == [
+        ("/gone.md", "deleted", 0, 1),
+        ("/kept.md", "modified", 2, 2),
+        ("/new/deep.md", "created", 2, 0),
+    ]
+    kept = shown["files"][1]
+    assert [hunk["diff"].splitlines()[0] for hunk in kept["hunks"]] == ["@@ -1,7 +1,7 @@", "@@ -13,7 +13,7 @@"]
+    assert (shown["added"], shown["removed"], shown["total"]) == (4, 3, 3)
+
+
+async def test_changes_of_a_person_are_not_in_the_review(session: ReviewFixture) -> None:
+    await session.workspace.result("write", path="/mine.md", content="mine\n")
+    await session.does("write", path="/a.md", content="a\n")
+    assert [one["path"] for one in (await session.shown())["files"]] == ["/a.md"]
+
+
+async def test_one_hunk_is_reverted_and_the_other_kept(session: ReviewFixture) -> None:
+    await session.workspace.result("write", path="/a.md", content=TWENTY)
+    await session.does("edit", path="/a.md", old_string="line 3\n", new_string="three\n")
+    await session.does("edit", path="/a.md", old_string="line 15\n", new_string="fifteen\n")
+    [first, second] = (await session.file("/a.md"))["hunks"]
+
+    result = await session.revert("/a.md", second["id"])
+
+    assert session.text("/a.md") == TWENTY.replace("line 3\n", "three\n")
+    assert result["reverted"] == [{"path": "/a.md", "hunks": 1, "of": 2}]
+    assert result["note"].startswith("The person reviewed your changes: reverted /a.md (1 of 2 hunks).")
+    assert (await session.shown())["files"] == []
+    assert first["id"] != second["id"]
+
+
+async def test_everything_is_reverted_and_that_is_undone(session: ReviewFixture) -> None:
+    await session.workspace.result("write", path="/a.md", content="one\n")
+    await session.workspace.result("write", path="/old.md", content="old\n")
+    await session.does("edit", path="/a.md", old_string="one", new_string="two")
+    await session.does("write", path="/new/b.md", content="b\n")
+    await session.does("mv", source="/old.md", destination="/new/moved.md")
+
+    result = await session.decided(all="revert", version=(await session.shown())["version"])
+
+    assert session.text("/a.md") == "one\n"
+    assert session.text("/old.md") == "old\n"
+    assert not (session.workspace.project / "new").exists()
+    assert (await session.shown())["files"] == []
+    [record] = await audit_records_of(session.workspace, CallId(UUID(result["call_id"])))
+    assert (record.tool, record.outcome) == ("review_decide", "done")
+    await session.workspace.result("undo", calls=[result["call_id"]])
+    assert session.text("/a.md") == "two\n"
+    assert session.text("/new/b.md") == "b\n"
+    assert session.text("/new/moved.md") == "old\n"
+
+
+async def test_what_is_kept_is_the_base_of_the_next_review(session: ReviewFixture) -> None:
+    await session.does("write", path="/a.md", content="one\n")
+    await session.decided(all="keep", version=(await session.shown())["version"])
+    assert (await session.shown())["total"] == 0
+    await session.does("edit", path="/a.md", old_string="one", new_string="two")
+
+    shown = await session.file("/a.md")
+
+    assert (shown["change"], shown["added"], shown["removed"]) == ("modified", 1, 1)
+    await session.revert("/a.md")
+    assert session.text("/a.md") == "one\n"
+
+
+async def test_files_that_are_not_decided_stay_open(session: ReviewFixture) -> None:
+    await session.does("write", path="/a.md", content="a\n")
+    await session.does("write", path="/b.md", content="b\n")
+    result = await session.decided(decisions=[keep_of(await session.file("/a.md"))])
+    assert result["open"] == 1
+    assert [one["path"] for one in (await session.shown())["files"]] == ["/b.md"]
+
+
+async def test_what_was_undone_is_not_reviewed(session: ReviewFixture) -> None:
+    call = await session.does("write", path="/a.md", content="a\n")
+    await session.workspace.result("undo", calls=[call])
+    assert (await session.shown())["files"] == []
+
+
+async def test_a_file_that_changed_since_it_was_shown_is_not_reverted(session: ReviewFixture) -> None:
+    await session.does("write", path="/a.md", content="a\n")
+    shown = await session.file("/a.md")
+    (session.workspace.project / "a.md").write_text("someone's\n")
+
+    outcome = await session.decide(decisions=[revert_of(shown)])
+
+    assert isinstance(outcome.error, Conflict)
+    assert "/a.md changed since it was shown" in outcome.error.message
+    assert session.text("/a.md") == "someone's\n"
+
+
+async def test_hunks_of_a_person_stay_when_the_agents_are_reverted(session: ReviewFixture) -> None:
+    await session.workspace.result("write", path="/a.md", content=TWENTY)
+    await session.does("edit", path="/a.md", old_string="line 3\n", new_string="three\n")
+    await session.workspace.result("edit", path="/a.md", old_string="line 5\n", new_string="mine\n")
+
+    shown = await session.file("/a.md")
+    assert [hunk["author"] for hunk in shown["hunks"]] == ["agent", "others"]
+    assert shown["changed_by_others"]
+    await session.revert("/a.md")
+
+    assert session.text("/a.md") == TWENTY.replace("line 5\n", "mine\n")
+
+
+async def test_lines_that_a_person_changed_too_are_a_conflict(session: ReviewFixture) -> None:
+    await session.workspace.result("write", path="/a.md", content=TWENTY)
+    await session.does("edit", path="/a.md", old_string="line 3\n", new_string="three\n")
+    await session.workspace.result("edit", path="/a.md", old_string="three\n", new_string="three, mine\n")
+
+    result = await session.revert("/a.md")
+
+    assert result["conflicts"] == [{"path": "/a.md", "reason": "Someone else changed the same lines."}]
+    assert "three, mine" in session.text("/a.md")
+    assert [one["path"] for one in (await session.shown())["files"]] == ["/a.md"]
+
+
+async def test_the_second_of_two_deciders_is_told_who_was_faster(session: ReviewFixture) -> None:
+    await session.does("write", path="/a.md", content="a\n")
+    shown = await session.file("/a.md")
+    other = await joined(session.workspace, WorkspaceRole.MEMBER)
+
+    outcomes = await asyncio.gather(
+        session.decide(decisions=[revert_of(shown)]), session.decide(other, decisions=[keep_of(shown)])
+    )
+
+    [lost] = [one for one in outcomes if not one.succeeded]
+    assert isinstance(lost.error, Conflict)
+    late = await session.decide(decisions=[revert_of(shown)])
+    assert late.error is not None
+    assert "/a.md was already decided: " in late.error.message
+    assert " by " in late.error.message
+
+
+async def test_agents_and_viewers_decide_nothing(session: ReviewFixture) -> None:
+    await session.does("write", path="/a.md", content="a\n")
+    shown = await session.shown()
+    given = {"all": "keep", "version": shown["version"]}
+    agent = await trusted(session.workspace, toolsets=["workspace", "history", "review"])
+    agent = replace(agent, session_id=None)
+    for tool, arguments in (("review_decide", given), ("review", {"session_id": str(session.session_id)})):
+        outcome = await session.workspace.call(tool, agent, **arguments)
+        assert isinstance(outcome.error, PermissionDenied)
+    viewer = await joined(session.workspace, WorkspaceRole.VIEWER)
+    with pytest.raises(Forbidden):
+        await session.decide(viewer, **given)
+    assert (await session.shown())["total"] == 1
+
+
+async def test_a_decision_is_an_event_and_a_note_for_the_model(session: ReviewFixture) -> None:
+    await session.does("write", path="/a.md", content="a\n")
+    await session.revert("/a.md")
+    [[payload]] = await rows(
+        session.workspace, "select payload from toolcrib.events where type = 'review' and workspace_id = %s"
+    )
+    assert payload["state"] == "decided"
+    assert payload["reverted"] == [{"path": "/a.md", "hunks": None, "of": None}]
+    [[note]] = await rows(session.workspace, "select review_note from toolcrib.sessions where workspace_id = %s")
+    assert note == payload["note"]

@@ -1,0 +1,81 @@
+"""How commands find an id, and what they print of errors and changes."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from toolcrib.cli.models import parse_model
+from toolcrib.cli.terminal_text import change_lines, error_text, failure, find_by_id, invalid_answer
+from toolcrib.core.errors import BadArguments, NotFound
+from toolcrib.sdk.default_agent import ModelChoice
+
+FIRST = UUID("0199c0de-0000-7000-8000-00000000aaaa")
+SECOND = UUID("0199c0de-1111-7000-8000-00000000bbbb")
+
+
+def found(text: str) -> UUID:
+    return find_by_id([FIRST, SECOND], text, lambda one: one, missing="There is none.")
+
+
+@pytest.mark.parametrize("text", ["0199c0de-0", "AAAA", str(FIRST)])
+def test_the_start_or_the_end_of_an_id_is_enough(text: str) -> None:
+    assert found(text) == FIRST
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0199c0de", "2 ids match '0199c0de'. Give more characters of the id."),
+        ("cccc", "There is none."),
+        ("aaa", "There is none."),
+        ("", "There is none."),
+    ],
+    ids=["ambiguous", "unknown", "too short", "empty"],
+)
+def test_an_id_that_is_not_unique_is_not_guessed(text: str, message: str) -> None:
+    with pytest.raises(NotFound) as error:
+        found(text)
+
+    assert error.value.message == message
+
+
+def test_an_error_names_the_fields_that_are_wrong() -> None:
+    fields = {"count": "must be positive", "na\x1bme": "is missing"}
+    ended = {"error": {"code": "VALIDATION_ERROR", "message": "Validation failed", "fields": fields}}
+
+    assert error_text(BadArguments(fields)) == (
+        "Validation failed\n  count: must be positive\n  na\\u001bme: is missing"
+    )
+    assert failure(ended) == "count: must be positive; na\\u001bme: is missing"
+    assert invalid_answer({"count": "must be positive"}) == "Invalid answer: count: must be positive"
+
+
+def test_an_error_that_explains_its_fields_does_not_repeat_them() -> None:
+    assert error_text(BadArguments({"name": "is taken"}, "The name is taken.")) == "The name is taken."
+
+
+def test_undo_changes_back_and_redo_changes_again() -> None:
+    changes = [{"path": "/a", "change": "modified"}, {"path": "/c", "change": "moved", "from_path": "/b"}]
+    result: dict[str, Any] = {"changes": changes, "total_changes": 2, "conflicts": [], "total_conflicts": 0}
+
+    assert [str(line) for line in change_lines(result, undone=True)] == [
+        "  changed back: /a",
+        "  moved back: /c (from /b)",
+        "Undone: 2 files.",
+    ]
+    assert [str(line) for line in change_lines(result | {"dry_run": True}, undone=False)] == [
+        "  would be changed again: /a",
+        "  would be moved again: /c (from /b)",
+        "Would redo: 2 files.",
+    ]
+    assert [str(line) for line in change_lines(result | {"total_changes": 12_000}, undone=True)][2:] == [
+        "  … and 11,998 more",
+        "Undone: 12,000 files.",
+    ]
+
+
+def test_a_model_of_an_unknown_provider_is_rejected_with_the_list() -> None:
+    assert parse_model("openai-compatible/meta/llama") == ModelChoice("openai-compatible", "meta/llama")
+    with pytest.raises(NotFound, match=r"There is no provider 'nobody'\. Providers: anthropic, .*openai, .*ollama\."):
+        parse_model("nobody/gpt")

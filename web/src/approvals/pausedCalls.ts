@@ -1,0 +1,178 @@
+/** Paused calls over HTTP: pending ones of a workspace, one with full diffs, decisions and answers. */
+import { useMutation, useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useEffect, useState } from "react";
+import { api, type Schema, unwrap } from "../api/client";
+import type { Approval, Pause } from "../events/conversation";
+import { useLive } from "../events/LiveProvider";
+import type { Change, Effects, Item, Rule } from "../events/messages";
+
+/** Events arrive only for the open session, so others are polled. */
+const REFETCH_INTERVAL = 5_000;
+
+const pendingKey = (workspaceId: string) => [workspaceId, "pending"] as const;
+
+/** A paused call and the session that it belongs to. */
+export interface PendingCall {
+  pause: Pause;
+  sessionId: string | null;
+  createdAt: string;
+}
+
+/** The calls of the workspace that wait for a person, oldest first. */
+export function usePending(workspaceId: string) {
+  const queries = useQueryClient();
+  const live = useLive();
+  useEffect(
+    () =>
+      live.listen(({ type }) => {
+        if (/^chat:(tool-confirm|question|pause-ended)$/.test(type)) {
+          void queries.invalidateQueries({ queryKey: pendingKey(workspaceId) });
+        }
+      }),
+    [live, queries, workspaceId],
+  );
+  return useQuery({
+    queryKey: pendingKey(workspaceId),
+    queryFn: () => fetchPending(workspaceId),
+    refetchInterval: REFETCH_INTERVAL,
+  });
+}
+
+async function fetchPending(workspaceId: string): Promise<PendingCall[]> {
+  const params = { path: { workspace_id: workspaceId } };
+  const found = await unwrap(api.GET("/api/v1/workspaces/{workspace_id}/paused-calls", { params }));
+  return found.items.map((one) => ({ pause: pauseOf(one), sessionId: one.session_id, createdAt: one.created_at }));
+}
+
+/** A paused call with full diffs, for events that truncate them. */
+export function useFullPause(workspaceId: string, pauseId: string, isEnabled: boolean) {
+  return useQuery({
+    queryKey: [workspaceId, "pause", pauseId],
+    queryFn: () => fetchPause(workspaceId, pauseId),
+    enabled: isEnabled,
+  });
+}
+
+async function fetchPause(workspaceId: string, pauseId: string): Promise<Pause> {
+  const path = { workspace_id: workspaceId, pause_id: pauseId };
+  return pauseOf(
+    await unwrap(api.GET("/api/v1/workspaces/{workspace_id}/paused-calls/{pause_id}", { params: { path } })),
+  );
+}
+
+/** Calls that were pending on this screen, and that somebody else has decided or answered since. */
+export function useDecidedByOthers(workspaceId: string, pending: readonly PendingCall[], me: string | null): Pause[] {
+  const [seen, setSeen] = useState<readonly string[]>([]);
+  const ids = pending.map(({ pause }) => pause.id);
+  const fresh = ids.filter((id) => !seen.includes(id));
+  if (fresh.length > 0) setSeen([...seen, ...fresh]);
+  return useQueries({
+    queries: seen
+      .filter((id) => !ids.includes(id))
+      .map((id) => ({
+        queryKey: [workspaceId, "ended pause", id],
+        queryFn: () => fetchPause(workspaceId, id),
+        staleTime: Number.POSITIVE_INFINITY,
+      })),
+    combine: (found) => found.flatMap(({ data }) => (data && isDecidedByOther(data, me) ? [data] : [])),
+  });
+}
+
+/** Whether another person has decided or answered it. */
+export function isDecidedByOther(pause: Pause, me: string | null): boolean {
+  return me !== null && pause.decidedById !== null && pause.decidedById !== me;
+}
+
+/** Says who was faster, and when. */
+export function alreadyDecided({ state, decidedBy, decidedAt }: Pause): string {
+  const time = decidedAt === null ? "" : ` at ${new Date(decidedAt).toLocaleTimeString()}`;
+  return `Already ${state} by ${decidedBy ?? "someone"}${time}.`;
+}
+
+/** The decision of a person. */
+export interface Decision {
+  approved: boolean;
+  scope?: "once" | "session" | "always";
+  reason?: string | null;
+  /** What to save with a scope beyond `once`; by default the suggested rule. */
+  rule?: Rule;
+}
+
+export function useDecide(workspaceId: string, approval: Approval) {
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: ({ approved, scope = "once", reason = null, rule = approval.suggestedRule }: Decision) =>
+      unwrap(
+        api.POST("/api/v1/workspaces/{workspace_id}/paused-calls/{pause_id}/decision", {
+          params: { path: { workspace_id: workspaceId, pause_id: approval.id } },
+          body: {
+            approved,
+            scope,
+            reason,
+            rule: scope === "once" ? null : rule,
+            // The server rejects the decision if the arguments have changed.
+            arguments_sha256: approval.sha256,
+          },
+        }),
+      ),
+    onSuccess: () => queries.invalidateQueries({ queryKey: pendingKey(workspaceId) }),
+    // Without waiting for the list: the person reads at once why it failed.
+    onError: () => void queries.invalidateQueries({ queryKey: pendingKey(workspaceId) }),
+  });
+}
+
+export type Answers = Record<string, unknown>;
+
+export function useAnswer(workspaceId: string, pauseId: string) {
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: ({ answers, answeredWithButton }: { answers: Answers; answeredWithButton: string[] }) =>
+      unwrap(
+        api.POST("/api/v1/workspaces/{workspace_id}/paused-calls/{pause_id}/answers", {
+          params: { path: { workspace_id: workspaceId, pause_id: pauseId } },
+          body: { answers, answered_with_button: answeredWithButton },
+        }),
+      ),
+    onSuccess: () => queries.invalidateQueries({ queryKey: pendingKey(workspaceId) }),
+    // Without waiting for the list: the person reads at once why it failed.
+    onError: () => void queries.invalidateQueries({ queryKey: pendingKey(workspaceId) }),
+  });
+}
+
+function pauseOf(response: Schema["ApprovalOut"] | Schema["QuestionPauseOut"]): Pause {
+  const shared = {
+    id: response.id,
+    callId: response.call_id,
+    expiresAt: response.expires_at,
+    state: response.state,
+    decidedBy: response.decided_by_name,
+    decidedById: response.decided_by,
+    decidedAt: response.decided_at,
+  };
+  if (response.kind === "question") {
+    return {
+      ...shared,
+      kind: response.kind,
+      items: response.questions as unknown as Item[],
+      answers: response.answers,
+    };
+  }
+  return {
+    ...shared,
+    kind: response.kind,
+    tool: response.tool,
+    input: response.input,
+    agent: response.agent_name,
+    sha256: response.arguments_sha256,
+    changes: response.changes as unknown as Change[],
+    effects: response.effects as unknown as Effects,
+    rule: response.rule,
+    reason: response.reason,
+    isolation: response.isolation,
+    suggestedRule: response.suggested_rule,
+    otherRules: response.other_rules ?? [],
+    replaces: response.replaces,
+    rejectionReason: response.rejection_reason,
+    scope: response.grant_scope,
+  };
+}
