@@ -334,7 +334,8 @@ WITH_A_PERSON = (
             edit("/ledger/book.py", "count=1", "count=2"),
             Hand("git branch theirs colours; git tag mine; git config alias.st status"),
             bash("mkdir -p build; echo 1 > build/x; git tag agents; git branch topic"),
-            Hand("echo 2 > build/theirs; mkdir -p inbox/new; echo hi > inbox/new/mail"),
+            # A person needs longer than a second: that much, clocks may differ.
+            Hand("sleep 1.1; echo 2 > build/theirs; mkdir -p inbox/new; echo hi > inbox/new/mail"),
         ),
         stays=("tree/build",),
     ),

@@ -5,10 +5,11 @@ these calls. If so, it reports both versions and leaves the file alone, unless f
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
-from toolcrib.core.files import ContentKind, EntryKind, EntryState, File, Version
+from toolcrib.core.files import AuthorKind, ContentKind, EntryKind, EntryState, File, Version
 from toolcrib.core.ids import FileId, VersionId
 from toolcrib.core.paths import WorkspacePath
 from toolcrib.runtime.disk_threads import in_thread
@@ -17,6 +18,7 @@ from toolcrib.workspace.changes.draft import Draft
 from toolcrib.workspace.changes.git_undo import RepositoryUndo, is_optional, plan_git_undo
 from toolcrib.workspace.changes.moved_folders import MovedFolders
 from toolcrib.workspace.file_history import FileHistory
+from toolcrib.workspace.fs.mount_writer import MountWriter
 from toolcrib.workspace.sync.apply_to_disk import RenameOrder
 from toolcrib.workspace.sync.read_only_folders import find_read_only
 from toolcrib.workspace.tree import WorkspaceTree
@@ -25,6 +27,8 @@ from toolcrib.workspace.tree import WorkspaceTree
 _AT_ONCE = 500
 _FORGOTTEN = "The previous version has expired."
 _OCCUPIED = "Contains other files."
+# Clocks of the database and of this machine may differ by this much.
+_CLOCK_SKEW = timedelta(seconds=1)
 _DENIED = "The operating system denies access to it. Correct its owner or mode, then undo it again."
 
 
@@ -88,6 +92,8 @@ async def plan_undo(tree: WorkspaceTree, histories: Sequence[FileTimeline], *, f
     reverted = [history for history in files if history.file.id not in left_alone]
     lost = {h.file.id: _FORGOTTEN for h in reverted if _is_forgotten(h) and not reversal_of(h).is_idle}
     lost |= {h.file.id: _DENIED for h in histories if h.file.state.path in (tree.denied or ()) and not h.file.deleted}
+    if not force:
+        lost |= await _changed_within(tree, [r.file for r in map(reversal_of, reverted) if _takes_a_unit(r)])
     lost |= await _read_only(tree, [r for h in reverted if not (r := reversal_of(h)).is_idle])
     imported = await _imported_since(tree, MovedFolders(reverted), by_id)
     while True:
@@ -143,7 +149,7 @@ async def _with_contents(
 
     It may have versions of its own by now, because a later call changed it. Nothing is reverted inside such a folder.
     """
-    units = {r.file.state.path for r in reversals if r.state is None and r.leaves and _is_untracked_folder(r.file)}
+    units = {r.file.state.path for r in reversals if _takes_a_unit(r)}
     if not units:
         return list(reversals)
     planned = {reversal.file.id for reversal in reversals}
@@ -161,8 +167,56 @@ def _is_below(path: WorkspacePath, folders: Set[WorkspacePath]) -> bool:
     return not folders.isdisjoint(path.ancestors)
 
 
-def _is_untracked_folder(file: File) -> bool:
-    return file.state.is_untracked and file.state.kind is EntryKind.FOLDER
+def _takes_a_unit(reversal: FileRevert) -> bool:
+    """Whether an untracked folder goes into the trash with everything in it."""
+    state = reversal.file.state
+    return reversal.leaves and reversal.state is None and state.is_untracked and state.kind is EntryKind.FOLDER
+
+
+async def _changed_within(tree: WorkspaceTree, units: Sequence[File]) -> dict[FileId, str]:
+    """Find untracked folders in which someone else added or changed files since the last call that changed them.
+
+    A call's content moves into the tree by a rename of the whole, which leaves the times of what is in it alone. So a
+    file that is not at a call's version, and that changed after the last call's commit, was changed by someone else.
+    """
+    if not units:
+        return {}
+    history = FileHistory(tree)
+    known = await history.below(*sorted(unit.state.path for unit in units))
+    versions = await history.all_versions([*units, *known])
+    inside: dict[WorkspacePath, list[File]] = {unit.state.path: [] for unit in units}
+    for file in known:
+        for folder in file.state.path.ancestors:
+            if folder in inside:
+                inside[folder].append(file)
+    disks = await tree.disks()
+
+    def look() -> dict[FileId, list[WorkspacePath]]:
+        found = {}
+        for unit in units:
+            top = unit.state.path
+            by_calls = {file.state.path for file in inside[top] if not _is_external(versions[file.id][-1])}
+            made = [v for file in (unit, *inside[top]) for v in versions[file.id] if not _is_external(v)]
+            last = max(version.created_at for version in made) + _CLOCK_SKEW
+            files = (path for path, entry in disks(top).walk(top) if entry.kind is not EntryKind.FOLDER)
+            found[unit.id] = sorted(_changed_after(disks(top), (path for path in files if path not in by_calls), last))
+        return found
+
+    changed = {file_id: paths for file_id, paths in (await in_thread(look)).items() if paths}
+    return {file_id: f"Someone else changed files in it: {_first_of(paths)}." for file_id, paths in changed.items()}
+
+
+def _is_external(version: Version) -> bool:
+    return version.author_kind is AuthorKind.EXTERNAL
+
+
+def _changed_after(disk: MountWriter, paths: Iterable[WorkspacePath], moment: datetime) -> list[WorkspacePath]:
+    nanoseconds = int(moment.timestamp() * 1e9)
+    return [path for path in paths if (node := disk.stat(path)) and node.fingerprint.ctime_ns > nanoseconds]
+
+
+def _first_of(paths: Sequence[WorkspacePath]) -> str:
+    return paths[0].display + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
 
 
 def _kept(repository: RepositoryUndo, refused: Mapping[FileId, str]) -> RepositoryUndo:

@@ -57,8 +57,8 @@ class Repository:
             self.calls.append(str(outcome.call_id))
         return str(outcome.call_id)
 
-    async def undo(self, *calls: str) -> dict[str, Any]:
-        return await self.workspace.result("undo", calls=list(calls or self.calls))
+    async def undo(self, *calls: str, **options: bool) -> dict[str, Any]:
+        return await self.workspace.result("undo", calls=list(calls or self.calls), **options)
 
     def state(self, at: str = ".") -> GitState:
         def git(command: str) -> str:

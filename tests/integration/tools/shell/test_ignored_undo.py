@@ -81,6 +81,41 @@ async def test_a_folder_goes_back_with_what_was_tracked_and_ignored_in_it_since(
     await check_undo_and_redo(repository, before, singly=singly)
 
 
+@pytest.mark.parametrize(
+    "by_hand",
+    ["echo 2 > build/deep/theirs", "echo 2 > build/a", "echo 2 > build/later"],
+    ids=["added", "edited", "known"],
+)
+async def test_a_folder_stays_if_someone_else_changed_files_in_it(repository: Repository, by_hand: str) -> None:
+    await repository.agent("mkdir -p build/deep; echo 1 > build/a")
+    await repository.agent("echo 1 > build/later")
+    # Clocks of the database and of the machine may differ by a second.
+    repository.person(f"sleep 1.1; {by_hand}")
+    before = snapshot(repository.root)
+
+    undone = await repository.undo(*repository.calls, dry_run=True)
+
+    path = by_hand.split()[-1]
+    assert [(c["path"], c["reason"]) for c in undone["conflicts"] if c["path"] == "/build"] == [
+        ("/build", f"Someone else changed files in it: /{path}.")
+    ]
+    await repository.undo(repository.calls[0])
+    assert snapshot(repository.root) == before
+
+
+async def test_force_takes_a_folder_that_someone_else_changed(repository: Repository) -> None:
+    before = snapshot(repository.root)
+    await repository.agent("mkdir build; echo 1 > build/a")
+    repository.person("sleep 1.1; echo 2 > build/theirs")
+    after = snapshot(repository.root)
+
+    undone = await repository.undo(*repository.calls, force=True)
+
+    assert snapshot(repository.root) == before
+    await repository.undo(undone["call_id"])
+    assert snapshot(repository.root) == after
+
+
 async def check_undo_and_redo(repository: Repository, before: Snapshot, *, singly: bool) -> None:
     after = snapshot(repository.root)
 
