@@ -65,7 +65,7 @@ docs-site: ## Build the documentation site into build/site
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
 
 test: ## Run the tests of the gate
-	$(PYTEST) -n 2 --dist loadgroup --durations 25 --durations-min 5 -m "not long and not race and not crash and not real and not redteam and not root"
+	@PYTHON="$(PYTHON)" PYTEST="$(PYTEST)" scripts/run_tests --durations 25 --durations-min 5 -m "not long and not race and not crash and not real and not redteam and not root"
 
 test-fast: ## Run the unit tests and the core integration tests
 	$(PYTEST) -n 2 --dist loadgroup -m "not long" --hypothesis-profile quick \
