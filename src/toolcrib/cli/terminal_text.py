@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -273,7 +274,7 @@ def rule_text(rule: GrantRuleOut) -> str:
     """Describes a grant."""
     text = f"any call of {_listed(rule.tools)}"
     if rule.commands is not None:
-        text += " that runs:" + "".join(map(_command, rule.commands))
+        text += f" that runs:{_commands(rule.commands)}"
     if rule.paths is not None:
         text += f" on {_listed(rule.paths)}"
     if rule.arguments is not None:
@@ -283,9 +284,9 @@ def rule_text(rule: GrantRuleOut) -> str:
     return text
 
 
-def _command(command: str) -> str:
-    """A command on one line; below, in its lines, if it has several."""
-    lines = [shown_line(line) for line in command.split("\n")]
+def _commands(commands: Sequence[str]) -> str:
+    """A command on the same line; below, line by line, if there are several or if it has several lines."""
+    lines = [shown_line(line) for command in commands for line in command.split("\n")]
     return f" {lines[0]}" if len(lines) == 1 else "".join(f"\n  │ {line}" for line in lines)
 
 
@@ -323,10 +324,15 @@ def change_lines(found: Mapping[str, Any], *, undone: bool) -> list[Text]:
     """Formats what an undo or a redo changed or would change, and the files that it skipped."""
     would, verbs = "would be " if found.get("dry_run") else "", _UNDONE if undone else _REDONE
     lines = []
+    in_git = Counter(path for change in found["changes"] if (path := _git_folder(change["path"])))
     for change in found["changes"]:
+        if _git_folder(change["path"]):
+            continue
         source = f" (from {one_line(change['from_path'], 100)})" if change.get("from_path") else ""
         verb = verbs.get(change["change"], change["change"])
         lines.append(Text(f"  {would}{verb}: {one_line(change['path'], 100)}{source}"))
+    for folder, number in in_git.items():
+        lines.append(Text(f"  {would}{verbs['modified']}: {one_line(folder, 100)} ({_counted(number)} of git)"))
     for clash in found["conflicts"]:
         text = f"  skipped: {one_line(clash['path'], 100)} ({one_line(clash['reason'], 200)})"
         lines.append(Text(text, style="yellow"))
@@ -334,9 +340,19 @@ def change_lines(found: Mapping[str, Any], *, undone: bool) -> list[Text]:
     listed = len(found["changes"]) + len(found["conflicts"])
     if (more := count + found["total_conflicts"] - listed) > 0:
         lines.append(Text(f"  … and {more:,} more"))
-    files = "1 file" if count == 1 else f"{count:,} files"
+    files = _counted(count)
     done, do = ("Undone", "undo") if undone else ("Redone", "redo")
     return [*lines, Text(f"{f'Would {do}' if would else done}: {files}.")]
+
+
+def _git_folder(path: str) -> str | None:
+    """Returns git's own folder that a file is in, if it is in one."""
+    above, found, _ = path.partition("/.git/")
+    return f"{above}/.git" if found else None
+
+
+def _counted(files: int) -> str:
+    return "1 file" if files == 1 else f"{files:,} files"
 
 
 _LENGTH = 140

@@ -96,7 +96,8 @@ class RunFinisher:
             why = f"The run ended ({end_reason}) while this ran; it is unknown whether it took effect."
             state = OutcomeState.UNKNOWN
         else:
-            why = f"The run ended ({end_reason}) before this call ran. Nothing was changed."
+            how_far = "while this ran" if call.state is RequestedCallState.BEGUN else "before this call ran"
+            why = f"The run ended ({end_reason}) {how_far}. Nothing was changed."
             state = OutcomeState.DONE
         error = Interrupted(why)
         outcome = Outcome(call.id, state, result=request.encode_error(error), error=error)

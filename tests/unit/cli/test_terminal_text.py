@@ -6,7 +6,8 @@ from uuid import UUID
 import pytest
 
 from toolcrib.cli.models import parse_model
-from toolcrib.cli.terminal_text import change_lines, error_text, failure, find_by_id, invalid_answer
+from toolcrib.cli.terminal_text import change_lines, error_text, failure, find_by_id, invalid_answer, rule_text
+from toolcrib.client import GrantRuleOut
 from toolcrib.core.errors import BadArguments, NotFound
 from toolcrib.sdk.default_agent import ModelChoice
 
@@ -79,3 +80,28 @@ def test_a_model_of_an_unknown_provider_is_rejected_with_the_list() -> None:
     assert parse_model("openai-compatible/meta/llama") == ModelChoice("openai-compatible", "meta/llama")
     with pytest.raises(NotFound, match=r"There is no provider 'nobody'\. Providers: anthropic, .*openai, .*ollama\."):
         parse_model("nobody/gpt")
+
+
+def test_undo_counts_the_files_of_git_and_lists_the_others() -> None:
+    def change(path: str) -> dict[str, str]:
+        return {"path": path, "change": "modified"}
+
+    found = {
+        "changes": [change("/a.py"), change("/.git/index"), change("/.git/refs/heads/main"), change("/sub/.git/HEAD")],
+        "conflicts": [],
+        "total_changes": 4,
+        "total_conflicts": 0,
+    }
+
+    assert [str(line) for line in change_lines(found, undone=True)] == [
+        "  changed back: /a.py",
+        "  changed back: /.git (2 files of git)",
+        "  changed back: /sub/.git (1 file of git)",
+        "Undone: 4 files.",
+    ]
+
+
+def test_rule_shows_each_command_on_a_line_of_its_own() -> None:
+    rule = GrantRuleOut(tools=["bash"], commands=["curl -s example.org", "head *"])
+
+    assert rule_text(rule) == "any call of bash that runs:\n  │ curl -s example.org\n  │ head *"
