@@ -1,5 +1,6 @@
 """``toolcrib log``: shows the calls in a directory, their authors and their changes."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -7,7 +8,7 @@ import typer
 from rich.text import Text
 
 from toolcrib.cli.command_options import JsonOption, WorkspaceLocation, in_workspace
-from toolcrib.cli.terminal_text import Line, one_line, print_json, print_lines, shown_diff
+from toolcrib.cli.terminal_text import Line, counted, git_folder, one_line, print_json, print_lines, shown_diff
 from toolcrib.client import AuditRecordOut
 from toolcrib.core.display_text import escape_line
 from toolcrib.core.errors import ToolcribError
@@ -82,9 +83,14 @@ def record_lines(record: AuditRecordOut, names: Mapping[str, str]) -> list[Text]
         ),
         Text(f"  {how}{allowed}, by {one_line(who, 40)}{isolation}, call {record.call_id}", style="dim"),
     ]
-    lines += [Text(f"  {_change(file)} {one_line(_path(file.path), 200)}") for file in record.files[:_MAX_FILES]]
-    if len(record.files) > _MAX_FILES:
-        lines.append(Text(f"  and {len(record.files) - _MAX_FILES:,} more files", style="dim"))
+    in_git = Counter(folder for file in record.files if (folder := git_folder(_path(file.path))))
+    files = [file for file in record.files if not git_folder(_path(file.path))]
+    lines += [Text(f"  {_change(file)} {one_line(_path(file.path), 200)}") for file in files[:_MAX_FILES]]
+    if len(files) > _MAX_FILES:
+        lines.append(Text(f"  and {len(files) - _MAX_FILES:,} more files", style="dim"))
+    lines += [
+        Text(f"  modified {one_line(folder, 200)} ({counted(number)} of git)") for folder, number in in_git.items()
+    ]
     return lines
 
 

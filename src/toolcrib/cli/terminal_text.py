@@ -324,15 +324,15 @@ def change_lines(found: Mapping[str, Any], *, undone: bool) -> list[Text]:
     """Formats what an undo or a redo changed or would change, and the files that it skipped."""
     would, verbs = "would be " if found.get("dry_run") else "", _UNDONE if undone else _REDONE
     lines = []
-    in_git = Counter(path for change in found["changes"] if (path := _git_folder(change["path"])))
+    in_git = Counter(path for change in found["changes"] if (path := git_folder(change["path"])))
     for change in found["changes"]:
-        if _git_folder(change["path"]):
+        if git_folder(change["path"]):
             continue
         source = f" (from {one_line(change['from_path'], 100)})" if change.get("from_path") else ""
         verb = verbs.get(change["change"], change["change"])
         lines.append(Text(f"  {would}{verb}: {one_line(change['path'], 100)}{source}"))
     for folder, number in in_git.items():
-        lines.append(Text(f"  {would}{verbs['modified']}: {one_line(folder, 100)} ({_counted(number)} of git)"))
+        lines.append(Text(f"  {would}{verbs['modified']}: {one_line(folder, 100)} ({counted(number)} of git)"))
     for clash in found["conflicts"]:
         text = f"  skipped: {one_line(clash['path'], 100)} ({one_line(clash['reason'], 200)})"
         lines.append(Text(text, style="yellow"))
@@ -340,18 +340,19 @@ def change_lines(found: Mapping[str, Any], *, undone: bool) -> list[Text]:
     listed = len(found["changes"]) + len(found["conflicts"])
     if (more := count + found["total_conflicts"] - listed) > 0:
         lines.append(Text(f"  … and {more:,} more"))
-    files = _counted(count)
+    files = counted(count)
     done, do = ("Undone", "undo") if undone else ("Redone", "redo")
     return [*lines, Text(f"{f'Would {do}' if would else done}: {files}.")]
 
 
-def _git_folder(path: str) -> str | None:
+def git_folder(path: str) -> str | None:
     """Returns git's own folder that a file is in, if it is in one."""
     above, found, _ = path.partition("/.git/")
     return f"{above}/.git" if found else None
 
 
-def _counted(files: int) -> str:
+def counted(files: int) -> str:
+    """Formats a number of files."""
     return "1 file" if files == 1 else f"{files:,} files"
 
 
