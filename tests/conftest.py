@@ -14,6 +14,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import SecretStr
 
+from toolcrib.runs import durable
 from toolcrib.settings import Settings
 from toolcrib.storage import migrate
 from toolcrib.storage.database import Database
@@ -67,7 +68,7 @@ def empty_database() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def database_urls(empty_database: str) -> DatabaseUrls:
     """A database with the current schema."""
-    migrate.upgrade(url_for(empty_database))
+    durable.upgrade(url_for(empty_database))
     return DatabaseUrls(
         owner=url_for(empty_database),
         app=url_for(empty_database, migrate.APP_ROLE),

@@ -96,6 +96,9 @@ class Settings(BaseSettings):
         ge=1,
         description="A process without a heartbeat for this long counts as dead. Other processes take over its runs.",
     )
+    max_workspace_runs: int = Field(
+        default=50, ge=1, le=10_000, description="How many runs of a workspace work at a time. Others queue."
+    )
     max_attempts: int = Field(
         default=3,
         ge=1,

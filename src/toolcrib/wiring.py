@@ -28,6 +28,7 @@ from toolcrib.gate.workflow_guard import WorkflowGuard
 from toolcrib.gate.workspace_deletion import WorkspaceDeletion
 from toolcrib.mcp.mcp_toolsets import McpToolsets
 from toolcrib.providers.provider_registry import ProviderRegistry, open_providers
+from toolcrib.runs.durable import DurableQueue
 from toolcrib.runs.loaded_run import CredentialResolver
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.runs.run_executor import RunExecutor
@@ -107,7 +108,7 @@ class Stores:
         self.paused_call_claims = PausedCallClaims(database)
         self.paused_calls = PausedCallStore(database, most_open=settings.max_open_approvals)
         self.retention = RetentionStore(database)
-        self.runs = RunStepStore(database)
+        self.runs = RunStepStore(database, max_at_work=settings.max_workspace_runs)
         self.sessions = SessionStore(database, most=settings.max_sessions)
         self.trash = TrashStore(database)
         self.workspaces = WorkspaceStore(database, most=settings.max_workspaces, on_deleted=self.workspace_deleted.set)
@@ -274,29 +275,57 @@ def run_executor(engine: ToolRuntime, providers: ProviderRegistry) -> RunExecuto
         executor=engine.executor,
         pauses=engine.paused_calls,
         live=engine.live,
+        wake_signal=engine.wake_signal,
         max_attempts=engine.settings.max_attempts,
     )
 
 
+# How many runs one process executes at a time. Most of them wait for their model.
+_RUNS_AT_ONCE = 200
+_LOCAL_QUEUE_AFTER = 5.0
+
+
 @asynccontextmanager
 async def run_service(
-    engine: ToolRuntime, execute: Callable[[Run], Awaitable[None]], heartbeat: ProcessHeartbeat
+    engine: ToolRuntime,
+    execute: Callable[[Run], Awaitable[None]],
+    heartbeat: ProcessHeartbeat,
+    *,
+    queue_after: float = 0.0,
 ) -> AsyncIterator[RunService]:
-    """Start a worker that gives each run to ``execute``, and provide the run service in front of it."""
-    runner = RunWorker(
-        engine.stores.runs,
-        ServerProcessStore(engine.database),
-        execute,
-        heartbeat,
-        node=engine.settings.node_name,
-        decided=engine.wake_signal.subscribe(),
+    """Start a worker that gives each run to ``execute``, and provide the run service in front of it.
+
+    Args:
+        queue_after: Open the durable queue only after this many seconds. Until then, runs that become ready in this
+            process start, and those that a process of this node left behind.
+    """
+    settings = engine.settings
+    runner = RunWorker(engine.stores.runs, execute, heartbeat, node=settings.node_name, slots=_RUNS_AT_ONCE)
+    queue = DurableQueue(
+        settings.system_url,
+        node=settings.node_name,
+        process_id=heartbeat.id,
+        slots=_RUNS_AT_ONCE,
+        advance=runner.execute,
+        start_queued=engine.stores.runs.start_queued,
     )
-    running = asyncio.create_task(runner.run())
+    processes = ServerProcessStore(engine.database)
+    jobs = [
+        asyncio.create_task(queue.run(processes, lease=heartbeat.lease, after=queue_after)),
+        asyncio.create_task(runner.run()),
+    ]
+    engine.wake_signal.start_with(runner.start)
+    if not queue_after:
+        await queue.is_open.wait()
+    await runner.start_due()
     try:
         yield RunService(engine.stores.runs, engine.wake_signal, engine.live, runner=runner)
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        # The queue first, so that what the worker releases does not come back to this process.
+        for job in jobs:
+            job.cancel()
+            await asyncio.gather(job, return_exceptions=True)
+        await processes.remove(heartbeat.id)
 
 
 def mcp_connections(settings: Settings, sandbox: Sandbox) -> "McpConnectionPool":
@@ -411,7 +440,11 @@ async def services(
         stores, mounts = engine.stores, engine.workspace_services.mounts
         await recover_node(stores.files, engine.workspace_services.sync, node=settings.node_name)
         await engine.waiting.recover()
-        runs = await opened.enter_async_context(run_service(engine, run_executor(engine, providers), heartbeat))
+        # A program that serves only its own user shows the first word sooner if it imports the queue's library later.
+        queue_after = _LOCAL_QUEUE_AFTER if binds_logins else 0.0
+        runs = await opened.enter_async_context(
+            run_service(engine, run_executor(engine, providers), heartbeat, queue_after=queue_after)
+        )
         api = api_services(engine, live, providers, run_service=runs)
         exporter = CheckpointExporter(
             api.verifier, file=settings.audit_checkpoint_file, url=settings.audit_checkpoint_url

@@ -13,6 +13,7 @@ from tests.clients.client_server import fresh_database, stage_in
 from tests.clients.criteria import CLIENTS, State
 from tests.clients.programs import PROGRAMS
 from tests.conftest import DatabaseUrls, url_for
+from toolcrib.runs import durable
 from toolcrib.storage import migrate
 
 
@@ -24,7 +25,7 @@ def main() -> int:
     given = options.parse_args()
     missing = 0
     with fresh_database() as owner, tempfile.TemporaryDirectory() as directory:
-        migrate.upgrade(owner)
+        durable.upgrade(owner)
         with stage_in(Path(directory), _urls(owner)) as stage:
             for client in given.clients or PROGRAMS:
                 report = PROGRAMS[client](stage)

@@ -15,6 +15,7 @@ from tests.conftest import DatabaseUrls
 from tests.faults.server import free_port
 from tests.wait_until import PATIENCE
 from toolcrib.local import postgres_binaries
+from toolcrib.runs import durable
 from toolcrib.storage import migrate
 
 _CONFIGURATION = """
@@ -46,7 +47,7 @@ class DatabaseServer:
         with (self._data / "postgresql.conf").open("a") as file:
             file.write(_CONFIGURATION.format(port=self._port))
         self.start()
-        migrate.upgrade(self.direct("postgres"))
+        durable.upgrade(self.direct("postgres"))
         self.proxy.start()
         return self
 

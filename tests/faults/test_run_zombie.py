@@ -23,7 +23,7 @@ from toolcrib.core.model_stream import FinishReason
 
 pytestmark = [pytest.mark.req("RN-5", part="a process that was believed dead"), pytest.mark.xdist_group("kill")]
 
-NOTICES = re.compile(r"run_worker\.heartbeat_lost|run\.superseded")
+NOTICES = re.compile(r"runner\.presence_lost|run\.superseded")
 RULES = """
 provider: openai-compatible
 model: fake

@@ -11,6 +11,7 @@ from psycopg.errors import Error, FeatureNotSupported, InsufficientPrivilege
 from tests.conftest import DatabaseUrls, url_for
 from tests.faults.databases import migrated_database, urls_of
 from tests.integration.storage.accounts import founded, someone
+from toolcrib.runs import durable
 from toolcrib.settings import Settings
 from toolcrib.storage import migrate
 from toolcrib.storage.database import Database, Tenant
@@ -114,6 +115,9 @@ def test_owner_role_of_definer_functions_cannot_rewrite_history(owner: psycopg.C
         ("outsiders", "INSERT"),
         ("outsiders", "UPDATE"),
         ("pending_applies", "DELETE"),
+        ("workflow_input", "INSERT"),
+        ("workflow_status", "INSERT"),
+        ("workflow_status", "UPDATE"),
     ]
 
 
@@ -123,8 +127,8 @@ def test_database_can_be_migrated_by_an_owner_without_superuser() -> None:
         connection.execute(sql.SQL("create role {} login createrole").format(sql.Identifier(role)))
         connection.execute(sql.SQL("create database {} owner {}").format(sql.Identifier(name), sql.Identifier(role)))
         try:
-            migrate.upgrade(url_for(name, role))
-            migrate.upgrade(url_for(name, role))
+            durable.upgrade(url_for(name, role))
+            durable.upgrade(url_for(name, role))
             with psycopg.connect(url_for(name)) as database:
                 found = database.execute(DEFINERS).fetchall()
             assert {whose for _, _, _, whose, *_ in found} == {migrate.DEFINER_ROLE}

@@ -11,6 +11,7 @@ from rich.table import Table
 from toolcrib.cli.command_options import JsonOption, in_database
 from toolcrib.cli.terminal_text import print_json
 from toolcrib.core.errors import Misconfigured
+from toolcrib.runs import durable
 from toolcrib.settings import load_settings
 from toolcrib.storage import migrate
 from toolcrib.storage.blobs import CollectedGarbage, RetentionStore
@@ -50,7 +51,7 @@ def upgrade(
     if owner_url is None:
         raise Misconfigured("No database given. Use --owner-url or TOOLCRIB_OWNER_DATABASE_URL.")
     before = migrate.current_revision(owner_url)
-    revision = migrate.upgrade(owner_url, app_dsn=app_url, system_dsn=system_url or app_url)
+    revision = durable.upgrade(owner_url, app_dsn=app_url, system_dsn=system_url or app_url)
     came_from = "an empty database" if before is None else f"revision {before}"
     typer.echo(f"The database is at revision {revision} (was {came_from}).")
     typer.echo(f"Run the server with the role {migrate.APP_ROLE}.")

@@ -4,11 +4,11 @@ Notifications are hints. A lost one only delays delivery, because the hub also p
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from toolcrib.core.events import Delta
-from toolcrib.core.ids import SessionId, WorkspaceId
+from toolcrib.core.ids import RunId, SessionId, WorkspaceId
 
 # Session ids are unique only within a workspace.
 
@@ -60,24 +60,32 @@ class NodeBus:
 
 
 class WakeSignal:
-    """Wakes several waiting workers when something was decided or submitted on this node.
+    """Wakes the workers of this process when something was decided or submitted here.
 
     A missed signal only costs time.
     """
 
     def __init__(self) -> None:
-        self._ears: list[asyncio.Event] = []
+        self._subscribers: list[asyncio.Event] = []
+        self._starters: list[Callable[[WorkspaceId, RunId], None]] = []
 
     def subscribe(self) -> asyncio.Event:
         """Return an event that is set with every notification. The waiting task clears it."""
-        ear = asyncio.Event()
-        self._ears.append(ear)
-        return ear
+        subscriber = asyncio.Event()
+        self._subscribers.append(subscriber)
+        return subscriber
 
-    def notify(self) -> None:
-        """Wake all subscribers."""
-        for ear in self._ears:
-            ear.set()
+    def start_with(self, start: Callable[[WorkspaceId, RunId], None]) -> None:
+        """Call ``start`` for every run that becomes ready in this process."""
+        self._starters.append(start)
+
+    def notify(self, workspace_id: WorkspaceId, ready: Iterable[RunId] = ()) -> None:
+        """Wake all subscribers. ``ready`` are runs that may have become ready."""
+        for subscriber in self._subscribers:
+            subscriber.set()
+        for run_id in ready:
+            for start in self._starters:
+                start(workspace_id, run_id)
 
 
 class EventPublisher(Protocol):

@@ -12,7 +12,7 @@ from toolcrib.core.callers import Agent, Caller, WorkspaceRole
 from toolcrib.core.change_sets import ChangeSet
 from toolcrib.core.errors import BadArguments, CallDenied, Conflict, NotFound, ToolcribError
 from toolcrib.core.events import Event
-from toolcrib.core.ids import CallId, PauseId
+from toolcrib.core.ids import CallId, PauseId, RunId, WorkspaceId
 from toolcrib.core.paused_calls import (
     ApprovalDecision,
     ApprovalRequest,
@@ -86,13 +86,13 @@ class PausedCalls:
         *,
         process: str,
         timeout: timedelta,
-        on_decision: Callable[[], None],
+        on_decision: Callable[[WorkspaceId, list[RunId]], None],
     ) -> None:
         """Create the service.
 
         Args:
             timeout: How long a call waits before it expires.
-            on_decision: Called after each end of a pause, to wake the workers.
+            on_decision: Called after each end of a pause, with the run that waited, to wake the workers.
         """
         self._store = store
         self._blobs = blobs
@@ -429,7 +429,7 @@ class PausedCalls:
             await EventStore.append_within(connection, tenant, Event(pause.session_id, event["type"], event["payload"]))
 
     def _notify_ended(self, pause: PausedCall) -> None:
-        self._on_decision()
+        self._on_decision(pause.workspace_id, [pause.run_id] if pause.run_id else [])
         self._notify(pause)
 
     def _notify(self, pause: PausedCall) -> None:

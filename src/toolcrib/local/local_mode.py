@@ -28,6 +28,7 @@ from toolcrib.local.git_identity import git_identity
 from toolcrib.local.in_process_server import ServerAddress, ServerOwner, log_to, serving
 from toolcrib.local.postgres_cluster import DATABASE, OWNER, PostgresCluster
 from toolcrib.local.state_directory import FileLock, LocalDirectories, LocalSecrets, held, project_key, write_private
+from toolcrib.runs import durable
 from toolcrib.runtime.process_setup import require_linux
 from toolcrib.settings import Settings, load_settings
 from toolcrib.storage import migrate
@@ -55,7 +56,7 @@ def database(directories: LocalDirectories, secrets: LocalSecrets) -> Iterator[D
     named = named_in_environment()
     if named is not None:
         if owner := os.environ.get("TOOLCRIB_OWNER_DATABASE_URL"):
-            migrate.upgrade(owner, app_dsn=named.app, system_dsn=named.system or named.app)
+            durable.upgrade(owner, app_dsn=named.app, system_dsn=named.system or named.app)
         yield named
         return
     cluster = PostgresCluster(directories, secrets)
@@ -95,7 +96,7 @@ def _bring_up_to_date(
         if note.exists() and note.read_text() == wanted:
             return
         migrate.ensure_database(cluster.url(OWNER, secrets.owner_password, "postgres"), DATABASE)
-        migrate.upgrade(cluster.url(OWNER, secrets.owner_password), app_dsn=app, system_dsn=system)
+        durable.upgrade(cluster.url(OWNER, secrets.owner_password), app_dsn=app, system_dsn=system)
         write_private(note, wanted)
 
 

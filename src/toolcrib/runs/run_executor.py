@@ -23,7 +23,7 @@ from toolcrib.core.errors import (
 )
 from toolcrib.core.runs import RequestedCall, RequestedCallState, Run, RunEnding
 from toolcrib.core.tool_calls import Outcome, OutcomeState, ToolCall
-from toolcrib.events.event_bus import EventPublisher
+from toolcrib.events.event_bus import EventPublisher, WakeSignal
 from toolcrib.gate.call_pipeline import Gate
 from toolcrib.gate.call_recorder import audit_record, ended_record
 from toolcrib.gate.call_stages import CallRequest
@@ -49,11 +49,19 @@ class RunFinisher:
     It acts as the system, because the run's user may not be a member any more.
     """
 
-    def __init__(self, runs: RunStepStore, registry: ToolRegistry, pauses: PausedCalls, live: EventPublisher) -> None:
+    def __init__(
+        self,
+        runs: RunStepStore,
+        registry: ToolRegistry,
+        pauses: PausedCalls,
+        live: EventPublisher,
+        wake_signal: WakeSignal,
+    ) -> None:
         self._runs = runs
         self._registry = registry
         self._pauses = pauses
         self._live = live
+        self._wake_signal = wake_signal
 
     async def end(
         self,
@@ -79,8 +87,9 @@ class RunFinisher:
                     await self._pauses.cancel_for_run(tenant, call.id)
                 case RequestedCallState.ENDED:
                     pass
-        await self._runs.end(run, end_reason, error=error, turn=turn, closing=closing)
+        started = await self._runs.end(run, end_reason, error=error, turn=turn, closing=closing)
         self._live.notify(run.workspace_id, run.session_id)
+        self._wake_signal.notify(run.workspace_id, started)
 
     async def fail(self, run: Run, error: ToolcribError, *, turn: Mapping[str, Any] | None = None) -> None:
         """End a run that cannot continue. Reads the state of its calls from the rows."""
@@ -139,6 +148,7 @@ class RunExecutor:
         executor: Gate,
         pauses: PausedCalls,
         live: EventPublisher,
+        wake_signal: WakeSignal,
         max_attempts: int = 3,
     ) -> None:
         self._runs = runs
@@ -150,7 +160,7 @@ class RunExecutor:
         self._live = live
         self._loader = RunLoader(runs, sessions, agents, access, providers, registry)
         self._asking = ModelTurn(runs, access, providers, live)
-        self._endings = RunFinisher(runs, registry, pauses, live)
+        self._endings = RunFinisher(runs, registry, pauses, live, wake_signal)
 
     async def __call__(self, run: Run) -> None:
         """Execute the run as far as possible. Raises only database errors, after which a retry may succeed."""

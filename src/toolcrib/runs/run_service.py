@@ -38,8 +38,7 @@ class RunService:
                 it.
         """
         run = await self.runs.submit(tenant, session_id, text, via=via, history=history)
-        self._live.notify(run.workspace_id, run.session_id)
-        self._wake_signal.notify()
+        self._notify(run)
         return run
 
     async def cancel(self, tenant: Tenant, run_id: RunId) -> Run:
@@ -50,16 +49,18 @@ class RunService:
         run = await self.runs.cancel(tenant, run_id)
         if self._runner is not None:
             self._runner.cancel(run_id)
-        self._live.notify(run.workspace_id, run.session_id)
-        self._wake_signal.notify()
+        self._notify(run)
         return run
 
     async def release(self, tenant: Tenant, run_id: RunId) -> Run:
         """Release a message that a stop held."""
         run = await self.runs.release_held(tenant, run_id)
-        self._live.notify(run.workspace_id, run.session_id)
-        self._wake_signal.notify()
+        self._notify(run)
         return run
+
+    def _notify(self, run: Run) -> None:
+        self._live.notify(run.workspace_id, run.session_id)
+        self._wake_signal.notify(run.workspace_id, [run.id])
 
     async def messages(
         self, tenant: Tenant, session_id: SessionId, *, after: int, limit: int, results: bool = False

@@ -1,56 +1,90 @@
-"""Claims runs that are ready and executes many of them concurrently. When a process stops, another one continues."""
+"""Executes runs of this node's workspaces, many at once. When this process stops, another one continues them.
+
+A run that becomes ready in this process starts at once, if there is room. Every run is also in the durable queue, which
+starts it later, elsewhere, or again. Whoever comes first takes it; the other waits until it is let go.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 import structlog
 
-from toolcrib.core.ids import RunId
+from toolcrib.core.ids import RunId, WorkspaceId
 from toolcrib.core.runs import Run
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
-from toolcrib.storage.database import OperationalError, is_unreachable
+from toolcrib.storage.database import OperationalError
 from toolcrib.storage.run_steps import RunStepStore
-from toolcrib.storage.server_processes import ServerProcessStore
 
 log = structlog.get_logger(__name__)
 
-# Runs submitted or resumed on this node start at once; a poll at this interval finds the others.
+# How often a process looks for cancelled runs, for runs that others let go, and at its own heartbeat.
 _ROUND = 0.5
-# How many runs one process executes at a time. Most of them wait for their model.
-_AT_ONCE = 200
-_BATCH = 20
-_FORGET_AFTER_LEASES = 100
 
 
 class RunWorker:
-    """One per server. Call ``notify`` when a run has become ready here, ``cancel`` when one is to stop."""
+    """One per server. ``start`` is for runs that became ready here, ``execute`` for the durable queue."""
 
     def __init__(
         self,
         runs: RunStepStore,
-        processes: ServerProcessStore,
         advance: Callable[[Run], Awaitable[None]],
         heartbeat: ProcessHeartbeat,
         *,
         node: str,
-        decided: asyncio.Event,
+        slots: int,
     ) -> None:
         self._runs = runs
-        self._processes = processes
         self._advance = advance
         self._heartbeat = heartbeat
         self._node = node
-        self._wake_signal = decided
-        self._running: dict[RunId, asyncio.Task[None]] = {}
+        self._slots = slots
+        self._running: dict[RunId, asyncio.Task[bool]] = {}
         # Runs that are being stopped, or that already know that they were cancelled.
         self._stopping: set[RunId] = set()
         # Runs stopped because this process missed its heartbeats: one of them may have been the cause.
         self._suspect_runs: set[RunId] = set()
+        # Runs of other processes, for which the queue waits here.
+        self._elsewhere: dict[RunId, tuple[WorkspaceId, asyncio.Event]] = {}
+        self._may_work = True
 
-    def notify(self) -> None:
-        """Wake the worker: a run has become ready."""
-        self._wake_signal.set()
+    def start(self, workspace_id: WorkspaceId, run_id: RunId) -> None:
+        """Start a run that has become ready, if there is room. Otherwise the queue starts it."""
+        if self._may_work and len(self._running) < self._slots and run_id not in self._running:
+            self._begin(workspace_id, run_id)
+
+    async def start_due(self) -> None:
+        """Start the runs that this node's processes left behind."""
+        for workspace_id, run_id in await self._runs.due(
+            node=self._node, lease=self._heartbeat.lease, limit=self._slots
+        ):
+            self.start(workspace_id, run_id)
+
+    async def execute(self, workspace_id: WorkspaceId, run_id: RunId) -> None:
+        """Take and execute a run that the queue has started. Returns once it ended, waits, or is in the queue again."""
+        while True:
+            try:
+                if await self._is_over(workspace_id, run_id):
+                    return
+            except OperationalError as error:
+                log.warning("run_worker.database_error", run_id=str(run_id), error=str(error))
+            except Exception:
+                # Whoever returns from here gives the run up, so no error may.
+                log.exception("run_worker.run_failed", run_id=str(run_id))
+            await asyncio.sleep(_ROUND)
+
+    async def _is_over(self, workspace_id: WorkspaceId, run_id: RunId) -> bool:
+        if not self._may_work:
+            return False
+        task = self._running.get(run_id) or self._begin(workspace_id, run_id)
+        await asyncio.wait([task])
+        if not task.cancelled() and task.result():
+            return True
+        if not await self._runs.is_running(workspace_id, run_id):
+            return True
+        # Another process executes it. If that one dies, this one continues.
+        _, let_go = self._elsewhere.setdefault(run_id, (workspace_id, asyncio.Event()))
+        await let_go.wait()
+        return False
 
     def cancel(self, run_id: RunId) -> None:
         """Stop a run that this process executes. Its row already says that it was cancelled."""
@@ -60,82 +94,95 @@ class RunWorker:
             task.cancel()
 
     async def run(self) -> None:
-        """Run until cancelled. Claimed runs are then released for another process."""
+        """Watch the runs until cancelled. They are then released for other processes."""
         try:
-            async with asyncio.TaskGroup() as tasks:
-                while True:
-                    try:
-                        await self._claim_round(tasks)
-                    except OperationalError as error:
-                        log.warning("run_worker.database_error", error=str(error))
-                    except Exception:
-                        # No other task here claims runs, so no error may end this loop.
-                        log.exception("run_worker.loop_failed")
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(_ROUND):
-                            await self._wake_signal.wait()
-                    self._wake_signal.clear()
+            while True:
+                try:
+                    await self._look()
+                except OperationalError as error:
+                    log.warning("run_worker.database_error", error=str(error))
+                except Exception:
+                    # No other task here watches the runs, so no error may end this loop.
+                    log.exception("run_worker.loop_failed")
+                await asyncio.sleep(_ROUND)
         finally:
-            await self._processes.remove(self._heartbeat.id)
+            self._may_work = False
+            for task in (at_work := list(self._running.values())):
+                task.cancel()
+            await asyncio.gather(*at_work, return_exceptions=True)
 
-    async def _claim_round(self, tasks: asyncio.TaskGroup) -> None:
+    async def _look(self) -> None:
         if self._heartbeat.is_lost():
             # Other processes may have taken over by now; they would reject what this one still writes.
             log.warning("run_worker.heartbeat_lost", runs=len(self._running))
+            self._may_work = False
             if not self._heartbeat.has_failed:
                 self._suspect_runs |= self._running.keys()
             for run_id in list(self._running):
                 self.cancel(run_id)
             return
-        while room := min(_BATCH, _AT_ONCE - len(self._running)):
-            taken = await self._runs.claim(
-                self._heartbeat.id,
-                node=self._node,
-                lease=self._heartbeat.lease,
-                limit=room,
-                in_hand=list(self._running),
-            )
-            for run in taken:
-                self._running[run.id] = tasks.create_task(self._execute(run), name=f"run {run.id}")
-                self._stopping.discard(run.id)
-                if run.cancelled_by is not None:
-                    # It was claimed only to be ended, which must not be interrupted again.
-                    self._stopping.add(run.id)
-            if len(taken) < room:
-                break
-        for run_id in await self._runs.list_cancelled(self._heartbeat.id):
-            self.cancel(run_id)
-        await self._processes.delete_dead(seconds=self._heartbeat.lease * _FORGET_AFTER_LEASES)
+        self._may_work = True
+        if self._running:
+            for run_id in await self._runs.list_cancelled(self._heartbeat.id):
+                self.cancel(run_id)
+        if self._elsewhere:
+            asked = {run_id: workspace_id for run_id, (workspace_id, _) in self._elsewhere.items()}
+            for run_id in await self._runs.let_go(asked, lease=self._heartbeat.lease):
+                self._elsewhere.pop(run_id)[1].set()
 
-    async def _execute(self, run: Run) -> None:
+    def _begin(self, workspace_id: WorkspaceId, run_id: RunId) -> asyncio.Task[bool]:
+        task = asyncio.create_task(self._take_and_execute(workspace_id, run_id), name=f"run {run_id}")
+        self._running[run_id] = task
+        return task
+
+    async def _take_and_execute(self, workspace_id: WorkspaceId, run_id: RunId) -> bool:
+        """Execute the run as far as possible. Returns False if it is not to be taken."""
+        try:
+            run = await self._runs.take(
+                self._heartbeat.id, workspace_id, run_id, node=self._node, lease=self._heartbeat.lease
+            )
+            if run is None:
+                return False
+            if run.cancelled_by is not None:
+                # It was taken only to be ended, which must not be interrupted again.
+                self._stopping.add(run_id)
+            is_released = await self._execute(run)
+        finally:
+            if self._running.get(run_id) is asyncio.current_task():
+                del self._running[run_id]
+                self._stopping.discard(run_id)
+                self._suspect_runs.discard(run_id)
+        if is_released:
+            # It is ready again: a cancelled one is now ended properly, others continue from what was committed.
+            self.start(workspace_id, run_id)
+        return True
+
+    async def _execute(self, run: Run) -> bool:
+        """Execute the run until it ends or waits. Returns True if it was released instead."""
         try:
             await self._advance(run)
-            self.notify()
         except asyncio.CancelledError:
-            await asyncio.shield(self._release(run))
-            self.notify()
+            return await asyncio.shield(self._release(run))
         except OperationalError as error:
-            # No notification: the next round claims it again, from what was committed.
             log.warning("run_worker.database_error", run_id=str(run.id), error=str(error))
-            if is_unreachable(error):
-                await self._release_when_back(run)
         except Exception:
             log.exception("run_worker.run_failed", run_id=str(run.id))
-        finally:
-            # The run may be claimed again by now: after its release any process, this one too, can take it at once.
-            if self._running.get(run.id) is asyncio.current_task():
-                del self._running[run.id]
-                self._stopping.discard(run.id)
-                self._suspect_runs.discard(run.id)
+            self._suspect_runs.add(run.id)
+        else:
+            return False
+        await self._release_when_back(run)
+        return True
 
     async def _release_when_back(self, run: Run) -> None:
         """Release the run once the database is back. The lost connection does not count as a failed attempt of it."""
-        # Nothing can tell when the database is back.
-        while not await self._release(run):  # noqa: ASYNC110
+        while True:
+            # Nothing tells when the database is back.
             await asyncio.sleep(_ROUND)
+            if await self._release(run):
+                return
 
     async def _release(self, run: Run) -> bool:
-        """Release the run: a cancelled one is then ended properly by its next process; others are continued."""
+        """Release the run for the next process, which may be this one. Returns False if the database is not there."""
         try:
             await self._runs.release(run, orderly=run.id not in self._suspect_runs)
         except OperationalError as error:

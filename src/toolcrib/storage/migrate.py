@@ -1,6 +1,8 @@
 """Migrates a database to the current schema, as its owner; the server itself never does this."""
 
 import hashlib
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -24,18 +26,33 @@ DEFINER_ROLE = "toolcrib_definer"
 
 # Held while migrating, so that two nodes that start at once do not both migrate.
 _MIGRATION_LOCK = 0x746F6F6C63726962
+_LOCK_POLL_SECONDS = 0.1
 
 
-def upgrade(owner_dsn: str, *, app_dsn: str | None = None, system_dsn: str | None = None, to: str = "head") -> str:
-    """Create what is missing and return the revision. Sets the passwords of the given DSNs on the roles."""
+def upgrade(
+    owner_dsn: str,
+    *,
+    migrate_queue: Callable[[str], None],
+    app_dsn: str | None = None,
+    system_dsn: str | None = None,
+    to: str = "head",
+) -> str:
+    """Create what is missing and return the revision. Sets the passwords of the given DSNs on the roles.
+
+    Args:
+        migrate_queue: Creates or migrates the schema of the durable queue, which our functions use.
+    """
     with psycopg.connect(owner_dsn, autocommit=True) as connection:
-        connection.execute("select pg_advisory_lock(%s)", (_MIGRATION_LOCK,))
+        # A statement that waits for the lock would hold up the queue's indexes, which are created concurrently.
+        while connection.execute("select pg_try_advisory_lock(%s)", (_MIGRATION_LOCK,)).fetchone() != (True,):
+            time.sleep(_LOCK_POLL_SECONDS)
         _ensure_role(connection, APP_ROLE, app_dsn)
         _ensure_role(connection, SYSTEM_ROLE, system_dsn)
         _ensure_definer(connection)
         connection.execute("create schema if not exists toolcrib")
         _reject_unknown_revision(current_revision(owner_dsn))
         _run_migrations(owner_dsn, to)
+        migrate_queue(owner_dsn)
         with connection.transaction():
             connection.execute("set local search_path to toolcrib")
             for script in _sql_scripts("functions"):

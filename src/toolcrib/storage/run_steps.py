@@ -19,7 +19,6 @@ from toolcrib.storage.runs import (
     RunStore,
     announce_review,
     append_run_state_event,
-    end_run,
     fetch_runs,
     lock_run,
     lock_session,
@@ -28,46 +27,75 @@ from toolcrib.storage.runs import (
 )
 from toolcrib.storage.tool_calls import save_tool_call
 
+_IS_ALIVE = """exists (select from toolcrib.server_processes p
+                          where p.id = r.worker_id and p.heartbeat_at > now() - make_interval(secs => %(lease)s))"""
+
 
 class RunStepStore(RunStore):
     """Queries of the run worker and executor."""
 
-    async def claim(
-        self, process_id: ProcessId, *, node: str, lease: float, limit: int, in_hand: Sequence[RunId] = ()
-    ) -> list[Run]:
-        """Claim runs that are ready, or whose process is dead, of workspaces whose home is this node.
-
-        Runs that this process claimed earlier but does not have ``in_hand`` any more were dropped, and are claimed
-        again.
-        """
+    async def take(
+        self, process_id: ProcessId, workspace_id: WorkspaceId, run_id: RunId, *, node: str, lease: float
+    ) -> Run | None:
+        """Take a run of this node that is ready or whose process is dead, under a new epoch. None if it is neither."""
         async with self._database.as_system() as connection:
-            return await fetch_runs(
+            found = await fetch_runs(
                 connection,
                 f"""
-                with due as (
-                    select r.workspace_id, r.id from toolcrib.runs r
-                    where r.state in ('ready', 'running')
-                      and (r.state = 'ready' or not exists (
-                            select from toolcrib.server_processes p
-                            where p.id = r.worker_id and p.heartbeat_at > now() - make_interval(secs => %(lease)s))
-                           or (r.worker_id = %(process)s and r.id <> all (%(in_hand)s::uuid[])))
-                      and exists (select from toolcrib.workspaces w
-                                  where w.id = r.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s)
-                    order by r.created_at limit %(limit)s for update skip locked
-                )
                 update toolcrib.runs r set
                     state = 'running', epoch = r.epoch + 1, worker_id = %(process)s, active_since = now(),
                     active_ms = r.active_ms
                         + case when r.state = 'running' then {ELAPSED} else 0 end,
                     -- Counted before the work starts, because this process may die too.
-                    takeovers = r.takeovers
-                        + case when r.state = 'running' and r.worker_id <> %(process)s then 1 else 0 end,
+                    takeovers = r.takeovers + case when r.state = 'running' then 1 else 0 end,
                     started_at = coalesce(r.started_at, now())
-                from due d where r.workspace_id = d.workspace_id and r.id = d.id
+                where r.workspace_id = %(workspace)s and r.id = %(run)s
+                  and (r.state = 'ready' or (r.state = 'running' and not {_IS_ALIVE}))
+                  and exists (select from toolcrib.workspaces w
+                              where w.id = r.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s)
                 returning {COLUMNS}
                 """,  # noqa: S608 - constants of this module
-                {"process": process_id, "node": node, "lease": lease, "limit": limit, "in_hand": list(in_hand)},
+                {"process": process_id, "workspace": workspace_id, "run": run_id, "node": node, "lease": lease},
             )
+        return found[0] if found else None
+
+    async def is_running(self, workspace_id: WorkspaceId, run_id: RunId) -> bool:
+        """Whether a process has taken the run and not let it go, alive or dead."""
+        async with self._database.as_system() as connection:
+            row = await connection.fetch_row(
+                "select from toolcrib.runs where workspace_id = %s and id = %s and state = 'running'",
+                (workspace_id, run_id),
+            )
+        return row is not None
+
+    async def due(self, *, node: str, lease: float, limit: int) -> list[tuple[WorkspaceId, RunId]]:
+        """Return runs of this node's workspaces that are ready or whose process is dead, oldest first."""
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                f"""
+                select r.workspace_id, r.id from toolcrib.runs r
+                join toolcrib.workspaces w on w.id = r.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s
+                where r.state in ('ready', 'running') and (r.state = 'ready' or not {_IS_ALIVE})
+                order by r.created_at limit %(limit)s
+                """,  # noqa: S608 - constants of this module
+                {"node": node, "lease": lease, "limit": limit},
+            )
+            return [(WorkspaceId(workspace_id), RunId(id_)) for workspace_id, id_ in await cursor.fetchall()]
+
+    async def let_go(self, run_ids: Mapping[RunId, WorkspaceId], *, lease: float) -> list[RunId]:
+        """Return which of these runs no live process executes any more."""
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                f"""
+                select r.id from toolcrib.runs r
+                join unnest(%(workspaces)s::uuid[], %(runs)s::uuid[]) as asked (workspace_id, id)
+                    using (workspace_id, id)
+                where r.state = 'running' and {_IS_ALIVE}
+                """,  # noqa: S608 - constants of this module
+                {"workspaces": list(run_ids.values()), "runs": list(run_ids), "lease": lease},
+            )
+            executed = {id_ for (id_,) in await cursor.fetchall()}
+        return [run_id for run_id in run_ids if run_id not in executed]
 
     async def list_cancelled(self, process_id: ProcessId) -> list[RunId]:
         """Return which runs of this process were cancelled."""
@@ -179,8 +207,8 @@ class RunStepStore(RunStore):
         error: Mapping[str, Any] | None = None,
         turn: Mapping[str, Any] | None = None,
         closing: Sequence[tuple[CallRecord, AuditRecord]] = (),
-    ) -> Run:
-        """End a run and its open calls, with the model's last answer if there is one. The next run may then start."""
+    ) -> list[RunId]:
+        """End a run and its open calls, with the model's last answer if there is one. Returns runs that now start."""
         tenant = Tenant(run.workspace_id)
         async with self._database.transaction(tenant) as connection:
             await lock_run(connection, run)
@@ -190,8 +218,7 @@ class RunStepStore(RunStore):
                 await AuditStore.append_within(connection, audit)
             if turn is not None:
                 await save_turn(connection, run, turn)
-            await end_run(connection, run, end_reason, error)
-            return await one_run(connection, tenant, run.id)
+            return await self._end(connection, run, end_reason, error)
 
     async def attempt(self, run: Run, *, fresh: bool) -> None:
         """Count an attempt at the run's calls before it starts. A ``fresh`` one is the first at the remaining calls.

@@ -16,8 +16,10 @@ from toolcrib.storage.database import Connection, Database, Parameters, Tenant
 class RunStore:
     """Queries on runs and messages."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, max_at_work: int = 50) -> None:
+        """Create the store. A workspace has at most ``max_at_work`` runs that are ready or running; others queue."""
         self._database = database
+        self._max_at_work = max_at_work
 
     async def submit(
         self,
@@ -52,10 +54,25 @@ class RunStore:
                 """,
                 (tenant.workspace_id, run_id, session_id, tenant.user_id, row[0], via, prompt),
             )
-            await start_next_queued(connection, tenant.workspace_id, session_id)
+            await self._start_queued(connection, tenant.workspace_id)
             run = await one_run(connection, tenant, run_id)
-            await append_run_state_event(connection, run)
+            if run.state is RunState.QUEUED:
+                await append_run_state_event(connection, run)
         return run
+
+    async def start_queued(self, workspace_id: WorkspaceId) -> list[RunId]:
+        """Start queued runs of a workspace while it has room for them."""
+        async with self._database.transaction(Tenant(workspace_id)) as connection:
+            return await self._start_queued(connection, workspace_id)
+
+    async def _start_queued(self, connection: Connection, workspace_id: WorkspaceId) -> list[RunId]:
+        cursor = await connection.execute(
+            "select toolcrib.start_queued_runs(%s, %s)", (workspace_id, self._max_at_work)
+        )
+        started = [RunId(id_) for (id_,) in await cursor.fetchall()]
+        for run_id in started:
+            await append_run_state_event(connection, await one_run(connection, Tenant(workspace_id), run_id))
+        return started
 
     async def get(self, tenant: Tenant, run_id: RunId) -> Run:
         """Return one run."""
@@ -115,7 +132,7 @@ class RunStore:
             )
             if cursor.rowcount == 0:
                 return None
-            await end_run(connection, run, RunEnding.CANCELLED, None)
+            await self._end(connection, run, RunEnding.CANCELLED, None)
             return await one_run(connection, tenant, run_id)
 
     async def _cancel_begun(self, tenant: Tenant, run_id: RunId) -> Run:
@@ -151,10 +168,25 @@ class RunStore:
             )
             if cursor.rowcount == 0:
                 raise Conflict("The run is not held. Only a message that a stop held can be released.")
-            await start_next_queued(connection, tenant.workspace_id, run.session_id)
-            run = await one_run(connection, tenant, run_id)
-            await append_run_state_event(connection, run)
-        return run
+            if run_id not in await self._start_queued(connection, tenant.workspace_id):
+                await append_run_state_event(connection, await one_run(connection, tenant, run_id))
+            return await one_run(connection, tenant, run_id)
+
+    async def _end(
+        self, connection: Connection, run: Run, end_reason: RunEnding, error: Mapping[str, Any] | None
+    ) -> list[RunId]:
+        """Mark a run as ended, and return the runs that start instead of it."""
+        await connection.execute(
+            f"""
+            update toolcrib.runs r set state = 'ended', end_reason = %s, error = %s, worker_id = null, ended_at = now(),
+                active_ms = r.active_ms + {ELAPSED}, active_since = null
+            where r.workspace_id = %s and r.id = %s
+            """,  # noqa: S608 - a constant of this module
+            (end_reason, None if error is None else json_text(error), run.workspace_id, run.id),
+        )
+        await announce_review(connection, run)
+        await append_run_state_event(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
+        return await self._start_queued(connection, run.workspace_id)
 
     async def messages(
         self, tenant: Tenant, session_id: SessionId, *, after: int = 0, limit: int = 200
@@ -249,42 +281,6 @@ async def _hold_queued(connection: Connection, stopped: Run) -> None:
     )
     for run in sorted(held, key=lambda run: run.id):
         await append_run_state_event(connection, run)
-
-
-async def start_next_queued(connection: Connection, workspace_id: WorkspaceId, session_id: SessionId) -> RunId | None:
-    """Start the oldest queued run of a session unless another is unfinished. The session's row is locked."""
-    row = await connection.fetch_row(
-        """
-        select r.id from toolcrib.runs r
-        where r.workspace_id = %(workspace)s and r.session_id = %(session)s and r.state = 'queued'
-          and not r.held
-          and not exists (select from toolcrib.runs o
-                          where o.workspace_id = r.workspace_id and o.session_id = r.session_id
-                            and o.state in ('ready', 'running', 'waiting'))
-        order by r.id limit 1
-        """,
-        {"workspace": workspace_id, "session": session_id},
-    )
-    if row is None:
-        return None
-    await connection.execute("select toolcrib.start_run(%s, %s)", (workspace_id, row[0]))
-    return RunId(row[0])
-
-
-async def end_run(connection: Connection, run: Run, end_reason: RunEnding, error: Mapping[str, Any] | None) -> None:
-    """Mark a run as ended."""
-    await connection.execute(
-        f"""
-        update toolcrib.runs r set state = 'ended', end_reason = %s, error = %s, worker_id = null, ended_at = now(),
-            active_ms = r.active_ms + {ELAPSED}, active_since = null
-        where r.workspace_id = %s and r.id = %s
-        """,  # noqa: S608 - a constant of this module
-        (end_reason, None if error is None else json_text(error), run.workspace_id, run.id),
-    )
-    await announce_review(connection, run)
-    await append_run_state_event(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
-    if (started := await start_next_queued(connection, run.workspace_id, run.session_id)) is not None:
-        await append_run_state_event(connection, await one_run(connection, Tenant(run.workspace_id), started))
 
 
 async def announce_review(connection: Connection, run: Run) -> None:

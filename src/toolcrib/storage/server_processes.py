@@ -14,6 +14,15 @@ class ServerProcessStore(Store):
         async with self._database.as_system() as connection:
             await connection.execute("delete from toolcrib.server_processes where id = %s", (process_id,))
 
+    async def alive(self, *, seconds: float) -> list[ProcessId]:
+        """Return the processes with a heartbeat in this time."""
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                "select id from toolcrib.server_processes where heartbeat_at > now() - make_interval(secs => %s)",
+                (seconds,),
+            )
+            return [ProcessId(id_) for (id_,) in await cursor.fetchall()]
+
     async def delete_dead(self, *, seconds: float) -> None:
         """Delete processes without a heartbeat for this time."""
         async with self._database.as_system() as connection:

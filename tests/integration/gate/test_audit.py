@@ -36,7 +36,8 @@ async def test_record_has_who_what_when_and_the_rule(workspace: WorkspaceFixture
     run = await runs.submit(workspace.tenant, session.id, "Write.", via="websocket")
     # The third process that executes it.
     for _ in range(3):
-        await runs.claim(ProcessId(new_id()), node=workspace.settings.node_name, lease=0.0, limit=50)
+        node = workspace.settings.node_name
+        await runs.take(ProcessId(new_id()), run.workspace_id, run.id, node=node, lease=0.0)
     agent = replace(agent, session_id=session.id, run_id=run.id, run_epoch=3, via="websocket")
 
     outcome = await workspace.call("write", agent, path="/a.txt", content="words\n")

@@ -81,8 +81,12 @@ class RunFixture:
                 await self.advance(run)
 
     async def take(self, process: ProcessId) -> list[Run]:
-        claimed = await self.runs.claim(process, node=self.workspace.settings.node_name, lease=0.0, limit=50)
-        return [run for run in claimed if run.workspace_id == self.workspace.caller.workspace_id]
+        """Take the runs of this workspace that are ready, or that another process has taken."""
+        node, taken = self.workspace.settings.node_name, []
+        for workspace_id, run_id in await self.runs.due(node=node, lease=0.0, limit=1_000):
+            if workspace_id == self.workspace.caller.workspace_id:
+                taken.append(await self.runs.take(process, workspace_id, run_id, node=node, lease=0.0))
+        return [run for run in taken if run is not None]
 
     async def run(self, run_id: RunId) -> Run:
         return await self.runs.get(self.tenant, run_id)

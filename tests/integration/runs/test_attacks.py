@@ -258,7 +258,7 @@ async def test_cancelling_during_compaction_leaves_the_context_unchanged(run_fix
     run_fixture.model.say(Answer(says("A summary").pieces[:2], hang=True))
     async with at_work(run_fixture) as signal:
         run_id = await submitted(run_fixture, "Third.")
-        signal.notify()
+        signal.notify(run_fixture.tenant.workspace_id, [run_id])
         async with asyncio.timeout(PATIENCE):
             while len(run_fixture.model.received) == asked:
                 await run_fixture.run(run_id)
@@ -294,7 +294,7 @@ async def test_cancelling_during_a_call_stops_it_and_leaves_a_consistent_history
             began.clear()
             stopped.clear()
             run_id = await submitted(run_fixture)
-            signal.notify()
+            signal.notify(run_fixture.tenant.workspace_id, [run_id])
             await asyncio.wait_for(began.wait(), PATIENCE)
             asked_at = time.monotonic()
             await run_fixture.runs.cancel(run_fixture.tenant, run_id)
@@ -316,7 +316,7 @@ async def test_response_interrupted_by_a_server_shutdown_is_requested_again(run_
     run_fixture.model.say(Answer(says("Half of an answer that goes on.").pieces[:3], hang=True))
     async with at_work(run_fixture) as signal:
         run_id = await submitted(run_fixture)
-        signal.notify()
+        signal.notify(run_fixture.tenant.workspace_id, [run_id])
         async with asyncio.timeout(PATIENCE):
             while not run_fixture.model.received:
                 await run_fixture.run(run_id)
@@ -348,7 +348,7 @@ async def test_call_interrupted_by_a_server_shutdown_is_left_to_the_next_server(
     run_fixture.model.say(says("", ("dawdle", {})), says("Good."))
     async with at_work(run_fixture) as signal:
         run_id = await submitted(run_fixture)
-        signal.notify()
+        signal.notify(run_fixture.tenant.workspace_id, [run_id])
         await asyncio.wait_for(began[0].wait(), PATIENCE)
 
     await run_fixture.carry_on()
@@ -374,7 +374,7 @@ async def test_run_continues_after_its_process_loses_the_database_for_a_moment(r
 
     async with at_work(run_fixture, execute=failing) as signal:
         run_id = await submitted(run_fixture)
-        signal.notify()
+        signal.notify(run_fixture.tenant.workspace_id, [run_id])
         run = await ended(run_fixture, run_id)
 
     assert (run.end_reason, broken, run.epoch) == (RunEnding.DONE, 2, 3)

@@ -171,7 +171,7 @@ async def test_cancelling_stops_the_stream_within_a_second_and_keeps_its_text(ru
             run_fixture.model.hung_up.clear()
             asked = len(run_fixture.model.received)
             run = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "Talk.", via="test")
-            signal.notify()
+            signal.notify(run.workspace_id, [run.id])
             async with asyncio.timeout(PATIENCE):
                 while len(run_fixture.model.received) == asked:
                     await run_fixture.run(run.id)
@@ -207,15 +207,16 @@ async def test_cancelling_a_waiting_run_withdraws_its_question(run_fixture: RunF
 async def test_runs_of_a_silent_process_are_taken_over(run_fixture: RunFixture) -> None:
     settings = run_fixture.workspace.settings
     run = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "Go.", via="test")
+    at = run.workspace_id, run.id
     with ProcessHeartbeat.start(settings.system_url, node=settings.node_name, lease=1.0) as alive:
-        [taken] = await run_fixture.runs.claim(alive.id, node=settings.node_name, lease=1.0, limit=1)
-        assert await run_fixture.runs.claim(ProcessId(new_id()), node=settings.node_name, lease=1.0, limit=1) == []
+        taken = await run_fixture.runs.take(alive.id, *at, node=settings.node_name, lease=1.0)
+        assert await run_fixture.runs.take(ProcessId(new_id()), *at, node=settings.node_name, lease=1.0) is None
     # It is silent now: its last heartbeat grows old.
     run_fixture.model.say(says("Taken over."))
     async with at_work(run_fixture, lease=1.0):
         done = await ended(run_fixture, run.id)
 
-    assert taken.id == run.id
+    assert taken is not None
     assert (done.end_reason, done.epoch) == (RunEnding.DONE, 2)
 
 

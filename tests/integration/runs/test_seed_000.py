@@ -87,7 +87,7 @@ async def test_context_cancellation_during_tool_execution_clean_shutdown(run_fix
     run_fixture.model.say(says("I wait.", ("dawdle", {})))
     async with at_work(run_fixture) as signal:
         run = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "Go.", via="test")
-        signal.notify()
+        signal.notify(run.workspace_id, [run.id])
         await asyncio.wait_for(began.wait(), PATIENCE)
         await run_fixture.runs.cancel(run_fixture.tenant, run.id)
         done = await ended(run_fixture, run.id)

@@ -12,6 +12,7 @@ from psycopg import sql
 
 from tests.conftest import DatabaseUrls, admin_url, url_for
 from toolcrib.core.errors import Misconfigured
+from toolcrib.runs import durable
 from toolcrib.storage import migrate
 from toolcrib.storage.database import Database
 
@@ -48,17 +49,17 @@ def shape(owner_url: str) -> dict[str, list[tuple[object, ...]]]:
 
 
 def test_an_empty_database_is_brought_to_the_present(blank: str) -> None:
-    reached = migrate.upgrade(blank)
+    reached = durable.upgrade(blank)
 
     assert reached == migrate.newest_revision() == migrate.current_revision(blank)
     assert all(shape(blank).values())
 
 
 def test_running_again_changes_nothing(blank: str) -> None:
-    migrate.upgrade(blank)
+    durable.upgrade(blank)
     before = shape(blank)
 
-    assert migrate.upgrade(blank) == migrate.newest_revision()
+    assert durable.upgrade(blank) == migrate.newest_revision()
     assert shape(blank) == before
 
 
@@ -68,7 +69,7 @@ def test_an_untouched_database_has_no_revision(blank: str) -> None:
 
 def test_two_nodes_may_upgrade_at_once(blank: str) -> None:
     with ThreadPoolExecutor(2) as both:
-        reached = list(both.map(migrate.upgrade, [blank, blank]))
+        reached = list(both.map(durable.upgrade, [blank, blank]))
 
     assert set(reached) == {migrate.newest_revision()}
 
@@ -82,13 +83,13 @@ async def test_the_server_does_not_start_on_a_database_without_schema(blank: str
 
 
 def test_a_database_of_an_unknown_revision_is_left_alone(blank: str) -> None:
-    migrate.upgrade(blank)
+    durable.upgrade(blank)
     with psycopg.connect(blank) as connection:
         connection.execute("update toolcrib.alembic_version set version_num = '9999'")
     before = shape(blank)
 
     with pytest.raises(Misconfigured, match="revision 9999"):
-        migrate.upgrade(blank)
+        durable.upgrade(blank)
     assert shape(blank) == before
 
 

@@ -103,6 +103,93 @@ begin
 end
 $$;
 
+-- Starts queued runs of a workspace, by priority and age, while fewer than p_most are at work. A session has one run at a
+-- time. Returns what it started.
+create or replace function toolcrib.start_queued_runs(p_workspace uuid, p_most integer) returns setof uuid
+language plpgsql volatile
+as $$
+declare
+    v_at_work  integer;
+    v_run      uuid;
+begin
+    -- Submissions and endings of one workspace take turns here, so that the last one sees the others.
+    perform pg_advisory_xact_lock(hashtextextended('start_queued_runs ' || p_workspace::text, 0));
+    select count(*) into v_at_work from toolcrib.runs r
+    where r.workspace_id = p_workspace and r.state in ('ready', 'running');
+    while v_at_work < p_most loop
+        -- A transaction that holds another session's row may wait for our turn, so we do not wait for it.
+        select r.id into v_run from toolcrib.runs r
+        join toolcrib.sessions s on s.workspace_id = r.workspace_id and s.id = r.session_id
+        where r.workspace_id = p_workspace and r.state = 'queued' and not r.held
+          and not exists (select from toolcrib.runs o
+                          where o.workspace_id = r.workspace_id and o.session_id = r.session_id
+                            and o.state in ('ready', 'running', 'waiting'))
+        order by r.priority, r.id limit 1
+        for no key update of s skip locked;
+        if not found then
+            perform toolcrib.start_queued_runs_later(p_workspace);
+            return;
+        end if;
+        perform toolcrib.start_run(p_workspace, v_run);
+        return next v_run;
+        v_at_work := v_at_work + 1;
+    end loop;
+end
+$$;
+
+-- Repeats `start_queued_runs` in a second if it had to skip a session that was locked.
+create or replace function toolcrib.start_queued_runs_later(p_workspace uuid) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, toolcrib, pg_temp
+as $$
+begin
+    if exists (select from toolcrib.runs r
+               where r.workspace_id = p_workspace and r.state = 'queued' and not r.held
+                 and not exists (select from toolcrib.runs o
+                                 where o.workspace_id = r.workspace_id and o.session_id = r.session_id
+                                   and o.state in ('ready', 'running', 'waiting'))) then
+        perform toolcrib.enqueue_workflow('start_queued', p_workspace, null, gen_random_uuid()::text, 0, 1000);
+    end if;
+end
+$$;
+
+-- Puts a run into the queue of its workspace's node. Its priority is its own, then the number of the workspace's runs
+-- that are already there: a workspace with many runs does not delay another one's first.
+create or replace function toolcrib.enqueue_ready_run() returns trigger
+language plpgsql volatile security definer set search_path = pg_catalog, toolcrib, pg_temp
+as $$
+declare
+    v_rank  integer;
+begin
+    select count(*) into v_rank from toolcrib.runs r
+    where r.workspace_id = new.workspace_id and r.state in ('ready', 'running');
+    perform toolcrib.enqueue_workflow(
+        'advance', new.workspace_id, new.id, new.id || '/' || (new.epoch + 1),
+        least(new.priority * 100000 + v_rank, 2000000000), 0);
+    return null;
+end
+$$;
+create or replace trigger enqueue_ready_run after insert or update of state on toolcrib.runs
+    for each row when (new.state = 'ready') execute function toolcrib.enqueue_ready_run();
+
+-- The only access to the queue for sessions of the app role, and only for the functions above.
+create or replace function toolcrib.enqueue_workflow(
+    p_workflow text, p_workspace uuid, p_run uuid, p_id text, p_priority integer, p_delay_ms integer
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, toolcrib, pg_temp
+as $$
+declare
+    v_queue  text;
+begin
+    select 'runs@' || coalesce(w.home_node, '') into v_queue from toolcrib.workspaces w where w.id = p_workspace;
+    perform dbos.enqueue_workflow(
+        p_workflow, v_queue,
+        positional_args => array[to_json(p_workspace::text), to_json(p_run::text), to_json(v_queue)],
+        workflow_id => p_id, app_version => 'runs-1', priority => p_priority,
+        delay_until_epoch_ms => case when p_delay_ms > 0
+            then (extract(epoch from clock_timestamp()) * 1000)::bigint + p_delay_ms end);
+end
+$$;
+
 -- Stores a turn of the model: its message, its tokens and its events. Returns the position of the message.
 create or replace function toolcrib.save_turn(p_workspace uuid, p_run uuid, p_epoch bigint, p_turn jsonb)
 returns bigint

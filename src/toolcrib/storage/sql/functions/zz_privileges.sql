@@ -29,7 +29,8 @@ revoke insert on audit_records from toolcrib_system;
 grant select on alembic_version to toolcrib_app;
 
 grant select on users, members, agents, api_keys, grants to toolcrib_definer;
-grant select (id, max_trust) on workspaces to toolcrib_definer;
+grant select (id, max_trust, home_node) on workspaces to toolcrib_definer;
+grant select (workspace_id, id, session_id, state, held) on runs to toolcrib_definer;
 grant select, update (revoked_at) on refresh_tokens to toolcrib_definer;
 grant select, update (fingerprint) on files to toolcrib_definer;
 grant select, delete on pending_applies, connection_tickets to toolcrib_definer;
@@ -67,6 +68,23 @@ begin
     end loop;
 end
 $$;
+
+-- The durable queue: the server works it as the system role. The app role has no access; the functions that put a run
+-- into it belong to the definer role.
+revoke all on schema dbos from public, toolcrib_app, toolcrib_definer;
+revoke all on all tables in schema dbos from public, toolcrib_app, toolcrib_definer;
+revoke execute on all functions in schema dbos from public, toolcrib_app, toolcrib_definer;
+grant usage on schema dbos to toolcrib_system, toolcrib_definer;
+grant select, insert, update, delete on all tables in schema dbos to toolcrib_system;
+grant usage on all sequences in schema dbos to toolcrib_system;
+grant execute on all functions in schema dbos to toolcrib_system, toolcrib_definer;
+grant select, insert, update on dbos.workflow_status to toolcrib_definer;
+grant select, insert on dbos.workflow_input to toolcrib_definer;
+-- For these functions only: nobody else puts anything into the queue.
+revoke execute on function
+    enqueue_workflow(text, uuid, uuid, text, integer, integer) from toolcrib_app, toolcrib_system;
+grant execute on function
+    enqueue_workflow(text, uuid, uuid, text, integer, integer) to toolcrib_definer;
 
 -- A user's own rows.
 drop policy if exists self on users;
@@ -119,7 +137,7 @@ declare
 begin
     foreach v_table in array array[
         'users', 'workspaces', 'members', 'agents', 'api_keys', 'grants', 'refresh_tokens', 'files',
-        'pending_applies', 'connection_tickets', 'audit_records', 'outsiders', 'invitations'
+        'pending_applies', 'connection_tickets', 'audit_records', 'outsiders', 'invitations', 'runs'
     ] loop
         execute format('drop policy if exists definer on toolcrib.%I', v_table);
         execute format('create policy definer on toolcrib.%I to toolcrib_definer using (true) with check (true)', v_table);

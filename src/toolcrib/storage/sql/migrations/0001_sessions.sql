@@ -86,6 +86,8 @@ create table runs (
     end_reason      text,
     -- A person stopped the session before this queued run started: it starts only when somebody releases it.
     held            boolean not null default false,
+    -- Lower ones start first.
+    priority        smallint not null default 100 check (priority between 0 and 1000),
     -- Incremented by every takeover. A commit with an older epoch fails.
     epoch           bigint not null default 0,
     worker_id       uuid,
@@ -110,8 +112,9 @@ create table runs (
 );
 -- A session has at most one started run that has not ended; the others are queued.
 create unique index runs_unfinished on runs (workspace_id, session_id) where state in ('ready', 'running', 'waiting');
-create index runs_queued on runs (workspace_id, session_id, id) where state = 'queued';
-create index runs_due on runs (created_at) where state in ('ready', 'running');
+create index runs_queued on runs (workspace_id, priority, id) where state = 'queued' and not held;
+create index runs_at_work on runs (workspace_id) where state in ('ready', 'running');
+create index runs_cancelled on runs (worker_id) where state in ('ready', 'running') and cancelled_by is not null;
 create index runs_session on runs (workspace_id, session_id, id);
 
 -- Calls that change something, belong to a session or a run, or have a truncated result.

@@ -1,0 +1,266 @@
+"""The durable queue of a node, on DBOS: what the database queued is started once, and again if its process dies.
+
+No other module imports DBOS. It records no steps: the rows of a run are its log, and its epoch is the fence. A run
+enters the queue in the transaction that makes it ready (``enqueue_ready_run`` in SQL). DBOS takes most of a second to
+import, and is imported only when the queue opens.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Coroutine, Sequence, Set
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import structlog
+
+from toolcrib.core.errors import Misconfigured
+from toolcrib.core.ids import ProcessId, RunId, WorkspaceId
+from toolcrib.storage import migrate
+from toolcrib.storage.server_processes import ServerProcessStore
+
+if TYPE_CHECKING:
+    from dbos import DBOSConfig, WorkflowStatus
+
+log = structlog.get_logger(__name__)
+
+# Runs that become ready in this process start at once; the queue finds the others at this interval.
+_POLL_SECONDS: Final = 0.5
+# Of the workflow, not of Toolcrib: processes of different releases share the queue during an upgrade. Also in SQL.
+_VERSION: Final = "runs-1"
+_KEEP_FINISHED: Final = timedelta(minutes=2)
+_DELETE_SECONDS: Final = 60.0
+_FORGET_AFTER_LEASES: Final = 100
+_DELETED_AT_ONCE: Final = 1_000
+# They start workflows and end them; a workflow that runs holds none.
+_THREADS: Final = 2
+_CONNECTIONS: Final = 4
+
+
+def upgrade(owner_dsn: str, *, app_dsn: str | None = None, system_dsn: str | None = None) -> str:
+    """Create or migrate the database, the queue's tables included. Returns the revision."""
+    return migrate.upgrade(owner_dsn, app_dsn=app_dsn, system_dsn=system_dsn, migrate_queue=_migrate_queue)
+
+
+def _migrate_queue(owner_dsn: str) -> None:
+    _quiet_logger()
+    from dbos import DBOS
+
+    DBOS.migrate(owner_dsn)
+
+
+class DurableQueue:
+    """The queue of one node, worked by this process."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        node: str,
+        process_id: ProcessId,
+        slots: int,
+        advance: Callable[[WorkspaceId, RunId], Coroutine[Any, Any, None]],
+        start_queued: Callable[[WorkspaceId], Coroutine[Any, Any, object]],
+    ) -> None:
+        """Create the queue.
+
+        Args:
+            slots: How many runs it starts at a time.
+            advance: Executes a run. Returns when the run ended, waits, or is in the queue again.
+            start_queued: Starts queued runs of a workspace that has room for them.
+        """
+        self.dsn = dsn
+        self.name = f"runs@{node}"
+        self.node = node
+        self.process_id = process_id
+        self.slots = slots
+        self.loop = asyncio.get_running_loop()
+        self.advance = advance
+        self.start_queued = start_queued
+        self.is_open = asyncio.Event()
+
+    async def run(self, processes: ServerProcessStore, *, lease: float, after: float = 0.0) -> None:
+        """Work the queue until cancelled, and put the runs of dead processes back into it."""
+        await asyncio.sleep(after)
+        await self._open()
+        deleted = time.monotonic()
+        try:
+            while True:
+                try:
+                    alive = {str(id_) for id_ in await processes.alive(seconds=lease)}
+                    await asyncio.to_thread(_requeue_dead, self.name, alive)
+                    await processes.delete_dead(seconds=lease * _FORGET_AFTER_LEASES)
+                    if time.monotonic() > deleted + _DELETE_SECONDS:
+                        await asyncio.to_thread(_delete_finished, self.name)
+                        deleted = time.monotonic()
+                except Exception as error:  # noqa: BLE001 - no error may end this loop; most are the database's
+                    log.warning("durable.round_failed", error=str(error))
+                await asyncio.sleep(lease / 4)
+        finally:
+            await asyncio.shield(asyncio.to_thread(_engine.detach, self))
+
+    async def _open(self) -> None:
+        while True:
+            try:
+                await asyncio.to_thread(_engine.attach, self)
+            except Misconfigured:
+                raise
+            except Exception as error:  # noqa: BLE001 - of DBOS or its database driver; most pass
+                log.warning("durable.open_failed", error=str(error))
+                await asyncio.sleep(_POLL_SECONDS)
+            else:
+                self.is_open.set()
+                return
+
+
+class _Engine:
+    """DBOS in this process. It exists once in a process, so all servers in a program share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queues: dict[ProcessId, DurableQueue] = {}
+        self._launched_as = ""
+
+    def attach(self, queue: DurableQueue) -> None:
+        with self._lock:
+            if any(other.dsn != queue.dsn for other in self._queues.values()):
+                raise Misconfigured(
+                    "Another Toolcrib in this program uses another database. Use one database in a program, or run "
+                    "`toolcrib serve` for each."
+                )
+            self._stop()
+            self._queues[queue.process_id] = queue
+            self._launch()
+
+    def detach(self, queue: DurableQueue) -> None:
+        with self._lock:
+            self._stop()
+            del self._queues[queue.process_id]
+            if self._queues:
+                self._launch()
+
+    def queue_of(self, name: str) -> DurableQueue | None:
+        found = list(self._queues.values())
+        return next((queue for queue in reversed(found) if queue.name == name), found[-1] if found else None)
+
+    def _stop(self) -> None:
+        if not self._queues:
+            return
+        from dbos import DBOS
+
+        DBOS.destroy()
+
+    def _launch(self) -> None:
+        _quiet_logger()
+        from dbos import DBOS
+
+        queues = list(self._queues.values())
+        # A process that shares the engine with others is alive as long as one of them is.
+        executor_id = "+".join(str(queue.process_id) for queue in queues)
+        config: DBOSConfig = {
+            "name": "toolcrib",
+            "system_database_url": queues[0].dsn,
+            "application_version": _VERSION,
+            "executor_id": executor_id,
+            "run_migrations": False,
+            "sys_db_pool_size": _CONNECTIONS,
+            "max_executor_threads": _THREADS,
+            "db_engine_kwargs": {"pool_pre_ping": False},
+        }
+        DBOS(config=config)
+        if DBOS.executor_id != executor_id:
+            raise Misconfigured("This program uses DBOS itself. Run Toolcrib as a server of its own: `toolcrib serve`.")
+        _register_workflow()
+        DBOS.listen_queues(sorted({queue.name for queue in queues}))
+        DBOS.launch()
+        for queue in queues:
+            DBOS.register_queue(queue.name, worker_concurrency=queue.slots, polling_interval_sec=_POLL_SECONDS)
+        if self._launched_as not in ("", executor_id):
+            # Its runs go on in this process. Their entries come here again, and wait for them.
+            begun = DBOS.list_workflows(
+                executor_id=self._launched_as, status="PENDING", load_input=False, load_output=False
+            )
+            _requeue(begun)
+        self._launched_as = executor_id
+
+
+_engine: Final = _Engine()
+_is_registered = threading.Event()
+
+
+def _register_workflow() -> None:
+    if _is_registered.is_set():
+        return
+    from dbos import DBOS
+
+    @DBOS.workflow(name="advance")
+    async def advance(workspace_id: str, run_id: str, queue_name: str) -> None:
+        queue = _engine.queue_of(queue_name)
+        if queue is None:
+            # This process is stopping. The entry stays begun, and another process takes it.
+            await asyncio.Future()
+        assert queue is not None
+        await _in_loop_of(queue, queue.advance(WorkspaceId(UUID(workspace_id)), RunId(UUID(run_id))))
+
+    @DBOS.workflow(name="start_queued")
+    async def start_queued(workspace_id: str, _: None, queue_name: str) -> None:
+        if queue := _engine.queue_of(queue_name):
+            await _in_loop_of(queue, queue.start_queued(WorkspaceId(UUID(workspace_id))))
+
+    _is_registered.set()
+
+
+async def _in_loop_of(queue: DurableQueue, work: Coroutine[Any, Any, object]) -> None:
+    """Run a coroutine on the loop of the queue's server. When DBOS stops, it goes on: its server ends it."""
+    await asyncio.shield(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, queue.loop)))
+
+
+def _requeue_dead(name: str, alive: Set[str]) -> int:
+    from dbos import DBOS
+
+    begun = DBOS.list_workflows(queue_name=name, status="PENDING", load_input=False, load_output=False)
+    return _requeue([one for one in begun if alive.isdisjoint((one.executor_id or "").split("+"))])
+
+
+def _requeue(begun: "Sequence[WorkflowStatus]") -> int:
+    from dbos import DBOS
+
+    for name in {one.queue_name for one in begun}:
+        DBOS.resume_workflows([one.workflow_id for one in begun if one.queue_name == name], queue_name=name)
+    return len(begun)
+
+
+def _delete_finished(name: str) -> None:
+    from dbos import DBOS
+
+    before = (datetime.now(UTC) - _KEEP_FINISHED).isoformat()
+    while True:
+        finished = DBOS.list_workflows(
+            status=["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"],
+            queue_name=name,
+            completed_before=before,
+            limit=_DELETED_AT_ONCE,
+            load_input=False,
+            load_output=False,
+        )
+        if finished:
+            DBOS.delete_workflows([found.workflow_id for found in finished])
+        if len(finished) < _DELETED_AT_ONCE:
+            return
+
+
+class _ToStructlog(logging.Handler):
+    """Passes on what DBOS logs. Without a handler it would write to the terminal."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log.warning("durable.engine", message=record.getMessage())
+
+
+def _quiet_logger() -> None:
+    engine_log = logging.getLogger("dbos")
+    if not any(isinstance(handler, _ToStructlog) for handler in engine_log.handlers):
+        engine_log.addHandler(_ToStructlog(logging.WARNING))
+        engine_log.propagate = False
+        engine_log.setLevel(logging.WARNING)

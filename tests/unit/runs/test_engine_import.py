@@ -1,0 +1,19 @@
+"""The durable queue's library takes most of a second to import: no program loads it before it needs it."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys
+import toolcrib.cli.main, toolcrib.local.in_process_server, toolcrib.local.local_mode, toolcrib.wiring, toolcrib.api.app
+print("dbos" in sys.modules, "sqlalchemy" in sys.modules)
+"""
+
+
+@pytest.mark.req("SC-9", part="local mode does not pay for the queue")
+def test_programs_start_without_the_engine() -> None:
+    found = subprocess.run([sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True)
+
+    assert found.stdout.split() == ["False", "False"]
