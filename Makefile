@@ -14,7 +14,7 @@ SLOW_UNITS := test_wheel.py test_patterns_are_literal.py tools/test_modules.py p
 .DEFAULT_GOAL := help
 .PHONY: help setup venv check format format-check lint types layers docs docs-site web web-check web-types screens test \
         test-fast clients check-long race crash db-faults git-undo undo-scale rendering sessions redteam \
-        redteam-root test-real first-minute bench trace reqs lock clean
+        redteam-root test-real first-minute bench engine trace reqs lock clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -114,6 +114,9 @@ test-real: ## Build a real, small model once (12 minutes), and run its tests
 
 bench: ## Run the benchmarks against the bare baseline
 	$(PYTHON) -m bench
+
+engine: ## Measure the durable queue with two processes; fails if a goal is missed (FLAGS=--quick is short)
+	$(PYTHON) -m bench engine $(FLAGS)
 
 trace: ## Count the files that one call crosses; fails above the targets (FLAGS=--list shows them)
 	$(PYTHON) -m scripts.trace_call --check $(FLAGS)

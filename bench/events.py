@@ -16,8 +16,8 @@ from bench.engines import bench_settings, new_caller
 from bench.servers import fresh_database, url_of
 from toolcrib.core.events import Delta, DeltaType, Event
 from toolcrib.events import EventHub, Subscription
+from toolcrib.runs import durable
 from toolcrib.settings import Settings
-from toolcrib.storage import migrate
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.events import EventStore
 from toolcrib.storage.sessions import Session, SessionStore
@@ -34,7 +34,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--watchers", type=int, default=50)
     options = parser.parse_args(argv)
     with fresh_database() as name, tempfile.TemporaryDirectory() as folder:
-        migrate.upgrade(url_of(name))
+        durable.upgrade(url_of(name))
         asyncio.run(_measure(bench_settings(name, Path(folder)), options.seconds, options.watchers))
 
 

@@ -23,6 +23,7 @@ import httpx2
 from bench import BODY
 from bench.load import Wrk
 from bench.servers import fresh_database, member, our_server, url_of
+from toolcrib.runs import durable
 from toolcrib.storage import migrate
 
 # Targets: at most this many times as long as alone, at the 99th percentile.
@@ -41,7 +42,7 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     os.environ["TOOLCRIB_OPEN_REGISTRATION"] = "true"
     with tempfile.TemporaryDirectory() as folder, fresh_database() as name:
-        migrate.upgrade(url_of(name))
+        durable.upgrade(url_of(name))
         with our_server(Path(folder), url_of(name, migrate.APP_ROLE)) as ours:
             stranger, person = Account(ours.port), Account(ours.port)
             person.call("write", path="/a.txt", content=BODY)

@@ -31,8 +31,8 @@ from bench.engines import bench_settings, new_caller
 from bench.servers import fresh_database, url_of
 from toolcrib.core.ids import new_id
 from toolcrib.core.provider_credentials import ProviderCredentials
+from toolcrib.runs import durable
 from toolcrib.settings import Settings
-from toolcrib.storage import migrate
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.users import ActingUser
 from toolcrib.wiring import Stores
@@ -203,7 +203,7 @@ class Ours:
 @contextmanager
 def ours(scratch: Path, model_url: str, *, think_ms: int = 0) -> Iterator[Ours]:
     with fresh_database() as name:
-        migrate.upgrade(url_of(name))
+        durable.upgrade(url_of(name))
         settings = bench_settings(name, scratch / "data")
         environment = {
             "TOOLCRIB_DATABASE_URL": settings.database_url,

@@ -28,6 +28,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from bench import BODY
 from bench.servers import fresh_database, member, our_server, url_of
+from toolcrib.runs import durable
 from toolcrib.storage import migrate
 
 AIM = 1.0
@@ -90,7 +91,7 @@ class Round:
 async def _measure(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder, fresh_database() as name:
         scratch = Path(folder)
-        migrate.upgrade(url_of(name))
+        durable.upgrade(url_of(name))
         with our_server(scratch, url_of(name, migrate.APP_ROLE)) as ours:
             token, workspace, _ = member(ours.port)
             theirs = scratch / "theirs"

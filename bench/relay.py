@@ -25,6 +25,7 @@ from websockets.asyncio.client import connect
 
 from bench.cluster import ModelProcess, model_server
 from bench.servers import fresh_database, member, our_server, url_of
+from toolcrib.runs import durable
 from toolcrib.storage import migrate
 
 GAP_MS = 20
@@ -63,7 +64,7 @@ def main(argv: Sequence[str]) -> None:
     options = parser.parse_args(argv)
     words = int(options.seconds * 1000 / GAP_MS)
     with tempfile.TemporaryDirectory() as folder, fresh_database() as name, model_server() as model:
-        migrate.upgrade(url_of(name))
+        durable.upgrade(url_of(name))
         with our_server(Path(folder), url_of(name, migrate.APP_ROLE)) as server:
             bench = _Bench(server.port, server.pid, model, words)
             print(f"load {os.getloadavg()[0]:.1f}\n")

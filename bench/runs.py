@@ -17,7 +17,7 @@ import psycopg
 
 from bench.cluster import FILES, Cluster, cluster, model_server
 from bench.servers import fresh_database, url_of
-from toolcrib.storage import migrate
+from toolcrib.runs import durable
 
 # Targets: half the CPU time and about a seventh of the WAL of LangGraph for the same task.
 AIM_CPU_MS, AIM_WAL_KB = 16.0, 207.0
@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--crowd", type=int, default=20)
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder, fresh_database() as name, model_server() as model:
-        migrate.upgrade(url_of(name))
+        durable.upgrade(url_of(name))
         asyncio.run(_measure(name, Path(folder), model.url, options))
 
 

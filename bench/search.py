@@ -22,7 +22,7 @@ from toolcrib.core.callers import Caller
 from toolcrib.core.ids import CallId, new_id
 from toolcrib.core.tool_calls import ToolCall
 from toolcrib.gate.call_pipeline import Gate
-from toolcrib.storage import migrate
+from toolcrib.runs import durable
 from toolcrib.storage.database import Database
 from toolcrib.wiring import assemble
 
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> None:
 
 async def _measure(folder: Path, texts: Path, names: Path, reps: int) -> None:
     with fresh_database() as name:
-        migrate.upgrade(url_of(name))
+        durable.upgrade(url_of(name))
         settings = bench_settings(name, folder / "data")
         async with Database.open(settings.database_url, settings.system_url) as database:
             engine = assemble(settings, database)

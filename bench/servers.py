@@ -15,6 +15,7 @@ import httpx2
 import psycopg
 from psycopg import sql
 
+from toolcrib.runs import durable
 from toolcrib.storage import migrate
 
 ADMIN = os.environ.get("TOOLCRIB_TEST_DATABASE_URL", "postgresql://postgres@127.0.0.1:5432/postgres")
@@ -47,7 +48,7 @@ def server_pair(scratch: Path) -> Iterator[ServerPair]:
     """Start both servers, and stop them at the end."""
     with fresh_database() as name:
         owner = url_of(name)
-        migrate.upgrade(owner)
+        durable.upgrade(owner)
         with our_server(scratch, url_of(name, migrate.APP_ROLE)) as ours:
             token, workspace, user = member(ours.port)
             folder = scratch / "bare"

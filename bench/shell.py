@@ -28,10 +28,10 @@ from toolcrib.core.callers import Agent, Caller
 from toolcrib.core.ids import AgentId, CallId, new_id
 from toolcrib.core.tool_calls import ToolCall
 from toolcrib.policy.agent_definition import render_definition
+from toolcrib.runs import durable
 from toolcrib.sandbox.bubblewrap import ViewMount
 from toolcrib.sandbox.command import SandboxCommand
 from toolcrib.sandbox.sandbox import Sandbox
-from toolcrib.storage import migrate
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.wiring import ToolRuntime, assemble
 
@@ -103,7 +103,7 @@ async def _profile(title: str, run: Case, runs: int) -> None:
 @asynccontextmanager
 async def _gate(folder: Path, sandbox: Sandbox) -> AsyncIterator[ToolRuntime]:
     with fresh_database() as name:
-        migrate.upgrade(url_of(name))
+        durable.upgrade(url_of(name))
         settings = bench_settings(name, folder / "data")
         async with Database.open(settings.database_url, settings.system_url) as database:
             yield assemble(settings, database, sandbox=sandbox)

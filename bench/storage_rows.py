@@ -20,7 +20,7 @@ from bench.engines import bench_settings, new_caller
 from bench.search import WorkspaceTools
 from bench.servers import fresh_database, url_of
 from toolcrib.core.ids import WorkspaceId
-from toolcrib.storage import migrate
+from toolcrib.runs import durable
 from toolcrib.storage.database import Database
 from toolcrib.wiring import assemble
 
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--reps", type=int, default=200)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder, fresh_database() as name:
-        migrate.upgrade(url_of(name))
+        durable.upgrade(url_of(name))
         asyncio.run(_measure(Path(folder), name, options))
 
 

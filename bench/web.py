@@ -23,6 +23,7 @@ from tests.integration.runs.conftest import says
 from tests.web.builders import begin, hire
 from tests.web.conftest import CHROMIUM, FLAGS, WIDE
 from toolcrib.core.ids import new_id
+from toolcrib.runs import durable
 from toolcrib.storage import migrate
 
 MESSAGES, CALLS, LINES = 2_000, 500, 10_000
@@ -33,7 +34,7 @@ SCROLLS = 60
 
 def main(_: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder, fresh_database() as name:
-        migrate.upgrade(url_of(name))
+        durable.upgrade(url_of(name))
         with our_server(Path(folder), url_of(name, migrate.APP_ROLE)) as ours, model_server_beside() as model:
             token, workspace_id, _user = member(ours.port)
             origin = f"http://127.0.0.1:{ours.port}"

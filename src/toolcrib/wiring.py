@@ -315,10 +315,10 @@ async def run_service(
         asyncio.create_task(runner.run()),
     ]
     engine.wake_signal.start_with(runner.start)
-    if not queue_after:
-        await queue.is_open.wait()
-    await runner.start_due()
     try:
+        if not queue_after:
+            await queue.opened()
+        await runner.start_due()
         yield RunService(engine.stores.runs, engine.wake_signal, engine.live, runner=runner)
     finally:
         # The queue first, so that what the worker releases does not come back to this process.

@@ -79,17 +79,27 @@ class DurableQueue:
         self.loop = asyncio.get_running_loop()
         self.advance = advance
         self.start_queued = start_queued
-        self.is_open = asyncio.Event()
+        self.is_closed = False
+        self._opened = self.loop.create_future()
+
+    async def opened(self) -> None:
+        """Wait until the queue is open.
+
+        Raises:
+            Misconfigured: It cannot be opened in this program.
+        """
+        await asyncio.shield(self._opened)
 
     async def run(self, processes: ServerProcessStore, *, lease: float, after: float = 0.0) -> None:
         """Work the queue until cancelled, and put the runs of dead processes back into it."""
         await asyncio.sleep(after)
-        await self._open()
-        deleted = time.monotonic()
         try:
+            await self._open()
+            deleted = time.monotonic()
             while True:
                 try:
                     alive = {str(id_) for id_ in await processes.alive(seconds=lease)}
+                    await asyncio.to_thread(_engine.launch_if_failed)
                     await asyncio.to_thread(_requeue_dead, self.name, alive)
                     await processes.delete_dead(seconds=lease * _FORGET_AFTER_LEASES)
                     if time.monotonic() > deleted + _DELETE_SECONDS:
@@ -105,13 +115,17 @@ class DurableQueue:
         while True:
             try:
                 await asyncio.to_thread(_engine.attach, self)
-            except Misconfigured:
+            except Misconfigured as error:
+                log.error("durable.not_opened", error=str(error))
+                self._opened.set_exception(error)
+                # Marks it as retrieved: not every server waits for the queue.
+                self._opened.exception()
                 raise
             except Exception as error:  # noqa: BLE001 - of DBOS or its database driver; most pass
                 log.warning("durable.open_failed", error=str(error))
                 await asyncio.sleep(_POLL_SECONDS)
             else:
-                self.is_open.set()
+                self._opened.set_result(None)
                 return
 
 
@@ -122,9 +136,12 @@ class _Engine:
         self._lock = threading.Lock()
         self._queues: dict[ProcessId, DurableQueue] = {}
         self._launched_as = ""
+        self._is_launched = False
 
     def attach(self, queue: DurableQueue) -> None:
         with self._lock:
+            if queue.is_closed:
+                return
             if any(other.dsn != queue.dsn for other in self._queues.values()):
                 raise Misconfigured(
                     "Another Toolcrib in this program uses another database. Use one database in a program, or run "
@@ -132,13 +149,28 @@ class _Engine:
                 )
             self._stop()
             self._queues[queue.process_id] = queue
-            self._launch()
+            try:
+                self._launch()
+            except Misconfigured:
+                # The engine belongs to someone else: it is not ours to stop.
+                del self._queues[queue.process_id]
+                raise
 
     def detach(self, queue: DurableQueue) -> None:
         with self._lock:
+            queue.is_closed = True
+            if queue.process_id not in self._queues:
+                return
             self._stop()
             del self._queues[queue.process_id]
             if self._queues:
+                self._launch()
+
+    def launch_if_failed(self) -> None:
+        """Launch again after a failure, such as an end of another server here while the database was away."""
+        with self._lock:
+            if self._queues and not self._is_launched:
+                self._stop()
                 self._launch()
 
     def queue_of(self, name: str) -> DurableQueue | None:
@@ -146,6 +178,7 @@ class _Engine:
         return next((queue for queue in reversed(found) if queue.name == name), found[-1] if found else None)
 
     def _stop(self) -> None:
+        self._is_launched = False
         if not self._queues:
             return
         from dbos import DBOS
@@ -184,6 +217,7 @@ class _Engine:
             )
             _requeue(begun)
         self._launched_as = executor_id
+        self._is_launched = True
 
 
 _engine: Final = _Engine()
@@ -255,7 +289,8 @@ class _ToStructlog(logging.Handler):
     """Passes on what DBOS logs. Without a handler it would write to the terminal."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        log.warning("durable.engine", message=record.getMessage())
+        error = record.exc_info[1] if record.exc_info else None
+        log.warning("durable.engine", message=record.getMessage(), **({} if error is None else {"error": str(error)}))
 
 
 def _quiet_logger() -> None:

@@ -6,6 +6,7 @@ starts it later, elsewhere, or again. Whoever comes first takes it; the other wa
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import structlog
 
@@ -45,6 +46,8 @@ class RunWorker:
         self._suspect_runs: set[RunId] = set()
         # Runs of other processes, for which the queue waits here.
         self._elsewhere: dict[RunId, tuple[WorkspaceId, asyncio.Event]] = {}
+        # What the queue has started here. The queue does not end it, even when it stops.
+        self._executing: set[asyncio.Task[Any]] = set()
         self._may_work = True
 
     def start(self, workspace_id: WorkspaceId, run_id: RunId) -> None:
@@ -61,6 +64,9 @@ class RunWorker:
 
     async def execute(self, workspace_id: WorkspaceId, run_id: RunId) -> None:
         """Take and execute a run that the queue has started. Returns once it ended, waits, or is in the queue again."""
+        if task := asyncio.current_task():
+            self._executing.add(task)
+            task.add_done_callback(self._executing.discard)
         while True:
             try:
                 if await self._is_over(workspace_id, run_id):
@@ -107,7 +113,7 @@ class RunWorker:
                 await asyncio.sleep(_ROUND)
         finally:
             self._may_work = False
-            for task in (at_work := list(self._running.values())):
+            for task in (at_work := [*self._running.values(), *self._executing]):
                 task.cancel()
             await asyncio.gather(*at_work, return_exceptions=True)
 

@@ -1,0 +1,191 @@
+"""What the statements cost that every server repeats, at a scale of generated rows (`bench engine`)."""
+
+import asyncio
+import re
+import statistics
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
+from toolcrib.core.ids import ProcessId, RunId, WorkspaceId
+from toolcrib.runs.durable import DurableQueue
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Connection, Database
+from toolcrib.storage.run_steps import RunStepStore
+from toolcrib.storage.server_processes import ServerProcessStore
+
+_NODES = 100
+_WATCH_SECONDS = 4.0
+_TRIES = 7
+_LEASE = 30.0
+_MEASURED = ("select", "update", "delete", "insert", "with")
+
+# Statements of the Toolcrib server and of DBOS, by text, with the parameters of the first execution.
+Recorded = dict[str, Any]
+
+
+async def statement_times(settings: Settings, owner_url: str, *, workspaces: int, running: int) -> dict[str, float]:
+    """Return the milliseconds of each statement that a server repeats, planning included: the median of a few."""
+    await asyncio.to_thread(_generate, owner_url, workspaces, running)
+    settings = settings.model_copy(update={"node_name": "node-0"})
+    async with Database.open(settings.database_url, settings.system_url, pool_size=4) as database:
+        ours, engines = await _record(settings, database)
+        found = {}
+        for statement, parameters in ours.items():
+            found[_shortened(statement)] = await _median_of_ours(database, statement, parameters)
+    with psycopg.connect(settings.system_url, autocommit=True) as connection:
+        for statement, parameters in engines.items():
+            found[_shortened(statement)] = _median_of_engine(connection, statement, parameters)
+    return found
+
+
+def _generate(owner_url: str, workspaces: int, running: int) -> None:
+    with psycopg.connect(owner_url, autocommit=True) as connection:
+        # No triggers: they would enqueue and audit a million rows.
+        connection.execute("set session_replication_role = replica")
+        connection.execute(
+            """
+            insert into toolcrib.workspaces (id, name, home_node, created_by)
+            select lpad(to_hex(n), 32, '0')::uuid, 'generated', 'node-' || n %% %s, gen_random_uuid()
+            from generate_series(1, %s) n
+            """,
+            (_NODES, workspaces),
+        )
+        connection.execute(
+            """
+            insert into toolcrib.server_processes (id, node, heartbeat_at)
+            select ('1' || lpad(to_hex(n), 31, '0'))::uuid, 'node-' || n, now() + interval '1 day'
+            from generate_series(0, %s - 1) n
+            """,
+            (_NODES,),
+        )
+        connection.execute(
+            """
+            insert into toolcrib.runs (workspace_id, id, session_id, user_id, via, prompt, state, epoch, worker_id,
+                                       active_since, started_at)
+            select lpad(to_hex(n), 32, '0')::uuid, ('2' || lpad(to_hex(n), 31, '0'))::uuid, gen_random_uuid(),
+                   gen_random_uuid(), 'bench', 'Go.', 'running', 1, ('1' || lpad(to_hex(n %% %s), 31, '0'))::uuid,
+                   now(), now()
+            from generate_series(1, %s) n
+            """,
+            (_NODES, running),
+        )
+        connection.execute(
+            """
+            select dbos.enqueue_workflow(
+                'advance', 'runs@node-' || n %% %(nodes)s,
+                positional_args => array[to_json(gen_random_uuid()), to_json(gen_random_uuid()), to_json('runs'::text)],
+                workflow_id => n || '/1', app_version => 'runs-1', priority => n %% 50)
+            from generate_series(1, %(entries)s) n
+            """,
+            {"nodes": _NODES, "entries": running * 2 + _NODES * 20},
+        )
+        # As many finished as running, which are not deleted yet, and some in each queue that have not begun.
+        connection.execute(
+            """
+            update dbos.workflow_status set application_name = 'toolcrib',
+                status = case when split_part(workflow_uuid, '/', 1)::int <= %(running)s then 'PENDING'
+                              else 'SUCCESS' end,
+                executor_id = ('1' || lpad(to_hex(split_part(workflow_uuid, '/', 1)::int %% %(nodes)s), 31, '0'))::uuid
+            where split_part(workflow_uuid, '/', 1)::int <= %(running)s * 2
+            """,
+            {"running": running, "nodes": _NODES},
+        )
+        connection.execute("vacuum analyze")
+
+
+async def _record(settings: Settings, database: Database) -> tuple[Recorded, Recorded]:
+    """Let a queue look for work, call what a worker repeats, and return the statements of both."""
+    processes, runs = ServerProcessStore(database), RunStepStore(database)
+    ours: Recorded = {}
+    engines: Recorded = {}
+    with _recorded_of_ours(ours):
+        await runs.list_cancelled(ProcessId(UUID(f"1{0:031x}")))
+        await runs.let_go({RunId(UUID(f"2{n:031x}")): WorkspaceId(UUID(int=n)) for n in range(1, 201)}, lease=_LEASE)
+        await processes.alive(seconds=_LEASE)
+        await processes.delete_dead(seconds=_LEASE * 100)
+
+    async def nothing(*_: object) -> None: ...
+
+    queue = DurableQueue(
+        settings.system_url,
+        node=settings.node_name,
+        process_id=ProcessId(UUID(f"1{0:031x}")),
+        slots=200,
+        advance=nothing,
+        start_queued=nothing,
+    )
+    work = asyncio.create_task(queue.run(processes, lease=_LEASE))
+    await queue.opened()
+    with _recorded_of_engine(engines):
+        # Longer than each of its intervals but that of the deletion.
+        await asyncio.sleep(_WATCH_SECONDS)
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    return ours, engines
+
+
+@contextmanager
+def _recorded_of_ours(recorded: Recorded) -> Iterator[None]:
+    execute = Connection.execute
+
+    async def record(self: Connection, statement: Any, parameters: Any = None, **how: Any) -> Any:
+        recorded.setdefault(statement, parameters)
+        return await execute(self, statement, parameters, **how)
+
+    Connection.execute = record  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        Connection.execute = execute  # type: ignore[method-assign]
+
+
+@contextmanager
+def _recorded_of_engine(recorded: Recorded) -> Iterator[None]:
+    def record(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
+        if statement.lstrip().lower().startswith(_MEASURED):
+            recorded.setdefault(statement, parameters)
+
+    event.listen(Engine, "before_cursor_execute", record)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "before_cursor_execute", record)
+
+
+async def _median_of_ours(database: Database, statement: str, parameters: Any) -> float:
+    times = []
+    for _ in range(_TRIES):
+        async with database.as_system() as connection, connection.transaction(force_rollback=True):
+            cursor = await connection.execute(f"explain (analyze, format json) {statement}".encode(), parameters)
+            times.append(_milliseconds(await cursor.fetchone()))
+    return statistics.median(times)
+
+
+def _median_of_engine(connection: psycopg.Connection[Any], statement: str, parameters: Any) -> float:
+    if isinstance(parameters, Mapping):
+        # The entries of the other node's queue have not begun.
+        parameters = {name: "runs@node-1" if value == "runs@node-0" else value for name, value in parameters.items()}
+    times = []
+    for _ in range(_TRIES):
+        with connection.transaction(force_rollback=True):
+            cursor = connection.execute(f"explain (analyze, format json) {statement}".encode(), parameters)
+            times.append(_milliseconds(cursor.fetchone()))
+    return statistics.median(times)
+
+
+def _milliseconds(row: Any) -> float:
+    [plan] = row[0]
+    return float(plan["Planning Time"] + plan["Execution Time"])
+
+
+def _shortened(statement: str) -> str:
+    """Return a statement in one short line: its verb, its tables and its conditions."""
+    line = re.sub(r"\s+", " ", statement.strip()).replace("|", "¦")
+    line = re.sub(r"(?i)^select .*? from ", "select … from ", line)
+    return line if len(line) <= 110 else f"{line[:110]}…"
