@@ -96,6 +96,12 @@ class Settings(BaseSettings):
         ge=1,
         description="A process without a heartbeat for this long counts as dead. Other processes take over its runs.",
     )
+    drain_seconds: float = Field(
+        default=20,
+        ge=0,
+        description="After SIGTERM, model turns and calls that are at work may finish for this long. Then they are "
+        "released for the next process.",
+    )
     max_workspace_runs: int = Field(
         default=50, ge=1, le=10_000, description="How many runs of a workspace work at a time. Others queue."
     )

@@ -1,12 +1,12 @@
 """Creates and connects all parts. The only module that knows every concrete class."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import toolcrib.tools
 from toolcrib.api.access_tokens import AccessTokens, LoginLinks, SetupLinks
@@ -34,6 +34,7 @@ from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.runs.run_executor import RunExecutor
 from toolcrib.runs.run_service import RunService
 from toolcrib.runs.run_worker import RunWorker
+from toolcrib.runtime.drain import Drain
 from toolcrib.runtime.process_setup import freeze_gc, keep_private
 from toolcrib.sandbox.background_process import BackgroundSandbox
 from toolcrib.sandbox.sandbox import Sandbox
@@ -129,6 +130,7 @@ class ToolRuntime:
     paused_calls: PausedCalls
     waiting: ResumeWorker
     wake_signal: WakeSignal
+    drain: Drain
     shell: Shell
     background: BackgroundShell
     toolbox: McpToolsets
@@ -205,7 +207,7 @@ def assemble(
     registry = ToolRegistry(
         [*discover_tools(toolcrib.tools), *tools], resources=resources, added=toolbox, own=web_search
     )
-    process, wake_signal = str(process_id), WakeSignal()
+    process, wake_signal, drain = str(process_id), WakeSignal(), Drain()
     paused_calls = PausedCalls(
         stores.paused_calls,
         stores.blobs,
@@ -242,6 +244,7 @@ def assemble(
         decided=wake_signal.subscribe(),
         lease=settings.heartbeat_lease_seconds,
         max_attempts=settings.max_attempts,
+        drain=drain,
     )
     return ToolRuntime(
         settings=settings,
@@ -255,6 +258,7 @@ def assemble(
         paused_calls=paused_calls,
         waiting=waiting,
         wake_signal=wake_signal,
+        drain=drain,
         shell=shell,
         background=background,
         toolbox=toolbox,
@@ -277,6 +281,7 @@ def run_executor(engine: ToolRuntime, providers: ProviderRegistry) -> RunExecuto
         live=engine.live,
         wake_signal=engine.wake_signal,
         max_attempts=engine.settings.max_attempts,
+        drain=engine.drain,
     )
 
 
@@ -300,7 +305,9 @@ async def run_service(
             process start, and those that a process of this node left behind.
     """
     settings = engine.settings
-    runner = RunWorker(engine.stores.runs, execute, heartbeat, node=settings.node_name, slots=_RUNS_AT_ONCE)
+    runner = RunWorker(
+        engine.stores.runs, execute, heartbeat, node=settings.node_name, slots=_RUNS_AT_ONCE, drain=engine.drain
+    )
     queue = DurableQueue(
         settings.system_url,
         node=settings.node_name,
@@ -310,10 +317,15 @@ async def run_service(
         start_queued=engine.stores.runs.start_queued,
     )
     processes = ServerProcessStore(engine.database)
-    jobs = [
-        asyncio.create_task(queue.run(processes, lease=heartbeat.lease, after=queue_after)),
-        asyncio.create_task(runner.run()),
-    ]
+    queueing = asyncio.create_task(queue.run(processes, heartbeat, after=queue_after))
+    working = asyncio.create_task(runner.run())
+
+    async def finish() -> None:
+        # The queue first, so that what the worker releases does not come back to this process.
+        await _stop(queueing)
+        await runner.drain()
+
+    engine.drain.add(finish)
     engine.wake_signal.start_with(runner.start)
     try:
         if not queue_after:
@@ -321,11 +333,25 @@ async def run_service(
         await runner.start_due()
         yield RunService(engine.stores.runs, engine.wake_signal, engine.live, runner=runner)
     finally:
-        # The queue first, so that what the worker releases does not come back to this process.
-        for job in jobs:
-            job.cancel()
-            await asyncio.gather(job, return_exceptions=True)
-        await processes.remove(heartbeat.id)
+        await _stop(queueing)
+        await _stop(working)
+
+
+async def _stop(job: asyncio.Task[None]) -> None:
+    job.cancel()
+    await asyncio.gather(job, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _at_work(*jobs: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
+    """Run jobs while the context lasts."""
+    tasks = [asyncio.create_task(job) for job in jobs]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def mcp_connections(settings: Settings, sandbox: Sandbox) -> "McpConnectionPool":
@@ -412,6 +438,7 @@ def api_services(
         tokens=AccessTokens.from_settings(settings),
         login_links=LoginLinks(secret, node=settings.node_name),
         setup_links=SetupLinks(secret),
+        drain=engine.drain,
     )
 
 
@@ -421,9 +448,12 @@ async def services(
 ) -> AsyncIterator[ApiServices]:
     """Open everything that the routes use: the database, after recovery, and all background workers."""
     settings.reject_weak_secrets()
+    process_id = ProcessId(new_id())
     async with AsyncExitStack() as opened:
         database = await opened.enter_async_context(
-            Database.open(settings.database_url, settings.system_url, pool_size=settings.pool_size)
+            Database.open(
+                settings.database_url, settings.system_url, pool_size=settings.pool_size, process_id=process_id
+            )
         )
         live = await opened.enter_async_context(
             EventHub.open(database, redis_url=settings.redis_url, node=settings.node_name)
@@ -432,14 +462,21 @@ async def services(
             open_providers(private_hosts=settings.allowed_private_model_hosts, proxy=settings.model_proxy)
         )
         heartbeat = opened.enter_context(
-            ProcessHeartbeat.start(settings.system_url, node=settings.node_name, lease=settings.heartbeat_lease_seconds)
+            ProcessHeartbeat.start(
+                settings.system_url,
+                node=settings.node_name,
+                lease=settings.heartbeat_lease_seconds,
+                process_id=process_id,
+            )
         )
-        engine = assemble(
-            settings, database, tools=tools, live=live, process_id=heartbeat.id, binds_logins=binds_logins
-        )
+        engine = assemble(settings, database, tools=tools, live=live, process_id=process_id, binds_logins=binds_logins)
         stores, mounts = engine.stores, engine.workspace_services.mounts
         await recover_node(stores.files, engine.workspace_services.sync, node=settings.node_name)
         await engine.waiting.recover()
+        # It ends after everything that writes to the audit log, with a last seal.
+        await opened.enter_async_context(
+            _at_work(audit_sealer(settings, stores).run(settings.audit_seal_interval_seconds))
+        )
         # A program that serves only its own user shows the first word sooner if it imports the queue's library later.
         queue_after = _LOCAL_QUEUE_AFTER if binds_logins else 0.0
         runs = await opened.enter_async_context(
@@ -465,20 +502,16 @@ async def services(
         jobs = (
             EndedLogins(api.accounts, api.connection_limits).run(),
             engine.shell.probe(),
-            audit_sealer(settings, stores).run(settings.audit_seal_interval_seconds),
             exporter.run(settings.audit_checkpoint_seconds),
             collector.run(settings.retention_interval_seconds),
             deletion.run(),
             engine.waiting.run(),
             engine.background.run(),
         )
-        at_work = [asyncio.create_task(job) for job in jobs]
         try:
-            yield api
+            async with _at_work(*jobs):
+                yield api
         finally:
-            for task in at_work:
-                task.cancel()
-            await asyncio.gather(*at_work, return_exceptions=True)
             await engine.toolbox.close()
             await engine.background.close()
             engine.shell.close()

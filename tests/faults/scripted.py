@@ -1,5 +1,6 @@
 """A model whose response depends only on the request, so that it can be asked again after any crash."""
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -44,6 +45,16 @@ def _answered(request: Received) -> Answer:
         return plain(400, {"type": "error", "error": {"type": "invalid_request_error", "message": refusal}})
     content_type = NDJSON if make is wires.ollama else "text/event-stream"
     return Answer(tuple(make(_scene(*_path_state(body["messages"])), body["model"])), content_type=content_type)
+
+
+def said(text: str, *calls: tuple[str, dict[str, Any]], held: asyncio.Event | None = None) -> Answer:
+    """Return a response of an OpenAI-compatible model. ``held``: its end is sent only after this event."""
+    scene = Scene(
+        text=text,
+        calls=tuple(SceneCall(f"call_{new_id()}", name, json.dumps(args)) for name, args in calls),
+        reason=FinishReason.TOOL_CALLS if calls else FinishReason.STOP,
+    )
+    return Answer(tuple(wires.chat_completions(scene, "fake")), held=held)
 
 
 def task_of(message: dict[str, Any]) -> int | None:

@@ -93,6 +93,11 @@ class Server:
         self._process = None
         return status
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal as a process manager or a terminal does."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def freeze(self) -> None:
         """Stop it like a virtual machine that is moved: nothing in it runs, and it does not notice."""
         assert self._process is not None

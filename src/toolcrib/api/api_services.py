@@ -12,6 +12,7 @@ from toolcrib.api.access_tokens import AccessTokens, LoginLinks, SetupLinks
 from toolcrib.api.connection_limits import ConnectionLimits
 from toolcrib.api.passwords import Passwords, RateLimits
 from toolcrib.core.ids import CallId, SessionId, WorkspaceId
+from toolcrib.runtime.drain import Drain
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.settings import Settings
 from toolcrib.storage.agents import AgentStore, GrantStore
@@ -109,6 +110,7 @@ class ApiServices:
     tokens: AccessTokens
     login_links: LoginLinks
     setup_links: SetupLinks
+    drain: Drain
     limits: RateLimits = field(default_factory=RateLimits)
     connection_limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     running_calls: RunningCalls = field(default_factory=RunningCalls)

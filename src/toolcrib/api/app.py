@@ -2,8 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, Final
 
 import uvicorn
@@ -149,7 +149,13 @@ def _living(mcp_app: McpApp, watchdog: LoopWatchdog, lifespan: Lifespan | None) 
     return life
 
 
-Listener = uvicorn.Server
+class Listener(uvicorn.Server):
+    """The web server. It leaves signals to its program, which ends it with ``should_exit``."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Do nothing: uvicorn would raise a signal again when it has ended, while the services are still open."""
+        yield
 
 
 def listener(services: ApiServices) -> Listener:

@@ -236,6 +236,13 @@ class ConnectionLimits:
         self._inside: Counter[UserId] = Counter()
         self._strangers = 0
         self._waiting: dict[UserId, set[asyncio.Event]] = {}
+        # The server stops: event streams end.
+        self.is_closed = False
+
+    def close(self) -> None:
+        """End all event streams. Their clients connect again, to another node or to the next process."""
+        self.is_closed = True
+        self.wake(list(self._waiting))
 
     @property
     def is_anyone_waiting(self) -> bool:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 BUILT: Final = Path(__file__).parent / "web"
 # Paths for programs: a page instead of their error would only confuse them.
-_NOT_PAGES: Final = ("/api", "/mcp", "/v1", "/health")
+_NOT_PAGES: Final = ("/api", "/mcp", "/v1", "/health", "/livez", "/readyz")
 _NONCE: Final = b"{{nonce}}"
 _FOREVER: Final = "public, max-age=31536000, immutable"
 # Inline styles need the nonce; nothing is loaded from elsewhere, and nothing is evaluated.

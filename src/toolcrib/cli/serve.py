@@ -1,10 +1,12 @@
 """``toolcrib serve``: the HTTP server."""
 
 import asyncio
+import os
 import signal
 import sys
-from contextlib import suppress
-from typing import Annotated
+import time
+from collections.abc import Coroutine
+from typing import Annotated, Any, Final
 
 import structlog
 import typer
@@ -34,12 +36,17 @@ def configure_logs() -> None:
 
 log = structlog.get_logger(__name__)
 
+# How long the services may take to close when the second signal has come.
+_AT_ONCE_SECONDS: Final = 5.0
+
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
 ) -> None:
-    """Serve the HTTP API. SIGTERM ends it in order, with exit code 0.
+    """Serve the HTTP API. SIGTERM lets work finish for TOOLCRIB_DRAIN_SECONDS, then ends it with exit code 0.
+
+    A second SIGTERM or Ctrl-C ends it at once. Unfinished runs continue with the next process.
 
     Requires TOOLCRIB_DATABASE_URL, TOOLCRIB_JWT_SECRET and TOOLCRIB_AUDIT_SEAL_KEY. Prepare the database with
     `toolcrib db upgrade` first.
@@ -51,12 +58,17 @@ def serve(
     settings = load_settings()
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    status = _run_loop(run(settings.model_copy(update=given)))
+    if status:
+        raise typer.Exit(status)
+
+
+def _run_loop(main: Coroutine[Any, Any, int]) -> int:
     try:
         import uvloop
-
-        uvloop.run(run(settings.model_copy(update=given)))
     except ImportError:
-        asyncio.run(run(settings.model_copy(update=given)))
+        return asyncio.run(main)
+    return uvloop.run(main)
 
 
 def _show_setup_link(settings: Settings, secret: str) -> None:
@@ -71,18 +83,72 @@ def _show_setup_link(settings: Settings, secret: str) -> None:
     )
 
 
-async def run(settings: Settings) -> None:
-    """Serves until a signal stops it. Crash recovery ends before the first request."""
+async def run(settings: Settings) -> int:
+    """Serve until a signal stops it. Returns the exit status. Crash recovery ends before the first request."""
     # Imported here, as in the other commands, so that all commands start quickly.
     from toolcrib.api.app import listener
     from toolcrib.api.connection_limits import raise_descriptor_limit
     from toolcrib.wiring import services
 
     raise_descriptor_limit()
-    async with services(settings) as opened:
-        if not settings.open_registration and not await opened.accounts.anyone():
-            _show_setup_link(settings, opened.setup_links.issue())
-        log.info("server.started", address=f"http://{settings.host}:{settings.port}", node=settings.node_name)
-        # After its last request, uvicorn raises the signal that stopped it again. The services close then.
-        with suppress(SystemExit):
-            await listener(opened).serve()
+    signals = _StopSignals()
+    try:
+        async with services(settings) as opened:
+            signals.starting = None
+            if not settings.open_registration and not await opened.accounts.anyone():
+                _show_setup_link(settings, opened.setup_links.issue())
+            log.info("server.started", address=f"http://{settings.host}:{settings.port}", node=settings.node_name)
+            web = listener(opened)
+            serving = asyncio.create_task(web.serve())
+            await _first(serving, signals.stop)
+            until = time.monotonic() + settings.drain_seconds
+            draining = asyncio.create_task(opened.drain.run(settings.drain_seconds))
+            await _first(draining, signals.at_once)
+            draining.cancel()
+            await asyncio.gather(draining, return_exceptions=True)
+            opened.connection_limits.close()
+            web.config.timeout_graceful_shutdown = max(1, round(until - time.monotonic()))
+            web.should_exit = True
+            await _first(serving, signals.at_once)
+            web.force_exit = signals.at_once.is_set()
+            await serving
+            if web.force_exit:
+                # Which uvicorn leaves out then.
+                await web.lifespan.shutdown()
+    except asyncio.CancelledError:
+        if not signals.stop.is_set():
+            raise
+    return signals.status
+
+
+class _StopSignals:
+    """SIGTERM and SIGINT: the first lets work finish, the second does not."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self.at_once = asyncio.Event()
+        self.status = 0
+        # While the server starts, the first signal cancels this.
+        self.starting = asyncio.current_task()
+        self._loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._received, number)
+
+    def _received(self, number: signal.Signals) -> None:
+        if not self.stop.is_set():
+            log.info("server.stopping", signal=number.name)
+            self.stop.set()
+            if self.starting is not None:
+                self.starting.cancel()
+        elif not self.at_once.is_set():
+            self.status = 130 if number is signal.SIGINT else 0
+            self.at_once.set()
+            # Whatever hangs now, such as the database: others take over after the lease.
+            self._loop.call_later(_AT_ONCE_SECONDS, os._exit, self.status)
+
+
+async def _first(task: asyncio.Task[None], event: asyncio.Event) -> None:
+    """Wait for the end of a task or for an event."""
+    waiting = asyncio.create_task(event.wait())
+    await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()

@@ -29,6 +29,7 @@ from toolcrib.gate.call_pipeline import Gate
 from toolcrib.gate.call_recorder import audit_record, ended_record
 from toolcrib.gate.call_stages import CallRequest
 from toolcrib.gate.paused_calls import PausedCalls
+from toolcrib.runtime.drain import Drain
 from toolcrib.storage.agents import AgentStore
 from toolcrib.storage.database import OperationalError, Tenant
 from toolcrib.storage.paused_call_claims import PausedCallClaims
@@ -82,6 +83,7 @@ class ResumeWorker:
         decided: asyncio.Event,
         lease: float = 15.0,
         max_attempts: int = 3,
+        drain: Drain | None = None,
     ) -> None:
         """Create the worker.
 
@@ -102,6 +104,8 @@ class ResumeWorker:
         self._max_attempts = max_attempts
         self._poked = decided
         self._at_work: dict[asyncio.Task[None], ApprovedCall] = {}
+        self._drain = drain or Drain()
+        self._drain.add(self._finish)
 
     async def recover(self) -> int:
         """End the calls of dead processes. Returns how many."""
@@ -131,6 +135,8 @@ class ResumeWorker:
 
     async def _resume_some(self, tasks: asyncio.TaskGroup) -> None:
         while (room := _AT_ONCE - len(self._at_work)) and not any(map(self._is_alone, self._at_work.values())):
+            if self._drain.has_begun:
+                return
             claimed = await self._claims.claim(
                 node=self._node,
                 holder=self._process,
@@ -145,6 +151,10 @@ class ResumeWorker:
                 task.add_done_callback(self._done)
             if len(claimed) < room:
                 return
+
+    async def _finish(self) -> None:
+        while self._at_work:
+            await asyncio.wait(self._at_work)
 
     def _is_alone(self, approved: ApprovedCall) -> bool:
         return approved.attempts > max(self._max_attempts - 1, 1)

@@ -18,7 +18,9 @@ import structlog
 
 from toolcrib.core.errors import Misconfigured
 from toolcrib.core.ids import ProcessId, RunId, WorkspaceId
+from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.storage import migrate
+from toolcrib.storage.database import session_name
 from toolcrib.storage.server_processes import ServerProcessStore
 
 if TYPE_CHECKING:
@@ -90,13 +92,16 @@ class DurableQueue:
         """
         await asyncio.shield(self._opened)
 
-    async def run(self, processes: ServerProcessStore, *, lease: float, after: float = 0.0) -> None:
-        """Work the queue until cancelled, and put the runs of dead processes back into it."""
+    async def run(self, processes: ServerProcessStore, heartbeat: ProcessHeartbeat, *, after: float = 0.0) -> None:
+        """Work the queue until cancelled, put the runs of dead processes back into it, and end their sessions."""
+        lease = heartbeat.lease
         await asyncio.sleep(after)
         try:
             await self._open()
             deleted = time.monotonic()
             while True:
+                if heartbeat.is_steady:
+                    await _end_sessions_of_dead(processes, lease)
                 try:
                     alive = {str(id_) for id_ in await processes.alive(seconds=lease)}
                     await asyncio.to_thread(_engine.launch_if_failed)
@@ -127,6 +132,14 @@ class DurableQueue:
             else:
                 self._opened.set_result(None)
                 return
+
+
+async def _end_sessions_of_dead(processes: ServerProcessStore, lease: float) -> None:
+    try:
+        if ended := await processes.end_sessions_of_dead(seconds=lease):
+            log.warning("durable.sessions_ended", sessions=ended)
+    except Exception as error:  # noqa: BLE001 - a database that does not allow it; its own timeouts end them later
+        log.warning("durable.sessions_not_ended", error=str(error))
 
 
 class _Engine:
@@ -200,7 +213,10 @@ class _Engine:
             "run_migrations": False,
             "sys_db_pool_size": _CONNECTIONS,
             "max_executor_threads": _THREADS,
-            "db_engine_kwargs": {"pool_pre_ping": False},
+            "db_engine_kwargs": {
+                "pool_pre_ping": False,
+                "connect_args": {"application_name": session_name("toolcrib-queue", queues[0].process_id)},
+            },
         }
         DBOS(config=config)
         if DBOS.executor_id != executor_id:

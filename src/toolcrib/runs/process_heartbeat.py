@@ -17,11 +17,11 @@ log = structlog.get_logger(__name__)
 class ProcessHeartbeat:
     """Beats four times per lease. After half a lease of silence, other processes may take over at any moment."""
 
-    def __init__(self, dsn: str, *, node: str, lease: float) -> None:
-        self.id = ProcessId(new_id())
+    def __init__(self, dsn: str, *, node: str, lease: float, process_id: ProcessId | None = None) -> None:
+        self.id = process_id or ProcessId(new_id())
         self.lease = lease
         self._connection = HeartbeatConnection(dsn, self.id, node)
-        self._last = time.monotonic()
+        self._last = self._steady_since = time.monotonic()
         self._slept = False
         # The last beat did not reach the database.
         self.has_failed = False
@@ -29,9 +29,9 @@ class ProcessHeartbeat:
 
     @classmethod
     @contextmanager
-    def start(cls, dsn: str, *, node: str, lease: float) -> Iterator[Self]:
-        """Start the heartbeat thread; stop it on exit."""
-        heartbeat = cls(dsn, node=node, lease=lease)
+    def start(cls, dsn: str, *, node: str, lease: float, process_id: ProcessId | None = None) -> Iterator[Self]:
+        """Start the heartbeat thread. On exit, stop it and remove the process: its claims are free at once."""
+        heartbeat = cls(dsn, node=node, lease=lease, process_id=process_id)
         heartbeat._connection.beat()
         thread = threading.Thread(target=heartbeat._beat_for_ever, name="toolcrib-heart", daemon=True)
         thread.start()
@@ -47,6 +47,11 @@ class ProcessHeartbeat:
         return lost
 
     @property
+    def is_steady(self) -> bool:
+        """Whether the last half lease had no gap. If it had, others seem silent for the same reason as this process."""
+        return self._silent_seconds < self.lease / 2 < time.monotonic() - self._steady_since
+
+    @property
     def _silent_seconds(self) -> float:
         return time.monotonic() - self._last
 
@@ -57,8 +62,14 @@ class ProcessHeartbeat:
                 self.has_failed = False
                 # A process that was suspended for a while may beat again before ``is_lost`` is read.
                 self._slept = self._slept or self._silent_seconds > self.lease
+                if self._silent_seconds > self.lease / 2:
+                    self._steady_since = time.monotonic()
                 self._last = time.monotonic()
             except Exception as error:  # noqa: BLE001 - whatever the error is, the next beat is tried
                 self.has_failed = True
                 log.warning("heartbeat.failed", error=str(error))
+        try:
+            self._connection.remove()
+        except Exception as error:  # noqa: BLE001 - others find out after the lease
+            log.warning("heartbeat.remove_failed", error=str(error))
         self._connection.close()

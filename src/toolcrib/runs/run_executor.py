@@ -34,6 +34,7 @@ from toolcrib.runs.compaction import summarize
 from toolcrib.runs.loaded_run import CredentialResolver, LoadedRun, RunLoader, planned_calls
 from toolcrib.runs.model_turn import ModelTurn
 from toolcrib.runs.next_step import CallModel, CompactHistory, EndRun, ExecuteCalls, WaitForPerson, next_step
+from toolcrib.runtime.drain import Drain
 from toolcrib.storage.agents import AgentStore
 from toolcrib.storage.database import OperationalError, Tenant
 from toolcrib.storage.run_steps import RunStepStore
@@ -150,8 +151,10 @@ class RunExecutor:
         live: EventPublisher,
         wake_signal: WakeSignal,
         max_attempts: int = 3,
+        drain: Drain | None = None,
     ) -> None:
         self._runs = runs
+        self._drain = drain or Drain()
         self._max_attempts = max_attempts
         self._access = access
         self._providers = providers
@@ -191,6 +194,10 @@ class RunExecutor:
         loaded = await self._loader.load(run)
         while True:
             step = next_step(loaded.snapshot())
+            if self._drain.has_begun and not isinstance(step, WaitForPerson | EndRun):
+                # Everything up to here is committed, and the next process continues with this step.
+                await self._runs.release(loaded.run)
+                return
             match step:
                 case CallModel(conclude):
                     await self._loader.refresh_rules(loaded)
@@ -222,7 +229,8 @@ class RunExecutor:
 
         async def do(number: int) -> Outcome:
             nonlocal is_interrupted
-            if is_interrupted or loaded.violations.counted > loaded.agent.rules.max_sandbox_violations:
+            is_over = loaded.violations.counted > loaded.agent.rules.max_sandbox_violations
+            if is_interrupted or is_over or self._drain.has_begun:
                 # Calls that have not started yet do not start: the run stops, or repeats an earlier call first.
                 raise _CallNotStarted
             try:

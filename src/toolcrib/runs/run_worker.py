@@ -13,6 +13,7 @@ import structlog
 from toolcrib.core.ids import RunId, WorkspaceId
 from toolcrib.core.runs import Run
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
+from toolcrib.runtime.drain import Drain
 from toolcrib.storage.database import OperationalError
 from toolcrib.storage.run_steps import RunStepStore
 
@@ -33,6 +34,7 @@ class RunWorker:
         *,
         node: str,
         slots: int,
+        drain: Drain | None = None,
     ) -> None:
         self._runs = runs
         self._advance = advance
@@ -49,10 +51,11 @@ class RunWorker:
         # What the queue has started here. The queue does not end it, even when it stops.
         self._executing: set[asyncio.Task[Any]] = set()
         self._may_work = True
+        self._drain = drain or Drain()
 
     def start(self, workspace_id: WorkspaceId, run_id: RunId) -> None:
         """Start a run that has become ready, if there is room. Otherwise the queue starts it."""
-        if self._may_work and len(self._running) < self._slots and run_id not in self._running:
+        if self._can_begin and len(self._running) < self._slots and run_id not in self._running:
             self._begin(workspace_id, run_id)
 
     async def start_due(self) -> None:
@@ -79,7 +82,7 @@ class RunWorker:
             await asyncio.sleep(_ROUND)
 
     async def _is_over(self, workspace_id: WorkspaceId, run_id: RunId) -> bool:
-        if not self._may_work:
+        if not self._can_begin and run_id not in self._running:
             return False
         task = self._running.get(run_id) or self._begin(workspace_id, run_id)
         await asyncio.wait([task])
@@ -113,9 +116,20 @@ class RunWorker:
                 await asyncio.sleep(_ROUND)
         finally:
             self._may_work = False
-            for task in (at_work := [*self._running.values(), *self._executing]):
-                task.cancel()
-            await asyncio.gather(*at_work, return_exceptions=True)
+            await self._release_all()
+
+    async def drain(self) -> None:
+        """Wait until no run is at work here; once the drain has begun, none starts. Cancelled, release the rest."""
+        try:
+            while self._running:
+                await asyncio.wait(self._running.values())
+        finally:
+            await self._release_all()
+
+    async def _release_all(self) -> None:
+        for task in (at_work := [*self._running.values(), *self._executing]):
+            task.cancel()
+        await asyncio.gather(*at_work, return_exceptions=True)
 
     async def _look(self) -> None:
         if self._heartbeat.is_lost():
@@ -135,6 +149,10 @@ class RunWorker:
             asked = {run_id: workspace_id for run_id, (workspace_id, _) in self._elsewhere.items()}
             for run_id in await self._runs.let_go(asked, lease=self._heartbeat.lease):
                 self._elsewhere.pop(run_id)[1].set()
+
+    @property
+    def _can_begin(self) -> bool:
+        return self._may_work and not self._drain.has_begun
 
     def _begin(self, workspace_id: WorkspaceId, run_id: RunId) -> asyncio.Task[bool]:
         task = asyncio.create_task(self._take_and_execute(workspace_id, run_id), name=f"run {run_id}")

@@ -1,6 +1,7 @@
 """The connection pools, and the tenant for whom every statement runs."""
 
 import asyncio
+import select
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from pydantic import TypeAdapter
 
 from toolcrib.core.callers import Caller, WorkspaceRole
 from toolcrib.core.errors import Conflict, Forbidden, Misconfigured, NotFound, Superseded, Unauthenticated
-from toolcrib.core.ids import UserId, WorkspaceId
+from toolcrib.core.ids import ProcessId, UserId, WorkspaceId
 from toolcrib.storage.migrate import newest_revision
 
 T = TypeVar("T")
@@ -119,11 +120,17 @@ class Database:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, app_dsn: str, system_dsn: str, *, pool_size: int = 16) -> AsyncIterator[Self]:
-        """Open both pools."""
+    async def open(
+        cls, app_dsn: str, system_dsn: str, *, pool_size: int = 16, process_id: ProcessId | None = None
+    ) -> AsyncIterator[Self]:
+        """Open both pools.
+
+        Args:
+            process_id: The server process. If it dies, others find its sessions by this id and end them.
+        """
         async with (
-            _pool(app_dsn, "toolcrib", pool_size) as app,
-            _pool(system_dsn, "toolcrib-system", max(2, pool_size // 4)) as system,
+            _pool(app_dsn, session_name("toolcrib", process_id), pool_size) as app,
+            _pool(system_dsn, session_name("toolcrib-system", process_id), max(2, pool_size // 4)) as system,
         ):
             database = cls(app, system)
             await database._reject_what_is_unsafe()
@@ -223,7 +230,7 @@ async def _borrowed_connection(pool: Pool) -> AsyncIterator[Connection]:
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
     # Not ``pool.connection()``, which commits at the end: connections are in autocommit.
-    connection = await pool.getconn()
+    connection = await _open_connection(pool)
     try:
         if task is not None and task.cancelling() > before:
             raise asyncio.CancelledError
@@ -235,6 +242,38 @@ async def _borrowed_connection(pool: Pool) -> AsyncIterator[Connection]:
         raise
     finally:
         await pool.putconn(connection)
+
+
+async def _open_connection(pool: Pool) -> Connection:
+    """Return a connection whose session the server has not ended. To an idle session it sends nothing else."""
+    connection = await pool.getconn()
+    if not _has_input(connection):
+        return connection
+    try:
+        await pool.check_connection(connection)
+    except psycopg.OperationalError:
+        # It is replaced, and so are the others that were ended with it.
+        await pool.putconn(connection)
+        await pool.check()
+        return await pool.getconn()
+    except BaseException:
+        await pool.putconn(connection)
+        raise
+    return connection
+
+
+def _has_input(connection: Connection) -> bool:
+    """Return whether something arrived that nobody has read, or the connection was closed. Without waiting."""
+    if connection.closed:
+        return True
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def session_name(name: str, process_id: ProcessId | None) -> str:
+    """Return the application name of a server process's database sessions."""
+    return f"{name} {process_id}" if process_id else name
 
 
 @contextmanager

@@ -1,18 +1,15 @@
 """Live server processes and their heartbeats. With the system role."""
 
+from collections.abc import Sequence
+
 import psycopg
 
 from toolcrib.core.ids import ProcessId
-from toolcrib.storage.database import Store
+from toolcrib.storage.database import Connection, Store, session_name
 
 
 class ServerProcessStore(Store):
     """Queries on server processes."""
-
-    async def remove(self, process_id: ProcessId) -> None:
-        """Remove a process. Its claims are free at once."""
-        async with self._database.as_system() as connection:
-            await connection.execute("delete from toolcrib.server_processes where id = %s", (process_id,))
 
     async def alive(self, *, seconds: float) -> list[ProcessId]:
         """Return the processes with a heartbeat in this time."""
@@ -23,6 +20,24 @@ class ServerProcessStore(Store):
             )
             return [ProcessId(id_) for (id_,) in await cursor.fetchall()]
 
+    async def end_sessions_of_dead(self, *, seconds: float) -> int:
+        """End the database sessions of processes without a heartbeat for this time. Returns how many there were.
+
+        A process that is suspended, or cut off, keeps its sessions and with them its locks. Each role may end the
+        sessions of its own, so this needs no privilege.
+        """
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                "select id::text from toolcrib.server_processes where heartbeat_at < now() - make_interval(secs => %s)",
+                (seconds,),
+            )
+            dead = [id_ for (id_,) in await cursor.fetchall()]
+            if not dead:
+                return 0
+            ended = await _end_sessions(connection, dead)
+        async with self._database.connection() as connection:
+            return ended + await _end_sessions(connection, dead)
+
     async def delete_dead(self, *, seconds: float) -> None:
         """Delete processes without a heartbeat for this time."""
         async with self._database.as_system() as connection:
@@ -30,6 +45,18 @@ class ServerProcessStore(Store):
                 "delete from toolcrib.server_processes where heartbeat_at < now() - make_interval(secs => %s)",
                 (seconds,),
             )
+
+
+async def _end_sessions(connection: Connection, process_ids: Sequence[str]) -> int:
+    row = await connection.returned_row(
+        """
+        select count(*) filter (where pg_terminate_backend(a.pid)) from pg_stat_activity a
+        where a.datname = current_database() and a.usename = current_user
+          and a.application_name like 'toolcrib%%' and split_part(a.application_name, ' ', 2) = any (%s)
+        """,
+        (list(process_ids),),
+    )
+    return int(row[0])
 
 
 def forget_those_of(node: str, dsn: str) -> None:
@@ -50,7 +77,12 @@ class HeartbeatConnection:
     def beat(self) -> None:
         """Send a heartbeat. Raises if the database cannot be reached."""
         if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(self._dsn, autocommit=True, connect_timeout=5)
+            self._connection = psycopg.connect(
+                self._dsn,
+                autocommit=True,
+                connect_timeout=5,
+                application_name=session_name("toolcrib-heart", self._process_id),
+            )
         self._connection.execute(
             """
             insert into toolcrib.server_processes (id, node) values (%s, %s)
@@ -58,6 +90,11 @@ class HeartbeatConnection:
             """,
             (self._process_id, self._node),
         )
+
+    def remove(self) -> None:
+        """Remove the process, after its last heartbeat: its claims are free at once. Raises as ``beat`` does."""
+        if self._connection is not None:
+            self._connection.execute("delete from toolcrib.server_processes where id = %s", (self._process_id,))
 
     def close(self) -> None:
         """Close the connection."""

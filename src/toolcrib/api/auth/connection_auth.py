@@ -48,6 +48,11 @@ class ConnectionAuth:
         """Seconds until the token expires."""
         return self.until - time.time()
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether the server closes its connections."""
+        return self._services.connection_limits.is_closed
+
     async def wait(self, seconds: float) -> None:
         """Wait until the next check is due: after ``seconds``, at the expiry, or at once when the user's logins end."""
         await self._services.connection_limits.wait(self.principal.user_id, min(seconds, self.seconds_left))
@@ -121,7 +126,8 @@ async def run_while_connected(
     """Run ``work`` while the client stays connected and authorized.
 
     Returns:
-        The result; None if the client disconnected or its token or key ended first, which cancels the work.
+        The result; None if the client disconnected, its token or key ended, or the server closes its connections
+        first, which cancels the work.
     """
     working = asyncio.create_task(work)
     watching = {asyncio.create_task(_gone(receive)), asyncio.create_task(_outlived(authority, check_seconds))}
@@ -141,7 +147,7 @@ async def _gone(receive: Receive) -> None:
 
 async def _outlived(authority: ConnectionAuth, check_seconds: float) -> None:
     with suppress(Unauthenticated):
-        while True:
+        while not authority.is_closing:
             await authority.wait(check_seconds)
             await authority.check()
 

@@ -51,9 +51,27 @@ class StatusOut(HealthOut):
     isolation: IsolationOut
 
 
+class AliveOut(OutModel):
+    status: Literal["ok"] = "ok"
+
+
+@router.get("/livez", openapi_extra=PUBLIC)
+async def live() -> AliveOut:
+    """Return 200 while the process works. If it does not answer, restart it."""
+    return AliveOut()
+
+
+@router.get("/readyz", openapi_extra=PUBLIC, responses=examples("UNAVAILABLE"))
+async def ready(services: Injected) -> HealthOut:
+    """Return 200 if this node takes requests. 503 while it stops or its database does not answer."""
+    return await health(services)
+
+
 @router.get("/health", openapi_extra=PUBLIC, responses=examples("UNAVAILABLE"))
 async def health(services: Injected) -> HealthOut:
-    """Return 200 if the database answers, otherwise 503."""
+    """Return the same as `/readyz`."""
+    if services.drain.has_begun:
+        raise HTTPException(503, "The server is stopping. Use another node.", {"Retry-After": "5"})
     if not await is_online(services.database):
         raise HTTPException(503, "The database is not available.", {"Retry-After": "5"})
     return HealthOut(version=toolcrib.__version__, node=services.settings.node_name)

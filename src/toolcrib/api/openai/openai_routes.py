@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, HTTPException, Request
 from starlette.responses import JSONResponse, Response
 
 from toolcrib.api.api_services import ApiServices, Injected
@@ -197,6 +197,10 @@ async def complete(given: CompletionRequest, request: Request, services: Injecte
         whole = _whole(completion, answer, text_stream)
         check_seconds = services.connection_limits.pace.check
         body = await run_while_connected(whole, request.receive, authority=authority, check_seconds=check_seconds)
+    if body is None and authority.is_closing:
+        raise HTTPException(
+            503, "The server is stopping, so the run was cancelled. Send it again.", {"Retry-After": "5"}
+        )
     if body is None:
         raise Unauthenticated("This API key or token was revoked or expired, so the run was cancelled.")
     return JSONResponse(body)
