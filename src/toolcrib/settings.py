@@ -111,6 +111,15 @@ class Settings(BaseSettings):
         le=100,
         description="Give up a run or an approved call after this many attempts during which the server process died.",
     )
+    max_provider_waits: int = Field(
+        default=5,
+        ge=0,
+        le=100,
+        description="How often in a row a run is put aside when its provider limits requests, before it fails.",
+    )
+    max_provider_wait_seconds: float = Field(
+        default=3600, ge=0, le=86_400, description="For how long a run is put aside in total, before it fails."
+    )
     approval_timeout_seconds: float = Field(
         default=7 * 86_400, ge=30, description="Pending approvals and questions expire after this time."
     )

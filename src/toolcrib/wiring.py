@@ -30,6 +30,7 @@ from toolcrib.mcp.mcp_toolsets import McpToolsets
 from toolcrib.providers.provider_registry import ProviderRegistry, open_providers
 from toolcrib.runs.durable import DurableQueue
 from toolcrib.runs.loaded_run import CredentialResolver
+from toolcrib.runs.model_turn import ProviderPatience
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.runs.run_executor import RunExecutor
 from toolcrib.runs.run_service import RunService
@@ -282,6 +283,9 @@ def run_executor(engine: ToolRuntime, providers: ProviderRegistry) -> RunExecuto
         wake_signal=engine.wake_signal,
         max_attempts=engine.settings.max_attempts,
         drain=engine.drain,
+        patience=ProviderPatience(
+            most_waits=engine.settings.max_provider_waits, most_seconds=engine.settings.max_provider_wait_seconds
+        ),
     )
 
 

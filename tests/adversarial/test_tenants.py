@@ -60,8 +60,8 @@ VIEWER_MAY = {
     "list_tools", "explain", "get_call", "find_file", "list_deleted_files", "list_versions", "read_version",
     "compare_versions", "get_workspace", "list_members", "list_agents", "get_agent", "list_paused_calls",
     "get_paused_call", "list_grants", "list_sessions", "get_session", "list_events", "stream_events",
-    "create_ticket", "list_messages", "list_runs", "get_run", "list_mcp_servers", "get_mcp_server",
-    "list_session_calls", "get_usage", "list_packages", "get_review",
+    "create_ticket", "list_messages", "list_runs", "list_workspace_runs", "get_run", "list_mcp_servers",
+    "get_mcp_server", "list_session_calls", "get_usage", "list_packages", "get_review",
 }  # fmt: skip
 VIEWER_TOOLS = {
     "ls", "read", "cat", "file_info", "read_multiple_files", "file_versions", "file_version", "file_compare", "changes",
@@ -86,6 +86,7 @@ BODIES: dict[str, Any] = {
     "send_message": {"text": "intruder"},
     "cancel_run": None,
     "release_run": None,
+    "retry_run": None,
     "decide_review": {"all": "revert", "version": "intruder"},
     "store_credentials": {"secret": "mine", "check": False},
     "create_workspace": {"name": "mine"},

@@ -23,6 +23,7 @@ COMMANDS = (
         "review",
         "log",
         "sessions",
+        "runs",
         "agents",
         "models",
         "workspace",

@@ -56,6 +56,9 @@ def run(
     ] = None,
     plan: PlanOption = False,
     package: Annotated[str | None, typer.Option(help="Run the workflow of this package.")] = None,
+    priority: Annotated[
+        int | None, typer.Option(min=0, max=1000, help="Lower starts first, by default 100; below it owners only.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each event as a line of JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer.")] = False,
 ) -> None:
@@ -89,7 +92,7 @@ def run(
             conversation = conversation.moved(location)
             decisions = DecisionPrompt(location, printer, read=read, absent=approve or UnattendedPolicy.NEVER)
             try:
-                begun = begun or conversation.send(text)
+                begun = begun or conversation.send(text, priority=priority)
                 raise typer.Exit(follow_run(conversation, begun, printer, decisions, as_json=as_json))
             except ServerUnreachable:
                 if not location.served_elsewhere:

@@ -58,6 +58,8 @@ class SessionPrinter:
                 self._result(payload)
             case "chat:run-state" if payload.get("state") == "ended":
                 self._ended(payload)
+            case "chat:run-state" if (wait := terminal_text.provider_wait(payload)) is not None:
+                self.aside(wait, colour="yellow")
             case _:
                 pass
 

@@ -394,6 +394,14 @@ def stop(payload: Mapping[str, Any]) -> str | None:
     return _ENDINGS.get(str(payload.get("endReason")))
 
 
+def provider_wait(payload: Mapping[str, Any]) -> str | None:
+    """Returns until when a run waits for its provider; None if it does not."""
+    if payload.get("waitsFor") != "provider":
+        return None
+    until = datetime.fromisoformat(str(payload.get("until"))).astimezone()
+    return f"The provider limits requests. The run goes on at {until:%H:%M:%S}."
+
+
 def plan_written(payload: Mapping[str, Any]) -> str | None:
     """Returns the path of the plan that a call writes, if any."""
     given = payload.get("input")

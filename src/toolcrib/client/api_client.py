@@ -263,19 +263,31 @@ class Client:
         """Change a session: ``title``, ``trust``, ``phase``."""
         return self._http.fetch(SessionOut, "PATCH", f"/workspaces/{workspace_id}/sessions/{session_id}", changes)
 
-    def send(self, workspace_id: UUID, session_id: UUID, text: str) -> RunOut:
+    def send(self, workspace_id: UUID, session_id: UUID, text: str, *, priority: int | None = None) -> RunOut:
         """Send a message to the session's agent and return the run that answers it."""
         path = f"/workspaces/{workspace_id}/sessions/{session_id}/messages"
-        return self._http.fetch(RunOut, "POST", path, {"text": text})
+        body = {"text": text} | ({} if priority is None else {"priority": priority})
+        return self._http.fetch(RunOut, "POST", path, body)
 
     def messages(self, workspace_id: UUID, session_id: UUID) -> list[MessageOut]:
         """Return all messages of a session."""
         found = self._http.all(f"/workspaces/{workspace_id}/sessions/{session_id}/messages", page_by="after")
         return [MessageOut.model_validate(item) for item in found]
 
-    def runs(self, workspace_id: UUID, session_id: UUID) -> list[RunOut]:
-        """Return the runs of a session, newest first."""
-        return self._http.page(RunOut, f"/workspaces/{workspace_id}/sessions/{session_id}/runs")
+    def runs(
+        self, workspace_id: UUID, session_id: UUID | None = None, *, state: str | None = None, limit: int = 50
+    ) -> list[RunOut]:
+        """Return the runs of a session, or of the whole workspace, newest first. With ``state``, only those in it."""
+        query = {"session_id": session_id, "state": state, "limit": limit}
+        return self._http.page(RunOut, f"/workspaces/{workspace_id}/runs", **query)
+
+    def run(self, workspace_id: UUID, run_id: UUID) -> RunOut:
+        """Return one run."""
+        return self._http.fetch(RunOut, "GET", f"/workspaces/{workspace_id}/runs/{run_id}")
+
+    def retry(self, workspace_id: UUID, run_id: UUID) -> RunOut:
+        """Send the message of a run that failed or was cancelled again. Returns the new run."""
+        return self._http.fetch(RunOut, "POST", f"/workspaces/{workspace_id}/runs/{run_id}/retry")
 
     def cancel(self, workspace_id: UUID, run_id: UUID) -> RunOut:
         """Cancel a run. Messages queued behind a run that had started are held."""

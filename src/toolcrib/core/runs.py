@@ -10,6 +10,9 @@ from uuid import UUID
 from toolcrib.core.ids import AgentId, CallId, MessageId, RunId, SessionId, UserId, WorkspaceId
 from toolcrib.core.messages import ModelToolCall, ToolCallId
 
+# The priority of a message that names none. Lower ones, which start before those of other people, are for owners.
+DEFAULT_PRIORITY, LAST_PRIORITY = 100, 1000
+
 # Denials of protected names that a run may have before they count: a name is easily mistaken for another.
 PROTECTED_NAMES_FREE = 2
 
@@ -50,6 +53,20 @@ TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
 }
 
 
+class RunWait(StrEnum):
+    """What a run waits for.
+
+    ``queue``: an earlier run of its session, or room among the workspace's runs. ``worker``: a free place in a server
+    process. ``provider``: the model's provider limits requests.
+    """
+
+    RELEASE = "release"
+    QUEUE = "queue"
+    WORKER = "worker"
+    PERSON = "person"
+    PROVIDER = "provider"
+
+
 class RunEnding(StrEnum):
     """Why a run ended."""
 
@@ -60,6 +77,10 @@ class RunEnding(StrEnum):
     CANCELLED = "cancelled"
     VIOLATION = "violation"
     FAILED = "failed"
+
+
+# A run that ended like this may be retried. Others have an answer, or would reach the same limit again.
+RETRIABLE = frozenset({RunEnding.FAILED, RunEnding.CANCELLED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +113,26 @@ class Run:
     takeovers: int = 0
     # The session was stopped while this run was queued: it starts only when somebody releases it.
     held: bool = False
+    # Lower ones start first, among the runs of the workspace.
+    priority: int = DEFAULT_PRIORITY
+    # Put aside until then, because the provider limits requests.
+    not_before: datetime | None = None
+    # How often it was put aside since the model last answered, and for how long in total.
+    provider_waits: int = 0
+    provider_wait_ms: int = 0
+
+    @property
+    def waits_for(self) -> RunWait | None:
+        """What the run waits for; None while it is executed, and after its end."""
+        match self.state:
+            case RunState.QUEUED:
+                return RunWait.RELEASE if self.held else RunWait.QUEUE
+            case RunState.READY:
+                return RunWait.WORKER if self.not_before is None else RunWait.PROVIDER
+            case RunState.WAITING:
+                return RunWait.PERSON
+            case RunState.RUNNING | RunState.ENDED:
+                return None
 
 
 class RequestedCallState(StrEnum):

@@ -63,14 +63,15 @@ class DurableQueue:
         node: str,
         process_id: ProcessId,
         slots: int,
-        advance: Callable[[WorkspaceId, RunId], Coroutine[Any, Any, None]],
+        advance: Callable[[WorkspaceId, RunId, int], Coroutine[Any, Any, None]],
         start_queued: Callable[[WorkspaceId], Coroutine[Any, Any, object]],
     ) -> None:
         """Create the queue.
 
         Args:
             slots: How many runs it starts at a time.
-            advance: Executes a run. Returns when the run ended, waits, or is in the queue again.
+            advance: Executes a run that was queued for an epoch. Returns when it ended, waits, or is in the queue
+                again.
             start_queued: Starts queued runs of a workspace that has room for them.
         """
         self.dsn = dsn
@@ -252,7 +253,9 @@ def _register_workflow() -> None:
             # This process is stopping. The entry stays begun, and another process takes it.
             await asyncio.Future()
         assert queue is not None
-        await _in_loop_of(queue, queue.advance(WorkspaceId(UUID(workspace_id)), RunId(UUID(run_id))))
+        # The entry's id is that of the run and its next epoch.
+        epoch = int((DBOS.workflow_id or "").rpartition("/")[2] or 0)
+        await _in_loop_of(queue, queue.advance(WorkspaceId(UUID(workspace_id)), RunId(UUID(run_id)), epoch))
 
     @DBOS.workflow(name="start_queued")
     async def start_queued(workspace_id: str, _: None, queue_name: str) -> None:

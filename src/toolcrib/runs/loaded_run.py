@@ -144,7 +144,7 @@ class LoadedRun:
         self.has_turned = True
         self.uncounted_characters = 0 if counted else self.uncounted_characters + len(messages.content)
         context = context_tokens if counted else self.run.context_tokens
-        self.run = replace(self.run, turns=self.run.turns + 1, context_tokens=context)
+        self.run = replace(self.run, turns=self.run.turns + 1, context_tokens=context, provider_waits=0)
 
     def record_outcome(self, call: RequestedCall, outcome: Outcome) -> None:
         """Record that a call has ended or waits for a person."""

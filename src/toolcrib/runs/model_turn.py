@@ -1,13 +1,14 @@
 """One turn of a model: builds the request, streams the answer to subscribers, and commits it, complete or partial."""
 
 import asyncio
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from toolcrib.core.callers import Agent, SessionMode
-from toolcrib.core.errors import BadArguments, NotFound, ProviderError, Superseded
+from toolcrib.core.errors import BadArguments, NotFound, ProviderError, ProviderErrorKind, Superseded
 from toolcrib.core.events import Delta, DeltaType, EventType
 from toolcrib.core.ids import CallId, MessageId, new_id
 from toolcrib.core.messages import (
@@ -20,11 +21,11 @@ from toolcrib.core.messages import (
     to_stored,
 )
 from toolcrib.core.model_stream import MessageBuilder, TextDelta, ThinkingDelta
-from toolcrib.core.runs import RequestedCallState, SessionMessage
+from toolcrib.core.runs import RequestedCallState, Run, SessionMessage
 from toolcrib.events.event_bus import EventPublisher
 from toolcrib.policy.model_results import CallProgress
-from toolcrib.providers.provider import ModelRequest, ToolChoice, ToolSpec
-from toolcrib.providers.provider_registry import ProviderRegistry
+from toolcrib.providers.provider import PASSING, ModelRequest, ToolChoice, ToolSpec
+from toolcrib.providers.provider_registry import ProviderRegistry, RetryPolicy
 from toolcrib.runs.loaded_run import CredentialResolver, LoadedRun, as_message
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.run_steps import RunStepStore
@@ -33,6 +34,11 @@ CONCLUDE = (
     "You have reached the limit of this run: no more tools can be called. "
     "Answer now with what you have, and say what is left undone."
 )
+
+# A longer wait that a provider asks for holds no worker: the run is put aside.
+_LONGEST_HELD = 5.0
+_HELD_RETRIES = RetryPolicy(longest_asked=_LONGEST_HELD)
+_OVERLOADED = 529
 
 
 def system_prompt(agent: Agent, tools: Sequence[ToolSpec], mode: SessionMode) -> str:
@@ -87,6 +93,32 @@ class FailedTurn:
 
     error: ProviderError
     turn: Mapping[str, Any]
+    # Nothing of the answer was received.
+    is_empty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderPatience:
+    """How often a run is put aside in a row when its provider limits requests, and for how many seconds in total."""
+
+    most_waits: int = 5
+    most_seconds: float = 3600.0
+    first_seconds: float = 10.0
+
+    def wait(self, run: Run, failed: FailedTurn) -> float | None:
+        """Return for how many seconds to put the run aside; None if it fails."""
+        error = failed.error
+        asked = error.retry_after or 0.0
+        is_limit = error.kind is ProviderErrorKind.RATE_LIMIT or error.status == _OVERLOADED
+        is_limit = is_limit or (error.kind in PASSING and asked > _LONGEST_HELD)
+        # What a person has seen of an answer is kept, so that the run cannot ask again.
+        if not is_limit or not failed.is_empty or run.provider_waits >= self.most_waits:
+            return None
+        # A short wait that the provider asked for was tried already.
+        least = asked if asked > _LONGEST_HELD else self.first_seconds * 2**run.provider_waits
+        left = self.most_seconds - run.provider_wait_ms / 1000
+        # Randomized upwards, so that runs that were limited together do not all come back at once.
+        return min(random.uniform(least, least * 1.25), left) if least <= left else None  # noqa: S311
 
 
 class ModelTurn:
@@ -114,7 +146,12 @@ class ModelTurn:
             await asyncio.shield(self._save_cancelled(loaded, message_id, reception))
             raise
         if reception.error is not None:
-            return FailedTurn(reception.error, _turn_row(loaded, message_id, _partial_message(reception), reception))
+            partial = reception.message()
+            return FailedTurn(
+                reception.error,
+                _turn_row(loaded, message_id, _partial_message(reception), reception),
+                is_empty=not (partial.text or partial.thinking or partial.tool_calls),
+            )
         message = reception.message()
         if conclude:
             words = message.text or f"Stopped after {loaded.run.turns} iterations."
@@ -137,7 +174,9 @@ class ModelTurn:
         await self._runs.save_turn(run, _turn_facts(loaded, events=[(EventType.STREAM_START, started)], counts=0))
         self._notify(loaded)
         message = {DeltaType.TEXT: 0, DeltaType.THINKING: 0}
-        events = self._providers.stream_turn(rules.provider, request, credentials, seconds=rules.turn_timeout)
+        events = self._providers.stream_turn(
+            rules.provider, request, credentials, seconds=rules.turn_timeout, patience=_HELD_RETRIES
+        )
         async with aclosing(events):
             async for event in events:
                 reception.add(event)

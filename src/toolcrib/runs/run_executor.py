@@ -32,7 +32,7 @@ from toolcrib.gate.paused_calls import PausedCalls
 from toolcrib.providers.provider_registry import ProviderRegistry
 from toolcrib.runs.compaction import summarize
 from toolcrib.runs.loaded_run import CredentialResolver, LoadedRun, RunLoader, planned_calls
-from toolcrib.runs.model_turn import ModelTurn
+from toolcrib.runs.model_turn import FailedTurn, ModelTurn, ProviderPatience
 from toolcrib.runs.next_step import CallModel, CompactHistory, EndRun, ExecuteCalls, WaitForPerson, next_step
 from toolcrib.runtime.drain import Drain
 from toolcrib.storage.agents import AgentStore
@@ -152,9 +152,11 @@ class RunExecutor:
         wake_signal: WakeSignal,
         max_attempts: int = 3,
         drain: Drain | None = None,
+        patience: ProviderPatience = ProviderPatience(),  # noqa: B008 - frozen
     ) -> None:
         self._runs = runs
         self._drain = drain or Drain()
+        self._patience = patience
         self._max_attempts = max_attempts
         self._access = access
         self._providers = providers
@@ -201,9 +203,8 @@ class RunExecutor:
             match step:
                 case CallModel(conclude):
                     await self._loader.refresh_rules(loaded)
-                    if cut := await self._asking.run(loaded, conclude=conclude):
-                        log.warning("run.failed", run_id=str(run.id), code=cut.error.code, error=cut.error.message)
-                        await self._endings.fail(run, cut.error, turn=cut.turn)
+                    cut = await self._asking.run(loaded, conclude=conclude)
+                    if cut is not None and await self._let_go(loaded, cut):
                         return
                 case ExecuteCalls(calls):
                     await self._execute(loaded, calls)
@@ -219,6 +220,20 @@ class RunExecutor:
                     return
                 case _:
                     assert_never(step)
+
+    async def _let_go(self, loaded: LoadedRun, cut: FailedTurn) -> bool:
+        """Put the run aside if its provider limits requests, otherwise fail it. False if it was cancelled meanwhile."""
+        run, seconds = loaded.run, self._patience.wait(loaded.run, cut)
+        if seconds is None or loaded.snapshot().overdue:
+            log.warning("run.failed", run_id=str(run.id), code=cut.error.code, error=cut.error.message)
+            await self._endings.fail(run, cut.error, turn=cut.turn)
+            return True
+        if not await self._runs.put_aside(run, seconds, cut.turn):
+            await self._reload_calls(loaded)
+            return False
+        log.info("run.put_aside", run_id=str(run.id), seconds=seconds, error=cut.error.message)
+        self._live.notify(run.workspace_id, run.session_id)
+        return True
 
     async def _execute(self, loaded: LoadedRun, calls: tuple[RequestedCall, ...]) -> None:
         """Execute the calls of one message, in parallel where they touch different files."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from toolcrib.core.ids import CallId, MessageId, RunId, SessionId
-from toolcrib.core.runs import RequestedCallState, Run, SessionMessage
+from toolcrib.core.runs import DEFAULT_PRIORITY, RequestedCallState, Run, SessionMessage
 from toolcrib.events.event_bus import EventPublisher, WakeSignal
 from toolcrib.policy.model_results import CallProgress
 from toolcrib.runs.run_worker import RunWorker
@@ -30,14 +30,26 @@ class RunService:
         *,
         via: str,
         history: Sequence[tuple[str, str]] = (),
+        priority: int = DEFAULT_PRIORITY,
     ) -> Run:
         """Submit a person's message. Its run starts now, or after the session's current run.
 
         Args:
             history: The earlier conversation, if the client keeps it itself. Only a session's first message may bring
                 it.
+            priority: From 0 to 1000. Lower ones start first among the workspace's runs; below 100 for owners only.
         """
-        run = await self.runs.submit(tenant, session_id, text, via=via, history=history)
+        run = await self.runs.submit(tenant, session_id, text, via=via, history=history, priority=priority)
+        self._notify(run)
+        return run
+
+    async def retry(self, tenant: Tenant, run_id: RunId, *, via: str) -> Run:
+        """Submit the message of a run that failed or was cancelled again, as a new run of its session.
+
+        Raises:
+            Conflict: The run has not ended, or ended otherwise.
+        """
+        run = await self.runs.retry(tenant, run_id, via=via)
         self._notify(run)
         return run
 

@@ -65,14 +65,14 @@ class RunWorker:
         ):
             self.start(workspace_id, run_id)
 
-    async def execute(self, workspace_id: WorkspaceId, run_id: RunId) -> None:
+    async def execute(self, workspace_id: WorkspaceId, run_id: RunId, epoch: int) -> None:
         """Take and execute a run that the queue has started. Returns once it ended, waits, or is in the queue again."""
         if task := asyncio.current_task():
             self._executing.add(task)
             task.add_done_callback(self._executing.discard)
         while True:
             try:
-                if await self._is_over(workspace_id, run_id):
+                if await self._is_over(workspace_id, run_id, epoch):
                     return
             except OperationalError as error:
                 log.warning("run_worker.database_error", run_id=str(run_id), error=str(error))
@@ -81,7 +81,7 @@ class RunWorker:
                 log.exception("run_worker.run_failed", run_id=str(run_id))
             await asyncio.sleep(_ROUND)
 
-    async def _is_over(self, workspace_id: WorkspaceId, run_id: RunId) -> bool:
+    async def _is_over(self, workspace_id: WorkspaceId, run_id: RunId, epoch: int) -> bool:
         if not self._can_begin and run_id not in self._running:
             return False
         task = self._running.get(run_id) or self._begin(workspace_id, run_id)
@@ -89,7 +89,9 @@ class RunWorker:
         if not task.cancelled() and task.result():
             return True
         if not await self._runs.is_running(workspace_id, run_id):
-            return True
+            # The queue goes by the clock of a process. If it is ahead of the database's, this entry has come too early.
+            # An earlier entry of a run that is put aside is over: another one comes when its time has come.
+            return not await self._runs.is_put_aside(workspace_id, run_id, epoch=epoch)
         # Another process executes it. If that one dies, this one continues.
         _, let_go = self._elsewhere.setdefault(run_id, (workspace_id, asyncio.Event()))
         await let_go.wait()

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from toolcrib.core.agents import PhaseName, TrustLevel
 from toolcrib.core.callers import SessionMode
-from toolcrib.core.runs import RunEnding, RunState
+from toolcrib.core.runs import DEFAULT_PRIORITY, LAST_PRIORITY, RunEnding, RunState, RunWait
 from toolcrib.schemas.schema_base import ErrorInfo, InModel, Name, OutModel
 
 ProviderName = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[a-z-]+$")]
@@ -88,6 +88,13 @@ class MessageCreate(InModel):
     """A person's message to the session's agent."""
 
     text: Text = Field(examples=["Add a test for the parser."])
+    priority: int = Field(
+        default=DEFAULT_PRIORITY,
+        ge=0,
+        le=LAST_PRIORITY,
+        description="Which of the workspace's runs start first while others wait: those with lower numbers. Below 100 "
+        "for owners only. From 500 on it is background work, which starts after the runs of all other workspaces.",
+    )
 
 
 class RunOut(OutModel):
@@ -103,8 +110,18 @@ class RunOut(OutModel):
     )
     state: RunState
     held: bool = Field(default=False, description="Queued, but held since the session was stopped.")
+    waits_for: RunWait | None = Field(
+        default=None,
+        description="What the run waits for: `release` (held), `queue` (an earlier run of the session, or room among "
+        "the workspace's runs), `worker` (a free place in a server process), `provider` (it limits requests) or "
+        "`person`. Null if it does not wait.",
+    )
+    not_before: datetime | None = Field(default=None, description="Until when the run waits for the provider.")
+    priority: int = Field(default=DEFAULT_PRIORITY, description="Lower ones start first, among the workspace's.")
     end_reason: RunEnding | None = Field(description="Why the run ended; null if it has not ended.")
     error: ErrorInfo | None
+    attempts: int = Field(default=0, description="Attempts at the calls of the current turn.")
+    takeovers: int = Field(default=0, description="Takeovers from processes that died, since the last progress.")
     turns: int
     input_tokens: int
     output_tokens: int

@@ -70,21 +70,24 @@ class AsyncToolcrib:
     ) -> None:
         await asyncio.to_thread(self._crib.__exit__, kind, error, trace)
 
-    async def run(self, prompt: str) -> RunResult:
+    async def run(self, prompt: str, *, priority: int | None = None) -> RunResult:
         """Send a prompt to the agent and return its answer.
+
+        Args:
+            priority: From 0 to 1000, by default 100. Lower ones start first while runs of the workspace wait.
 
         Raises:
             RunUnfinished: The run ended without an answer.
         """
         result = None
-        async for event in self.stream(prompt):
+        async for event in self.stream(prompt, priority=priority):
             result = event
         assert isinstance(result, RunResult)
         if not result.ok:
             raise RunUnfinished(result)
         return result
 
-    async def stream(self, prompt: str) -> AsyncIterator[Event]:
+    async def stream(self, prompt: str, *, priority: int | None = None) -> AsyncIterator[Event]:
         """Send a prompt to the agent and yield the run's events; the last one is a ``RunResult``.
 
         Leaving the iteration early cancels the run; at once if it is closed by ``contextlib.aclosing``.
@@ -92,7 +95,7 @@ class AsyncToolcrib:
         events: asyncio.Queue[Event | None] = asyncio.Queue()
         loop = asyncio.get_running_loop()
         self._is_left = False
-        working = asyncio.create_task(asyncio.to_thread(self._listen, prompt, loop, events.put_nowait))
+        working = asyncio.create_task(asyncio.to_thread(self._listen, prompt, priority, loop, events.put_nowait))
         try:
             while (event := await events.get()) is not None:
                 yield event
@@ -149,9 +152,15 @@ class AsyncToolcrib:
         """Return the newest audit records."""
         return await asyncio.to_thread(self._crib.log, limit)
 
-    def _listen(self, prompt: str, loop: asyncio.AbstractEventLoop, put: Callable[[Event | None], None]) -> None:
+    def _listen(
+        self,
+        prompt: str,
+        priority: int | None,
+        loop: asyncio.AbstractEventLoop,
+        put: Callable[[Event | None], None],
+    ) -> None:
         try:
-            for event in self._crib.stream(prompt):
+            for event in self._crib.stream(prompt, priority=priority):
                 loop.call_soon_threadsafe(put, event)
         except concurrent.futures.CancelledError:
             # The consumer has left the run, so the callback was cancelled.

@@ -33,11 +33,11 @@ class SessionClient:
         """Return the same session at another location, after another process has taken over serving it."""
         return SessionClient(location, self.session, seen=self._seen)
 
-    def send(self, text: str) -> RunOut:
+    def send(self, text: str, *, priority: int | None = None) -> RunOut:
         """Send a message and return its run. The first message becomes the session's title."""
         if self.session.title is None and (title := session_title(text)):
             self.session = self._client.change_session(self.location.id, self.id, title=title)
-        return self._client.send(self.location.id, self.id, text)
+        return self._client.send(self.location.id, self.id, text, priority=priority)
 
     def follow(self, run: RunOut) -> Iterator[StreamMessage]:
         """Yield all messages until the run has ended. Resumes an interrupted stream where it stopped.

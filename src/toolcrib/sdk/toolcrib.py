@@ -84,28 +84,31 @@ class Toolcrib:
         self._location, self._conversation = None, None
         self._opened.__exit__(kind, error, trace)
 
-    def run(self, prompt: str) -> RunResult:
+    def run(self, prompt: str, *, priority: int | None = None) -> RunResult:
         """Send a prompt to the agent and return its answer.
+
+        Args:
+            priority: From 0 to 1000, by default 100. Lower ones start first while runs of the workspace wait.
 
         Raises:
             RunUnfinished: The run ended without an answer.
         """
         result = None
-        for event in self.stream(prompt):
+        for event in self.stream(prompt, priority=priority):
             result = event
         assert isinstance(result, RunResult)
         if not result.ok:
             raise RunUnfinished(result)
         return result
 
-    def stream(self, prompt: str) -> Iterator[Event]:
+    def stream(self, prompt: str, *, priority: int | None = None) -> Iterator[Event]:
         """Send a prompt to the agent and yield the run's events; the last one is a ``RunResult``.
 
         Leaving the iteration early cancels the run.
         """
         conversation = self._conversation or self._begun(plan=False)
         answering = ApprovalCallbacks(self._there, approve=self._approve, answer=self._answer)
-        run = self._run = conversation.send(prompt)
+        run = self._run = conversation.send(prompt, priority=priority)
         ear, ended = RunEventReader(run), False
         try:
             for message in conversation.follow(run):

@@ -30,6 +30,9 @@ from toolcrib.storage.tool_calls import save_tool_call
 _IS_ALIVE = """exists (select from toolcrib.server_processes p
                           where p.id = r.worker_id and p.heartbeat_at > now() - make_interval(secs => %(lease)s))"""
 
+# A run that is put aside is taken before its time only to be ended.
+_IS_DUE = "(r.not_before is null or r.not_before <= now() or r.cancelled_by is not null)"
+
 
 class RunStepStore(RunStore):
     """Queries of the run worker and executor."""
@@ -37,20 +40,24 @@ class RunStepStore(RunStore):
     async def take(
         self, process_id: ProcessId, workspace_id: WorkspaceId, run_id: RunId, *, node: str, lease: float
     ) -> Run | None:
-        """Take a run of this node that is ready or whose process is dead, under a new epoch. None if it is neither."""
+        """Take a run of this node that is ready or whose process is dead, under a new epoch. None if it is neither.
+
+        One that is put aside is ready when its time has come.
+        """
         async with self._database.as_system() as connection:
             found = await fetch_runs(
                 connection,
                 f"""
                 update toolcrib.runs r set
                     state = 'running', epoch = r.epoch + 1, worker_id = %(process)s, active_since = now(),
+                    not_before = null,
                     active_ms = r.active_ms
                         + case when r.state = 'running' then {ELAPSED} else 0 end,
                     -- Counted before the work starts, because this process may die too.
                     takeovers = r.takeovers + case when r.state = 'running' then 1 else 0 end,
                     started_at = coalesce(r.started_at, now())
                 where r.workspace_id = %(workspace)s and r.id = %(run)s
-                  and (r.state = 'ready' or (r.state = 'running' and not {_IS_ALIVE}))
+                  and ((r.state = 'ready' and {_IS_DUE}) or (r.state = 'running' and not {_IS_ALIVE}))
                   and exists (select from toolcrib.workspaces w
                               where w.id = r.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s)
                 returning {COLUMNS}
@@ -68,6 +75,18 @@ class RunStepStore(RunStore):
             )
         return row is not None
 
+    async def is_put_aside(self, workspace_id: WorkspaceId, run_id: RunId, *, epoch: int) -> bool:
+        """Whether the run is put aside, and whoever takes it next gets this epoch."""
+        async with self._database.as_system() as connection:
+            row = await connection.fetch_row(
+                f"""
+                select from toolcrib.runs r
+                where r.workspace_id = %s and r.id = %s and r.state = 'ready' and r.epoch = %s - 1 and not {_IS_DUE}
+                """,
+                (workspace_id, run_id, epoch),
+            )
+        return row is not None
+
     async def due(self, *, node: str, lease: float, limit: int) -> list[tuple[WorkspaceId, RunId]]:
         """Return runs of this node's workspaces that are ready or whose process is dead, oldest first."""
         async with self._database.as_system() as connection:
@@ -75,7 +94,8 @@ class RunStepStore(RunStore):
                 f"""
                 select r.workspace_id, r.id from toolcrib.runs r
                 join toolcrib.workspaces w on w.id = r.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s
-                where r.state in ('ready', 'running') and (r.state = 'ready' or not {_IS_ALIVE})
+                where r.state in ('ready', 'running')
+                  and ((r.state = 'ready' and {_IS_DUE}) or (r.state = 'running' and not {_IS_ALIVE}))
                 order by r.created_at limit %(limit)s
                 """,  # noqa: S608 - constants of this module
                 {"node": node, "lease": lease, "limit": limit},
@@ -196,6 +216,37 @@ class RunStepStore(RunStore):
             if cursor.rowcount == 0:
                 return False
             await announce_review(connection, run)
+            await append_run_state_event(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
+        return True
+
+    async def put_aside(self, run: Run, seconds: float, turn: Mapping[str, Any]) -> bool:
+        """Release a run for so many seconds, because the provider limits requests. No process holds it meanwhile.
+
+        Args:
+            turn: The end of the turn in which the model said nothing. It is not counted.
+
+        Returns:
+            False if the run was cancelled. It then stays with this process, which ends it.
+
+        Raises:
+            Superseded: Another process has taken over the run.
+        """
+        async with self._database.transaction(Tenant(run.workspace_id)) as connection:
+            await lock_run(connection, run)
+            await save_turn(connection, run, {**turn, "counts": 0})
+            cursor = await connection.execute(
+                f"""
+                update toolcrib.runs r set state = 'ready', worker_id = null, active_ms = r.active_ms + {ELAPSED},
+                    active_since = null, not_before = now() + make_interval(secs => %(seconds)s),
+                    provider_waits = r.provider_waits + 1,
+                    provider_wait_ms = r.provider_wait_ms + (%(seconds)s * 1000)::bigint
+                where r.workspace_id = %(workspace)s and r.id = %(run)s and r.epoch = %(epoch)s
+                  and r.state = 'running' and r.cancelled_by is null
+                """,  # noqa: S608 - a constant of this module
+                {"seconds": seconds, "workspace": run.workspace_id, "run": run.id, "epoch": run.epoch},
+            )
+            if cursor.rowcount == 0:
+                return False
             await append_run_state_event(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
         return True
 

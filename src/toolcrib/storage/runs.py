@@ -9,7 +9,7 @@ from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import Conflict, NotFound
 from toolcrib.core.ids import RunId, SessionId, WorkspaceId, new_id
 from toolcrib.core.json_text import json_text
-from toolcrib.core.runs import Run, RunEnding, RunState, SessionMessage
+from toolcrib.core.runs import DEFAULT_PRIORITY, RETRIABLE, Run, RunEnding, RunState, SessionMessage
 from toolcrib.storage.database import Connection, Database, Parameters, Tenant
 
 
@@ -29,35 +29,76 @@ class RunStore:
         *,
         via: str,
         history: Sequence[tuple[str, str]] = (),
+        priority: int = DEFAULT_PRIORITY,
     ) -> Run:
-        """Submit a user's message: its run starts now or, while the session has another run, later."""
-        run_id = RunId(new_id())
+        """Submit a user's message: its run starts now or, while the session has another run, later.
+
+        Raises:
+            Forbidden: The user is not a member, or not an owner and the priority is before that of other people.
+        """
+        # Otherwise a member could keep the runs of the others waiting for ever.
+        needs = WorkspaceRole.MEMBER if priority >= DEFAULT_PRIORITY else WorkspaceRole.OWNER
+        async with self._database.transaction(tenant, needs) as connection:
+            return await self._submit(
+                connection, tenant, session_id, prompt, via=via, history=history, priority=priority
+            )
+
+    async def retry(self, tenant: Tenant, run_id: RunId, *, via: str) -> Run:
+        """Submit the message of a run that failed or was cancelled again, as a new run of its session.
+
+        Raises:
+            Conflict: The run has not ended, or ended otherwise.
+        """
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
-            row = await connection.fetch_row(
-                """
-                select agent_id, last_message_position from toolcrib.sessions
-                where workspace_id = %s and id = %s for no key update
-                """,
-                (tenant.workspace_id, session_id),
-            )
-            if row is None:
-                raise NotFound(f"Session {session_id} not found in this workspace.")
-            for role, content in history if row[1] == 0 else ():
-                await connection.execute(
-                    "select toolcrib.add_message(%s, %s, %s, null, %s, %s, null)",
-                    (tenant.workspace_id, session_id, new_id(), role, content),
-                )
-            await connection.execute(
-                """
-                insert into toolcrib.runs (workspace_id, id, session_id, user_id, agent_id, via, prompt, state)
-                values (%s, %s, %s, %s, %s, %s, %s, 'queued')
-                """,
-                (tenant.workspace_id, run_id, session_id, tenant.user_id, row[0], via, prompt),
-            )
-            await self._start_queued(connection, tenant.workspace_id)
             run = await one_run(connection, tenant, run_id)
-            if run.state is RunState.QUEUED:
-                await append_run_state_event(connection, run)
+            if run.end_reason is None:
+                raise Conflict(f"The run has not ended: it is {run.state}. Cancel it first, or wait for its end.")
+            if run.end_reason not in RETRIABLE:
+                raise Conflict(
+                    f"The run ended with {run.end_reason!r}. Only a run that failed or was cancelled can be retried; "
+                    "send a new message instead."
+                )
+            # What waited for others waits again. Being before others is asked for again, by an owner.
+            priority = max(run.priority, DEFAULT_PRIORITY)
+            return await self._submit(connection, tenant, run.session_id, run.prompt, via=via, priority=priority)
+
+    async def _submit(
+        self,
+        connection: Connection,
+        tenant: Tenant,
+        session_id: SessionId,
+        prompt: str,
+        *,
+        via: str,
+        priority: int,
+        history: Sequence[tuple[str, str]] = (),
+    ) -> Run:
+        run_id = RunId(new_id())
+        row = await connection.fetch_row(
+            """
+            select agent_id, last_message_position from toolcrib.sessions
+            where workspace_id = %s and id = %s for no key update
+            """,
+            (tenant.workspace_id, session_id),
+        )
+        if row is None:
+            raise NotFound(f"Session {session_id} not found in this workspace.")
+        for role, content in history if row[1] == 0 else ():
+            await connection.execute(
+                "select toolcrib.add_message(%s, %s, %s, null, %s, %s, null)",
+                (tenant.workspace_id, session_id, new_id(), role, content),
+            )
+        await connection.execute(
+            """
+            insert into toolcrib.runs (workspace_id, id, session_id, user_id, agent_id, via, prompt, priority, state)
+            values (%s, %s, %s, %s, %s, %s, %s, %s, 'queued')
+            """,
+            (tenant.workspace_id, run_id, session_id, tenant.user_id, row[0], via, prompt, priority),
+        )
+        await self._start_queued(connection, tenant.workspace_id)
+        run = await one_run(connection, tenant, run_id)
+        if run.state is RunState.QUEUED:
+            await append_run_state_event(connection, run)
         return run
 
     async def start_queued(self, workspace_id: WorkspaceId) -> list[RunId]:
@@ -90,20 +131,34 @@ class RunStore:
         return found[0] if found else None
 
     async def page(
-        self, tenant: Tenant, session_id: SessionId, *, before: RunId | None = None, limit: int = 50
+        self,
+        tenant: Tenant,
+        session_id: SessionId | None = None,
+        *,
+        state: RunState | None = None,
+        before: RunId | None = None,
+        limit: int = 50,
     ) -> list[Run]:
-        """Return a session's runs, newest first."""
+        """Return the runs of a session, or of the whole workspace, newest first. With ``state``, only those in it."""
         async with self._database.transaction(tenant) as connection:
-            await require_session(connection, tenant, session_id)
+            if session_id is not None:
+                await require_session(connection, tenant, session_id)
             return await fetch_runs(
                 connection,
                 SELECT
                 + """
-                where workspace_id = %(workspace)s and session_id = %(session)s
+                where workspace_id = %(workspace)s and (%(session)s::uuid is null or session_id = %(session)s)
+                  and (%(state)s::text is null or state = %(state)s)
                   and (%(before)s::uuid is null or id < %(before)s)
                 order by id desc limit %(limit)s
                 """,
-                {"workspace": tenant.workspace_id, "session": session_id, "before": before, "limit": limit},
+                {
+                    "workspace": tenant.workspace_id,
+                    "session": session_id,
+                    "state": state,
+                    "before": before,
+                    "limit": limit,
+                },
             )
 
     async def cancel(self, tenant: Tenant, run_id: RunId) -> Run:
@@ -152,6 +207,10 @@ class RunStore:
                 await connection.execute("select toolcrib.set_run_ready(%s, %s)", (tenant.workspace_id, run_id))
             await lock_session(connection, run)
             await _hold_queued(connection, run)
+            if run.state is RunState.READY and run.not_before is not None:
+                # Put aside between two turns, so that it has no open calls. We hold its row: nobody takes it meanwhile.
+                await self._end(connection, run, RunEnding.CANCELLED, None)
+                return await one_run(connection, tenant, run_id)
         return run
 
     async def release_held(self, tenant: Tenant, run_id: RunId) -> Run:
@@ -179,7 +238,7 @@ class RunStore:
         await connection.execute(
             f"""
             update toolcrib.runs r set state = 'ended', end_reason = %s, error = %s, worker_id = null, ended_at = now(),
-                active_ms = r.active_ms + {ELAPSED}, active_since = null
+                active_ms = r.active_ms + {ELAPSED}, active_since = null, not_before = null
             where r.workspace_id = %s and r.id = %s
             """,  # noqa: S608 - a constant of this module
             (end_reason, None if error is None else json_text(error), run.workspace_id, run.id),
@@ -206,7 +265,8 @@ ELAPSED = "coalesce((extract(epoch from now() - r.active_since) * 1000)::bigint,
 _NAMES = (
     "id", "workspace_id", "session_id", "user_id", "agent_id", "via", "prompt", "state", "end_reason", "epoch", "turns",
     "input_tokens", "output_tokens", "context_tokens", "active_ms", "active_since", "cancelled_by", "error",
-    "created_at", "started_at", "ended_at", "attempts", "takeovers", "held",
+    "created_at", "started_at", "ended_at", "attempts", "takeovers", "held", "priority", "not_before",
+    "provider_waits", "provider_wait_ms",
 )  # fmt: skip
 COLUMNS = ", ".join(f"r.{name}" for name in _NAMES)
 SELECT = f"select {', '.join(_NAMES)} from toolcrib.runs "  # noqa: S608 - constants of this module
@@ -302,6 +362,8 @@ async def append_run_state_event(connection: Connection, run: Run) -> None:
     if run.state is RunState.QUEUED:
         # It becomes a message only when the run starts; until then this shows what is queued.
         payload |= {"prompt": run.prompt, "held": run.held}
+    if run.not_before is not None:
+        payload |= {"waitsFor": run.waits_for, "until": run.not_before.isoformat()}
     await connection.execute(
         "select toolcrib.append_event(%s, %s, 'run-state', %s)",
         (run.workspace_id, run.session_id, json_text(payload)),

@@ -18,6 +18,7 @@ from toolcrib.api.request_guard import StrictRoute
 from toolcrib.api.session_stream import EventStream, SessionEncoder, encoded, resume_messages
 from toolcrib.core.errors import BadArguments, ToolcribError
 from toolcrib.core.ids import AgentId, RunId, SessionId, WorkspaceId
+from toolcrib.core.runs import RunState
 from toolcrib.events import Subscription
 from toolcrib.schemas.schema_base import Page
 from toolcrib.schemas.sessions import (
@@ -201,11 +202,12 @@ def _last_seen(last_event_id: str | None, after: int) -> int:
 
 
 @runs_router.post(
-    "/sessions/{session_id}/messages", status_code=202, responses=examples("VALIDATION_ERROR", "NOT_FOUND")
+    "/sessions/{session_id}/messages", status_code=202, responses=examples("VALIDATION_ERROR", "FORBIDDEN", "NOT_FOUND")
 )
 async def send_message(session_id: SessionId, given: MessageCreate, tenant: PersonTenant, services: Injected) -> RunOut:
     """Send a message. Members only. A run answers it: now, or after the session's current run."""
-    return RunOut.model_validate(await services.run_service.submit(tenant, session_id, given.text, via="rest"))
+    run = await services.run_service.submit(tenant, session_id, given.text, via="rest", priority=given.priority)
+    return RunOut.model_validate(run)
 
 
 @runs_router.get("/sessions/{session_id}/messages", response_model_exclude_unset=True)
@@ -238,6 +240,20 @@ async def list_runs(
     )
 
 
+@runs_router.get("/runs", responses=examples("VALIDATION_ERROR", "NOT_FOUND"))
+async def list_workspace_runs(
+    tenant: PersonTenant,
+    services: Injected,
+    state: Annotated[RunState | None, Query(description="Only runs in this state.")] = None,
+    session_id: Annotated[SessionId | None, Query(description="Only runs of this session.")] = None,
+    before: RunId | None = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Page[RunOut]:
+    """List the workspace's runs, newest first."""
+    found = await services.run_service.runs.page(tenant, session_id, state=state, before=before, limit=limit)
+    return Page[RunOut].of(found, limit=limit)
+
+
 @runs_router.get("/runs/{run_id}", responses=examples("NOT_FOUND"))
 async def get_run(run_id: RunId, tenant: AnyTenant, services: Injected) -> RunOut:
     """Return one run."""
@@ -251,6 +267,15 @@ async def cancel_run(run_id: RunId, tenant: PersonTenant, services: Injected) ->
     Messages queued behind a run that had started are held: they start only when released, or can be cancelled too.
     """
     return RunOut.model_validate(await services.run_service.cancel(tenant, run_id))
+
+
+@runs_router.post("/runs/{run_id}/retry", status_code=202, responses=examples("NOT_FOUND", "CONFLICT"))
+async def retry_run(run_id: RunId, tenant: PersonTenant, services: Injected) -> RunOut:
+    """Send the message of a run that failed or was cancelled again, as a new run of its session. Members only.
+
+    What the first run changed stays. Your credentials for the model provider are used.
+    """
+    return RunOut.model_validate(await services.run_service.retry(tenant, run_id, via="rest"))
 
 
 @runs_router.post("/runs/{run_id}/release", responses=examples("NOT_FOUND", "CONFLICT"))

@@ -11,6 +11,7 @@ from pydantic.alias_generators import to_camel
 from toolcrib.api.request_guard import read_json
 from toolcrib.core.errors import BadArguments
 from toolcrib.core.paused_calls import GrantScope
+from toolcrib.core.runs import DEFAULT_PRIORITY, LAST_PRIORITY
 from toolcrib.schemas.schema_base import Name
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -121,6 +122,7 @@ class SendMessage(LenientPayload):
     conversation_id: UUID
     content: str = Field(max_length=1_000_000)
     history: tuple[HistoryMessage, ...] = ()
+    priority: int = Field(default=DEFAULT_PRIORITY, ge=0, le=LAST_PRIORITY)
 
 
 def earlier_turns(history: Sequence[HistoryMessage]) -> list[tuple[str, str]]:

@@ -140,6 +140,7 @@ class ChatProtocol:
             message.content,
             via=VIA,
             history=chat_messages.earlier_turns(message.history),
+            priority=message.priority,
         )
         return {"conversationId": session.id, "runId": run.id}
 

@@ -242,7 +242,8 @@ class Transcript:
             return []
         if payload.get("state") != "ended":
             self._started(run_id)
-            return []
+            wait = terminal_text.provider_wait(payload)
+            return [] if wait is None else [self._add(NoticeBlock(wait))]
         if self.queued.pop(run_id, None) is not None:
             return []
         self.run_id = None

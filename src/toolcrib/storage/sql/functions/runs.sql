@@ -104,7 +104,7 @@ end
 $$;
 
 -- Starts queued runs of a workspace, by priority and age, while fewer than p_most are at work. A session has one run at a
--- time. Returns what it started.
+-- time. Returns what it started. Runs that are put aside count: others would most likely reach the provider's limit too.
 create or replace function toolcrib.start_queued_runs(p_workspace uuid, p_most integer) returns setof uuid
 language plpgsql volatile
 as $$
@@ -152,8 +152,11 @@ begin
 end
 $$;
 
--- Puts a run into the queue of its workspace's node. Its priority is its own, then the number of the workspace's runs
--- that are already there: a workspace with many runs does not delay another one's first.
+-- Puts a run into the queue of its workspace's node. Its place is the number of the workspace's runs that are already
+-- there: a workspace with many runs does not delay another one's first. The priority that people choose orders only the
+-- queued runs of their workspace (`start_queued_runs`). It is not part of the place, not even between equal ones:
+-- otherwise a workspace that always asks for 0 would always come before one that asks for nothing. It can only move a
+-- run back: from 500 on it is background work, and comes after everything else of all workspaces.
 create or replace function toolcrib.enqueue_ready_run() returns trigger
 language plpgsql volatile security definer set search_path = pg_catalog, toolcrib, pg_temp
 as $$
@@ -164,7 +167,9 @@ begin
     where r.workspace_id = new.workspace_id and r.state in ('ready', 'running');
     perform toolcrib.enqueue_workflow(
         'advance', new.workspace_id, new.id, new.id || '/' || (new.epoch + 1),
-        least(new.priority * 100000 + v_rank, 2000000000), 0);
+        case when new.priority >= 500 then 100000 else 0 end + least(v_rank, 99999),
+        -- A run that is put aside holds no worker until its time has come.
+        coalesce(ceil(extract(epoch from new.not_before - now()) * 1000)::integer, 0));
     return null;
 end
 $$;
@@ -213,7 +218,8 @@ begin
         output_tokens = r.output_tokens + v_turn.output_tokens, context_tokens = v_turn.context_tokens,
         -- The run has made progress. The calls of this turn follow, at their first attempt.
         attempts = case when v_turn.counts > 0 then 1 else r.attempts end,
-        takeovers = case when v_turn.counts > 0 then 0 else r.takeovers end
+        takeovers = case when v_turn.counts > 0 then 0 else r.takeovers end,
+        provider_waits = case when v_turn.counts > 0 then 0 else r.provider_waits end
     where r.workspace_id = p_workspace and r.id = p_run;
     for v_event in select * from jsonb_to_recordset(v_turn.events) as e (type text, payload jsonb) loop
         perform toolcrib.append_event(p_workspace, v_turn.session_id, v_event.type, v_event.payload);

@@ -99,7 +99,12 @@ create table runs (
     input_tokens    bigint not null default 0,
     output_tokens   bigint not null default 0,
     context_tokens  bigint not null default 0,
-    -- Time spent working, without the time spent waiting for a person.
+    -- Put aside, because the provider limits requests: nobody takes a ready run before this time.
+    not_before      timestamptz,
+    -- How often it was put aside since the model last answered, and for how long in total.
+    provider_waits  integer not null default 0,
+    provider_wait_ms  bigint not null default 0,
+    -- Time spent working, without the time spent waiting for a person or put aside.
     active_ms       bigint not null default 0,
     active_since    timestamptz,
     cancelled_by    uuid,
