@@ -183,6 +183,7 @@ class Settings(BaseSettings):
         description="Maximum bytes of file contents that calls may add to a workspace, including earlier versions.",
     )
     max_sessions: int = Field(default=100_000, ge=1, description="Maximum number of sessions per workspace.")
+    max_schedules: int = Field(default=100, ge=1, description="Maximum number of schedules per workspace.")
     max_open_approvals: int = Field(
         default=1_000, ge=1, description="Maximum number of calls per workspace that wait for a person."
     )

@@ -35,6 +35,7 @@ from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.runs.run_executor import RunExecutor
 from toolcrib.runs.run_service import RunService
 from toolcrib.runs.run_worker import RunWorker
+from toolcrib.runs.schedules import ScheduleService
 from toolcrib.runtime.drain import Drain
 from toolcrib.runtime.process_setup import freeze_gc, keep_private
 from toolcrib.sandbox.background_process import BackgroundSandbox
@@ -60,6 +61,7 @@ from toolcrib.storage.provider_credentials import Encryptor, ProviderCredentialS
 from toolcrib.storage.quotas import UsageStore, WorkspaceQuota
 from toolcrib.storage.regex_search import PostgresRegex
 from toolcrib.storage.run_steps import RunStepStore
+from toolcrib.storage.schedules import ScheduleStore
 from toolcrib.storage.server_processes import ServerProcessStore
 from toolcrib.storage.sessions import PlanModeStore, SessionStore
 from toolcrib.storage.tool_calls import CallHistoryStore, ToolCallStore
@@ -112,6 +114,7 @@ class Stores:
         self.retention = RetentionStore(database)
         self.runs = RunStepStore(database, max_at_work=settings.max_workspace_runs)
         self.sessions = SessionStore(database, most=settings.max_sessions)
+        self.schedules = ScheduleStore(database, self.sessions, self.runs, most=settings.max_schedules)
         self.trash = TrashStore(database)
         self.workspaces = WorkspaceStore(database, most=settings.max_workspaces, on_deleted=self.workspace_deleted.set)
 
@@ -319,6 +322,7 @@ async def run_service(
         slots=_RUNS_AT_ONCE,
         advance=runner.execute,
         start_queued=engine.stores.runs.start_queued,
+        fire=schedule_service(engine).fire,
     )
     processes = ServerProcessStore(engine.database)
     queueing = asyncio.create_task(queue.run(processes, heartbeat, after=queue_after))
@@ -356,6 +360,11 @@ async def _at_work(*jobs: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def schedule_service(engine: ToolRuntime) -> ScheduleService:
+    """Return the service that fires schedules."""
+    return ScheduleService(engine.stores.schedules, engine.wake_signal, engine.live)
 
 
 def mcp_connections(settings: Settings, sandbox: Sandbox) -> "McpConnectionPool":
@@ -434,6 +443,7 @@ def api_services(
         grants=stores.grants,
         invitations=InvitationStore(engine.database),
         run_service=run_service or RunService(stores.runs, engine.wake_signal, live),
+        schedules=schedule_service(engine),
         access=stores.access,
         model_access=CredentialResolver(stores.access),
         search_keys=engine.search_keys,

@@ -61,7 +61,8 @@ VIEWER_MAY = {
     "compare_versions", "get_workspace", "list_members", "list_agents", "get_agent", "list_paused_calls",
     "get_paused_call", "list_grants", "list_sessions", "get_session", "list_events", "stream_events",
     "create_ticket", "list_messages", "list_runs", "list_workspace_runs", "get_run", "list_mcp_servers",
-    "get_mcp_server", "list_session_calls", "get_usage", "list_packages", "get_review",
+    "get_mcp_server", "list_session_calls", "get_usage", "list_packages", "get_review", "list_schedules",
+    "get_schedule",
 }  # fmt: skip
 VIEWER_TOOLS = {
     "ls", "read", "cat", "file_info", "read_multiple_files", "file_versions", "file_version", "file_compare", "changes",
@@ -103,6 +104,14 @@ BODIES: dict[str, Any] = {
     "refresh_mcp_server": None,
     "approve_mcp_server": {"sha256": "0" * 64},
     "install_package": None,
+    "create_schedule": {
+        "name": "intruder",
+        "cron": "0 9 * * *",
+        "agent_id": "00000000-0000-7000-8000-000000000000",
+        "message": "intruder",
+    },
+    "update_schedule": {"message": "intruder"},
+    "run_schedule": None,
     "create_api_key": {"name": "mine"},
     "register": None,
     "login": None,
@@ -720,6 +729,9 @@ async def _furnish(services: ApiServices, owner: Someone, mark: str) -> dict[str
     # A requested name is repeated in the response, so it has no mark.
     package = f"package-{secrets.token_hex(4)}"
     await services.packages.install(tenant, package_of(name=package, files={f"{mark}.md": mark}))
+    schedule = await services.schedules.rows.create(
+        tenant, name=mark, cron="0 0 1 1 *", time_zone="UTC", agent_id=agent.id, message=mark
+    )
     session = await services.sessions.create(tenant, title=mark, agent_id=agent.id)
     run = await services.run_service.submit(tenant, session.id, mark, via="test")
     # It fails later for lack of a model; what it writes is Ada's own.
@@ -749,6 +761,7 @@ async def _furnish(services: ApiServices, owner: Someone, mark: str) -> dict[str
         "server_id": str(server.id),
         "invitation_id": str(invitation.id),
         "package_name": package,
+        "schedule_id": str(schedule.id),
     }
 
 

@@ -141,6 +141,8 @@ def furnish(http: httpx2.Client, owner: Login, mark: str) -> Tenant:
     # A requested name is repeated in the response, so it has no mark.
     archive = package_of(name=f"package-{secrets.token_hex(4)}", files={f"{mark}.md": mark})
     package = made(http.post(f"{base}/packages", content=archive, headers=headers))["name"]
+    at_new_year = {"name": mark, "cron": "0 0 1 1 *", "agent_id": agent, "message": mark}
+    schedule = post("/schedules", at_new_year)["id"]
     session = post("/sessions", {"title": mark, "agent_id": agent})["id"]
     run = post(f"/sessions/{session}/messages", {"text": mark})
     return Tenant(
@@ -165,6 +167,7 @@ def furnish(http: httpx2.Client, owner: Login, mark: str) -> Tenant:
             "server_id": server["id"],
             "invitation_id": invitation["id"],
             "package_name": package,
+            "schedule_id": schedule,
         },
         key["secret"],
         agent_key,

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from toolcrib.providers.provider_registry import ProviderRegistry
     from toolcrib.runs.loaded_run import CredentialResolver
     from toolcrib.runs.run_service import RunService
+    from toolcrib.runs.schedules import ScheduleService
     from toolcrib.tools.tool_registry import ToolRegistry
     from toolcrib.websearch.brave import SearchKeys
 
@@ -99,6 +100,7 @@ class ApiServices:
     grants: GrantStore
     invitations: InvitationStore
     run_service: "RunService"
+    schedules: "ScheduleService"
     access: ProviderCredentialStore
     model_access: "CredentialResolver"
     search_keys: "SearchKeys"

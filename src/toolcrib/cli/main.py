@@ -25,6 +25,7 @@ COMMANDS = (
         "sessions",
         "runs",
         "agents",
+        "schedules",
         "models",
         "workspace",
         "key",
@@ -54,7 +55,7 @@ def command_line(*names: str) -> typer.Typer:
     app = typer.Typer(
         name="toolcrib",
         help=(
-            "AI agents for your project directory, with approvals, an audit log and undo.\n\n"
+            "AI agents for your project directory, with approvals, an audit log and undo. "
             "Without a command: chat in this directory. Example: `cd app; toolcrib`"
         ),
         pretty_exceptions_enable=False,

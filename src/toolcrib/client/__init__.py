@@ -9,6 +9,7 @@ from toolcrib.schemas.mcp_servers import McpServerOut, McpToolOut
 from toolcrib.schemas.models import ModelOut, ProviderCredentialsOut
 from toolcrib.schemas.paused_calls import ApprovalOut, GrantRuleOut, PausedCallOut, QuestionOut, QuestionPauseOut
 from toolcrib.schemas.reviews import FileDecisionIn, ReviewDecisionOut, ReviewFileOut, ReviewHunkOut, ReviewOut
+from toolcrib.schemas.schedules import ScheduleOut
 from toolcrib.schemas.sessions import MessageOut, RunOut, SessionOut, StreamMessage
 from toolcrib.schemas.tool_calls import StoredCallOut
 from toolcrib.schemas.workspaces import WorkspaceOut
@@ -36,6 +37,7 @@ __all__ = [
     "ReviewHunkOut",
     "ReviewOut",
     "RunOut",
+    "ScheduleOut",
     "ServerUnavailable",
     "ServerUnreachable",
     "SessionOut",

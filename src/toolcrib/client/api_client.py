@@ -21,6 +21,7 @@ from toolcrib.schemas.paused_calls import (
     parse_paused_call,
 )
 from toolcrib.schemas.reviews import FileDecisionIn, ReviewDecisionIn, ReviewDecisionOut, ReviewOut
+from toolcrib.schemas.schedules import ScheduleOut
 from toolcrib.schemas.sessions import EventOut, MessageOut, RunOut, SessionOut, StreamMessage
 from toolcrib.schemas.tool_calls import StoredCallOut
 from toolcrib.schemas.workspaces import WorkspaceOut
@@ -236,6 +237,30 @@ class Client:
     def remove_package(self, workspace_id: UUID, name: str) -> None:
         """Remove a package."""
         self._http.send("DELETE", f"/workspaces/{workspace_id}/packages/{name}")
+
+    def schedules(self, workspace_id: UUID) -> list[ScheduleOut]:
+        """Return the schedules of a workspace."""
+        return self._http.page(ScheduleOut, f"/workspaces/{workspace_id}/schedules")
+
+    def create_schedule(
+        self, workspace_id: UUID, *, name: str, cron: str, time_zone: str, agent_id: UUID, message: str
+    ) -> ScheduleOut:
+        """Create a schedule that sends a message as you."""
+        body = {"name": name, "cron": cron, "time_zone": time_zone, "agent_id": str(agent_id), "message": message}
+        return self._http.fetch(ScheduleOut, "POST", f"/workspaces/{workspace_id}/schedules", body)
+
+    def change_schedule(self, workspace_id: UUID, schedule_id: UUID, **changes: Any) -> ScheduleOut:
+        """Change a schedule: ``name``, ``cron``, ``time_zone``, ``agent_id``, ``message`` or ``enabled``."""
+        path = f"/workspaces/{workspace_id}/schedules/{schedule_id}"
+        return self._http.fetch(ScheduleOut, "PATCH", path, changes)
+
+    def run_schedule(self, workspace_id: UUID, schedule_id: UUID) -> RunOut:
+        """Send a schedule's message now."""
+        return self._http.fetch(RunOut, "POST", f"/workspaces/{workspace_id}/schedules/{schedule_id}/run")
+
+    def delete_schedule(self, workspace_id: UUID, schedule_id: UUID) -> None:
+        """Delete a schedule."""
+        self._http.send("DELETE", f"/workspaces/{workspace_id}/schedules/{schedule_id}")
 
     def sessions(self, workspace_id: UUID, *, limit: int = 50) -> list[SessionOut]:
         """Return the sessions, newest first."""

@@ -24,6 +24,7 @@ ProcessId = NewType("ProcessId", UUID)
 McpServerId = NewType("McpServerId", UUID)
 BackgroundId = NewType("BackgroundId", UUID)
 InvitationId = NewType("InvitationId", UUID)
+ScheduleId = NewType("ScheduleId", UUID)
 
 _lock = threading.Lock()
 _last_ms = 0

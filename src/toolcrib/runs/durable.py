@@ -17,7 +17,7 @@ from uuid import UUID
 import structlog
 
 from toolcrib.core.errors import Misconfigured
-from toolcrib.core.ids import ProcessId, RunId, WorkspaceId
+from toolcrib.core.ids import ProcessId, RunId, ScheduleId, WorkspaceId
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.storage import migrate
 from toolcrib.storage.database import session_name
@@ -65,6 +65,7 @@ class DurableQueue:
         slots: int,
         advance: Callable[[WorkspaceId, RunId, int], Coroutine[Any, Any, None]],
         start_queued: Callable[[WorkspaceId], Coroutine[Any, Any, object]],
+        fire: Callable[[WorkspaceId, ScheduleId, int], Coroutine[Any, Any, None]],
     ) -> None:
         """Create the queue.
 
@@ -73,6 +74,7 @@ class DurableQueue:
             advance: Executes a run that was queued for an epoch. Returns when it ended, waits, or is in the queue
                 again.
             start_queued: Starts queued runs of a workspace that has room for them.
+            fire: Fires a schedule that is due at this time, in seconds since 1970, and enters its next firing.
         """
         self.dsn = dsn
         self.name = f"runs@{node}"
@@ -82,6 +84,7 @@ class DurableQueue:
         self.loop = asyncio.get_running_loop()
         self.advance = advance
         self.start_queued = start_queued
+        self.fire = fire
         self.is_closed = False
         self._opened = self.loop.create_future()
 
@@ -248,11 +251,7 @@ def _register_workflow() -> None:
 
     @DBOS.workflow(name="advance")
     async def advance(workspace_id: str, run_id: str, queue_name: str) -> None:
-        queue = _engine.queue_of(queue_name)
-        if queue is None:
-            # This process is stopping. The entry stays begun, and another process takes it.
-            await asyncio.Future()
-        assert queue is not None
+        queue = await _required_queue(queue_name)
         # The entry's id is that of the run and its next epoch.
         epoch = int((DBOS.workflow_id or "").rpartition("/")[2] or 0)
         await _in_loop_of(queue, queue.advance(WorkspaceId(UUID(workspace_id)), RunId(UUID(run_id)), epoch))
@@ -262,7 +261,23 @@ def _register_workflow() -> None:
         if queue := _engine.queue_of(queue_name):
             await _in_loop_of(queue, queue.start_queued(WorkspaceId(UUID(workspace_id))))
 
+    @DBOS.workflow(name="schedule")
+    async def schedule(workspace_id: str, schedule_id: str, queue_name: str) -> None:
+        queue = await _required_queue(queue_name)
+        # The id of the entry ends with the time: one entry for each firing.
+        due = int((DBOS.workflow_id or "").rpartition("/")[2])
+        await _in_loop_of(queue, queue.fire(WorkspaceId(UUID(workspace_id)), ScheduleId(UUID(schedule_id)), due))
+
     _is_registered.set()
+
+
+async def _required_queue(name: str) -> DurableQueue:
+    queue = _engine.queue_of(name)
+    if queue is None:
+        # This process is stopping. The entry stays begun, and another process takes it.
+        await asyncio.Future()
+    assert queue is not None
+    return queue
 
 
 async def _in_loop_of(queue: DurableQueue, work: Coroutine[Any, Any, object]) -> None:

@@ -39,7 +39,7 @@ class RunStore:
         # Otherwise a member could keep the runs of the others waiting for ever.
         needs = WorkspaceRole.MEMBER if priority >= DEFAULT_PRIORITY else WorkspaceRole.OWNER
         async with self._database.transaction(tenant, needs) as connection:
-            return await self._submit(
+            return await self.submit_within(
                 connection, tenant, session_id, prompt, via=via, history=history, priority=priority
             )
 
@@ -60,9 +60,9 @@ class RunStore:
                 )
             # What waited for others waits again. Being before others is asked for again, by an owner.
             priority = max(run.priority, DEFAULT_PRIORITY)
-            return await self._submit(connection, tenant, run.session_id, run.prompt, via=via, priority=priority)
+            return await self.submit_within(connection, tenant, run.session_id, run.prompt, via=via, priority=priority)
 
-    async def _submit(
+    async def submit_within(
         self,
         connection: Connection,
         tenant: Tenant,
@@ -70,9 +70,10 @@ class RunStore:
         prompt: str,
         *,
         via: str,
-        priority: int,
         history: Sequence[tuple[str, str]] = (),
+        priority: int = DEFAULT_PRIORITY,
     ) -> Run:
+        """Submit a message in a transaction of the tenant, a member."""
         run_id = RunId(new_id())
         row = await connection.fetch_row(
             """

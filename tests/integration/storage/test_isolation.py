@@ -63,6 +63,8 @@ insert into toolcrib.mcp_servers (workspace_id, id, name, transport, url, create
     values (%(workspace)s, %(id)s, 'm', 'http', 'http://m.example', %(user)s);
 insert into toolcrib.packages (workspace_id, name, version, sha256, files, bytes, installed_by)
     values (%(workspace)s, 'p', '1', %(hash)s, 0, 0, %(user)s);
+insert into toolcrib.schedules (workspace_id, id, name, cron, time_zone, agent_id, user_id, message, next_at)
+    values (%(workspace)s, %(id)s, 's', '0 0 1 1 *', 'UTC', %(id)s, %(user)s, 'm', now() + interval '1 day');
 insert into toolcrib.conversation_cursors (workspace_id, session_id, digest, last_seq)
     values (%(workspace)s, %(id)s, %(hash)s, 1);
 insert into toolcrib.background_processes (workspace_id, id, call_id, user_id, command, isolation, node, process_id,

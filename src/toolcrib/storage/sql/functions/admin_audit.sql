@@ -37,6 +37,10 @@ begin
         when 'packages' then jsonb_build_object(
             'name', p_row -> 'name', 'version', p_row -> 'version', 'sha256', p_row -> 'sha256',
             'files', p_row -> 'files', 'agents', p_row -> 'agents')
+        when 'schedules' then jsonb_build_object(
+            'name', p_row -> 'name', 'cron', p_row -> 'cron', 'time_zone', p_row -> 'time_zone',
+            'agent_id', p_row -> 'agent_id', 'user_id', p_row -> 'user_id', 'enabled', p_row -> 'enabled',
+            'message_sha256', encode(sha256(convert_to(p_row ->> 'message', 'UTF8')), 'hex'))
         when 'sessions' then jsonb_build_object('trust', p_row -> 'trust', 'by_owner', p_row -> 'trust_by_owner',
                                                 'phase', p_row -> 'phase')
         when 'invitations' then jsonb_build_object(
@@ -135,6 +139,9 @@ create or replace trigger record_admin
     for each row execute function record_admin('mcp_server');
 create or replace trigger record_admin after insert or update or delete on packages
     for each row execute function record_admin('package');
+create or replace trigger record_admin
+    after insert or update of name, cron, time_zone, agent_id, message, enabled or delete on schedules
+    for each row execute function record_admin('schedule');
 create or replace trigger record_admin after update of trust on sessions
     for each row execute function record_admin('session_trust');
 create or replace trigger record_new_trust after insert on sessions

@@ -178,7 +178,7 @@ create or replace trigger enqueue_ready_run after insert or update of state on t
 
 -- The only access to the queue for sessions of the app role, and only for the functions above.
 create or replace function toolcrib.enqueue_workflow(
-    p_workflow text, p_workspace uuid, p_run uuid, p_id text, p_priority integer, p_delay_ms integer
+    p_workflow text, p_workspace uuid, p_run uuid, p_id text, p_priority integer, p_delay_ms bigint
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, toolcrib, pg_temp
 as $$

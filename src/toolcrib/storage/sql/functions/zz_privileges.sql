@@ -10,7 +10,7 @@ grant execute on all functions in schema toolcrib to toolcrib_app, toolcrib_syst
 
 grant select, insert, update, delete on
     workspaces, members, agents, api_keys, pending_applies, proposed_changes, sessions, trash, mcp_servers,
-    conversation_cursors, background_processes, packages
+    conversation_cursors, background_processes, packages, schedules
     to toolcrib_app;
 grant select, insert, update on
     users, refresh_tokens, change_sets, files, tool_calls, usage_counters, paused_calls, grants, runs, messages,
@@ -48,7 +48,7 @@ begin
         'trash', 'versions', 'pending_applies', 'proposed_changes', 'sessions', 'events', 'tool_calls', 'audit_records',
         'audit_seals', 'usage_counters', 'paused_calls', 'grants', 'runs', 'messages', 'server_processes',
         'provider_credentials', 'mcp_servers', 'conversation_cursors', 'background_processes', 'outsiders',
-        'deleted_workspaces', 'invitations', 'packages', 'reviewed_files'
+        'deleted_workspaces', 'invitations', 'packages', 'reviewed_files', 'schedules'
     ] loop
         execute format('alter table toolcrib.%I enable row level security', v_table);
         execute format('drop policy if exists system on toolcrib.%I', v_table);
@@ -58,7 +58,7 @@ begin
         'agents', 'blobs', 'change_sets', 'files', 'versions', 'pending_applies', 'proposed_changes', 'sessions',
         'events', 'trash', 'tool_calls', 'usage_counters', 'paused_calls', 'grants', 'runs', 'messages',
         'mcp_servers', 'conversation_cursors', 'background_processes', 'deleted_workspaces', 'invitations', 'packages',
-        'reviewed_files'
+        'reviewed_files', 'schedules'
     ] loop
         execute format('drop policy if exists tenant on toolcrib.%I', v_table);
         execute format('create policy tenant on toolcrib.%I to toolcrib_app
@@ -78,13 +78,13 @@ grant usage on schema dbos to toolcrib_system, toolcrib_definer;
 grant select, insert, update, delete on all tables in schema dbos to toolcrib_system;
 grant usage on all sequences in schema dbos to toolcrib_system;
 grant execute on all functions in schema dbos to toolcrib_system, toolcrib_definer;
-grant select, insert, update on dbos.workflow_status to toolcrib_definer;
-grant select, insert on dbos.workflow_input to toolcrib_definer;
+grant select, insert, update, delete on dbos.workflow_status to toolcrib_definer;
+grant select, insert, delete on dbos.workflow_input to toolcrib_definer;
 -- For these functions only: nobody else puts anything into the queue.
 revoke execute on function
-    enqueue_workflow(text, uuid, uuid, text, integer, integer) from toolcrib_app, toolcrib_system;
+    enqueue_workflow(text, uuid, uuid, text, integer, bigint) from toolcrib_app, toolcrib_system;
 grant execute on function
-    enqueue_workflow(text, uuid, uuid, text, integer, integer) to toolcrib_definer;
+    enqueue_workflow(text, uuid, uuid, text, integer, bigint) to toolcrib_definer;
 
 -- A user's own rows.
 drop policy if exists self on users;

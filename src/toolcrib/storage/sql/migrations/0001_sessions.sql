@@ -122,6 +122,32 @@ create index runs_at_work on runs (workspace_id) where state in ('ready', 'runni
 create index runs_cancelled on runs (worker_id) where state in ('ready', 'running') and cancelled_by is not null;
 create index runs_session on runs (workspace_id, session_id, id);
 
+-- Messages that are sent by the clock: each firing creates a session and a run on behalf of the user. Its next firing is in
+-- the durable queue (functions/schedules.sql).
+create table schedules (
+    workspace_id     uuid not null references workspaces on delete cascade,
+    id               uuid not null,
+    name             text not null,
+    -- Five fields, read in the time zone.
+    cron             text not null,
+    time_zone        text not null,
+    agent_id         uuid not null,
+    user_id          uuid not null,
+    message          text not null,
+    enabled          boolean not null default true,
+    -- A whole minute. An entry of the queue for another time does nothing.
+    next_at          timestamptz,
+    last_at          timestamptz,
+    last_session_id  uuid,
+    last_run_id      uuid,
+    -- Why the last firing failed. A schedule whose user or agent is gone is also disabled.
+    last_error       text,
+    created_at       timestamptz not null default now(),
+    primary key (workspace_id, id),
+    check (enabled = (next_at is not null))
+);
+create unique index schedules_name on schedules (workspace_id, name);
+
 -- Calls that change something, belong to a session or a run, or have a truncated result.
 create table tool_calls (
     workspace_id   uuid not null,
