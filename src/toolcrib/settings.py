@@ -105,6 +105,15 @@ class Settings(BaseSettings):
     max_workspace_runs: int = Field(
         default=50, ge=1, le=10_000, description="How many runs of a workspace work at a time. Others queue."
     )
+    max_child_run_depth: int = Field(
+        default=3, ge=0, le=100, description="How deep runs may start child runs: 1 if these may not start others."
+    )
+    max_child_runs_at_once: int = Field(
+        default=20, ge=1, le=10_000, description="How many child runs of a session, at any depth, work at a time."
+    )
+    max_child_runs: int = Field(
+        default=200, ge=1, le=100_000, description="How many child runs a session may start in all, at any depth."
+    )
     max_attempts: int = Field(
         default=3,
         ge=1,

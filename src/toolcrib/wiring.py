@@ -24,6 +24,7 @@ from toolcrib.gate.call_recorder import AuditWriter, CallRecorder
 from toolcrib.gate.execution_log import ExecutionLog
 from toolcrib.gate.paused_calls import PausedCalls
 from toolcrib.gate.resume_worker import ResumeWorker
+from toolcrib.gate.session_agents import SessionAgents
 from toolcrib.gate.workflow_guard import WorkflowGuard
 from toolcrib.gate.workspace_deletion import WorkspaceDeletion
 from toolcrib.mcp.mcp_toolsets import McpToolsets
@@ -48,6 +49,7 @@ from toolcrib.storage.audit import AuditSealStore, AuditStore
 from toolcrib.storage.background_processes import BackgroundProcessStore
 from toolcrib.storage.blobs import BlobStore, RetentionStore
 from toolcrib.storage.change_sets import ChangeSetStore
+from toolcrib.storage.child_runs import ChildRunLimits, ChildRunStore
 from toolcrib.storage.database import Database
 from toolcrib.storage.events import ConversationCursorStore
 from toolcrib.storage.file_history import SnapshotStore, UndoStore
@@ -132,6 +134,7 @@ class ToolRuntime:
     workspace_services: WorkspaceServices
     executor: Gate
     paused_calls: PausedCalls
+    session_agents: SessionAgents
     waiting: ResumeWorker
     wake_signal: WakeSignal
     drain: Drain
@@ -199,7 +202,18 @@ def assemble(
         process=process_id,
         lease=settings.heartbeat_lease_seconds,
     )
-    web_search = WebSearch(search, search_keys)
+    web_search, wake_signal = WebSearch(search, search_keys), WakeSignal()
+    child_runs = ChildRunStore(
+        database,
+        limits=ChildRunLimits(
+            depth=settings.max_child_run_depth,
+            at_once=settings.max_child_runs_at_once,
+            total=settings.max_child_runs,
+        ),
+        max_at_work=settings.max_workspace_runs,
+        on_started=wake_signal.notify,
+        most_sessions=settings.max_sessions,
+    )
     # What tools get with `context.resource`.
     resources = {
         Shell: shell,
@@ -207,11 +221,12 @@ def assemble(
         WebSearch: web_search,
         PlanModeStore: PlanModeStore(database),
         ToolCallStore: stores.calls,
+        ChildRunStore: child_runs,
     }
     registry = ToolRegistry(
         [*discover_tools(toolcrib.tools), *tools], resources=resources, added=toolbox, own=web_search
     )
-    process, wake_signal, drain = str(process_id), WakeSignal(), Drain()
+    process, drain = str(process_id), Drain()
     paused_calls = PausedCalls(
         stores.paused_calls,
         stores.blobs,
@@ -236,12 +251,14 @@ def assemble(
         paused_calls=paused_calls,
         workflows=WorkflowGuard(stores.sessions, stores.blobs),
     )
+    session_agents = SessionAgents(stores.agents, stores.sessions, stores.runs, registry)
     waiting = ResumeWorker(
         executor,
         paused_calls,
         stores.paused_call_claims,
         stores.agents,
         stores.sessions,
+        session_agents,
         stores.calls,
         node=settings.node_name,
         process=process,
@@ -260,6 +277,7 @@ def assemble(
         workspace_services=workspace_services,
         executor=executor,
         paused_calls=paused_calls,
+        session_agents=session_agents,
         waiting=waiting,
         wake_signal=wake_signal,
         drain=drain,
@@ -282,6 +300,7 @@ def run_executor(engine: ToolRuntime, providers: ProviderRegistry) -> RunExecuto
         registry=engine.registry,
         executor=engine.executor,
         pauses=engine.paused_calls,
+        session_agents=engine.session_agents,
         live=engine.live,
         wake_signal=engine.wake_signal,
         max_attempts=engine.settings.max_attempts,
@@ -440,6 +459,7 @@ def api_services(
         registry=engine.registry,
         toolbox=engine.toolbox,
         paused_calls=engine.paused_calls,
+        session_agents=engine.session_agents,
         grants=stores.grants,
         invitations=InvitationStore(engine.database),
         run_service=run_service or RunService(stores.runs, engine.wake_signal, live),

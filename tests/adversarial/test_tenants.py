@@ -643,6 +643,7 @@ def tool_calls(accounts: TenantAccounts) -> dict[str, dict[str, Any]]:
         "plan_list": {},
         "exit_plan_mode": {"plan_file_path": "/plans/secret.plan", "session_id": accounts.ids["session_id"]},
         "ask_user": {"questions": [{"name": "name", "question": "intruder?", "schema": '{"type": "string"}'}]},
+        "run_agent": {"task": "intruder"},
         "deleted_files": {},
         "changes": {"calls": [accounts.ids["call_id"]]},
         "read_result": {"call_id": accounts.ids["call_id"]},

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from toolcrib.gate.audit_verification import AuditVerifier
     from toolcrib.gate.call_pipeline import Gate
     from toolcrib.gate.paused_calls import PausedCalls
+    from toolcrib.gate.session_agents import SessionAgents
     from toolcrib.mcp.mcp_toolsets import McpToolsets
     from toolcrib.providers.provider_registry import ProviderRegistry
     from toolcrib.runs.loaded_run import CredentialResolver
@@ -97,6 +98,7 @@ class ApiServices:
     tickets: TicketStore
     live: "EventHub"
     paused_calls: "PausedCalls"
+    session_agents: "SessionAgents"
     grants: GrantStore
     invitations: InvitationStore
     run_service: "RunService"

@@ -69,6 +69,22 @@ class ToolPermission(BaseModel):
         description="For `bash`: hosts that it may contact, such as `example.com`, `*.example.org` or `host:8080`.",
     )
 
+    @property
+    def path_lists(self) -> tuple[tuple[str, ...], ...]:
+        """Lists of globs, each of which must cover a path. Empty: the whole workspace."""
+        return () if self.paths is None else (self.paths,)
+
+
+class NarrowedPermission(ToolPermission):
+    """A tool's permission in a child run: the globs of its parents limit its paths too."""
+
+    parent_paths: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def path_lists(self) -> tuple[tuple[str, ...], ...]:
+        """Its own globs, and those of its parents."""
+        return (*super().path_lists, *self.parent_paths)
+
 
 PhaseName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 

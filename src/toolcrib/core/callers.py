@@ -37,6 +37,7 @@ class Agent:
         rules: Its rules, with trust already limited by ``max_trust``.
         max_trust: The ceiling that owners set, for the workspace or for the agent.
         phase: The phase whose permissions the rules have, if the agent has phases.
+        is_read_only: It may not write or run commands, whatever its permissions say: a run that could not started it.
     """
 
     id: AgentId
@@ -45,6 +46,7 @@ class Agent:
     grants: tuple[Grant, ...] = ()
     max_trust: TrustLevel | None = None
     phase: str | None = None
+    is_read_only: bool = False
 
     @property
     def described(self) -> str:
@@ -55,6 +57,14 @@ class Agent:
     def permissions_rule(self) -> str:
         """The path of the current permissions in the agent's definition."""
         return f"agent.phases.{self.phase}.tool_permissions" if self.phase else "agent.tool_permissions"
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """How a call narrows the permissions of the child run that it starts. ``None`` narrows nothing."""
+
+    tools: tuple[str, ...] | None = None
+    trust: TrustLevel | None = None
 
 
 @dataclass(frozen=True, slots=True)

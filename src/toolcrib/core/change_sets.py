@@ -173,11 +173,12 @@ class UndoCall:
 
 @dataclass(frozen=True, slots=True)
 class UndoScope:
-    """Selects calls: by their ids, or all of a run or a session."""
+    """Selects calls: by their ids, or all of a run or a session; and those of the child runs that they started."""
 
     calls: tuple[UUID, ...] = ()
     run_id: UUID | None = None
     session_id: UUID | None = None
+    child_runs: tuple[UUID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

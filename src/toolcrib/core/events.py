@@ -20,6 +20,7 @@ class EventType(StrEnum):
     QUESTION = "question"
     PAUSE_ENDED = "pause-ended"
     RUN_STATE = "run-state"
+    CHILD_RUN = "child-run"
     REVIEW = "review"
     ERROR = "error"
 

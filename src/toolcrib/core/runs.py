@@ -12,6 +12,8 @@ from toolcrib.core.messages import ModelToolCall, ToolCallId
 
 # The priority of a message that names none. Lower ones, which start before those of other people, are for owners.
 DEFAULT_PRIORITY, LAST_PRIORITY = 100, 1000
+# How long a run may work, unless its agent's rules say otherwise: with tools, and without.
+AGENTIC_SECONDS, CHAT_SECONDS = 30 * 60.0, 5 * 60.0
 
 # Denials of protected names that a run may have before they count: a name is easily mistaken for another.
 PROTECTED_NAMES_FREE = 2
@@ -34,7 +36,7 @@ class RunState(StrEnum):
     """The state of a run.
 
     ``queued``: the session has another run, or was stopped. ``ready``: any process may take it. ``waiting``: for a
-    person.
+    person or a child run.
     """
 
     QUEUED = "queued"
@@ -120,6 +122,12 @@ class Run:
     # How often it was put aside since the model last answered, and for how long in total.
     provider_waits: int = 0
     provider_wait_ms: int = 0
+    # A child run: the run that waits for its end, and what was left of that run's turns and time when it started.
+    parent_run_id: RunId | None = None
+    max_turns: int | None = None
+    max_active_ms: int | None = None
+    # Turns of its own child runs that have ended, which count against its limit.
+    child_turns: int = 0
 
     @property
     def waits_for(self) -> RunWait | None:
@@ -136,7 +144,11 @@ class Run:
 
 
 class RequestedCallState(StrEnum):
-    """The state of a requested call. ``begun``: by a process that is gone. ``decided``: a person approved it."""
+    """The state of a requested call.
+
+    ``begun``: by a process that is gone. ``waiting``: for a person or a child run. ``decided``: a person approved it,
+    or its child run ended.
+    """
 
     NEW = "new"
     BEGUN = "begun"

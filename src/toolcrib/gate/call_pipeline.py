@@ -23,7 +23,7 @@ from toolcrib.core.errors import (
     ToolFailed,
 )
 from toolcrib.core.paused_calls import ApprovedCall
-from toolcrib.core.tool_calls import Effects, Outcome, ToolCall, parse_canonical_json
+from toolcrib.core.tool_calls import Effects, Outcome, OutcomeState, ToolCall, parse_canonical_json
 from toolcrib.gate.call_explanation import explain_call
 from toolcrib.gate.call_recorder import CallRecorder, CommitInterrupted, UnconfirmedOutcome
 from toolcrib.gate.call_stages import AuthorizedCall, CallRequest, ToolRun
@@ -103,8 +103,18 @@ class Gate:
             waiting_of_one=self._limits.waiting_of_one,
         )
 
-    async def execute(self, call: ToolCall, caller: Caller, *, emit: Callable[[str], None] | None = None) -> Outcome:
+    async def execute(
+        self,
+        call: ToolCall,
+        caller: Caller,
+        *,
+        emit: Callable[[str], None] | None = None,
+        continues: bool = False,
+    ) -> Outcome:
         """Execute a call if the policy allows it.
+
+        Args:
+            continues: The call has started before and waited for a child run, which has ended.
 
         Returns:
             The outcome. A denied call, a declared failure of the tool, and a call that waits for a person are outcomes
@@ -114,9 +124,17 @@ class Gate:
             Forbidden: The caller is not a member of the workspace.
             Superseded: Another process has taken over the run.
         """
-        return await self._logged(CallRequest(call, caller, await self._find_tool(call, caller), emit=emit))
+        tool = await self._find_tool(call, caller)
+        return await self._logged(CallRequest(call, caller, tool, emit=emit, continues=continues))
 
-    async def resume(self, approved: ApprovedCall, agent: Agent | None, *, run_epoch: int | None = None) -> Outcome:
+    async def resume(
+        self,
+        approved: ApprovedCall,
+        agent: Agent | None,
+        *,
+        run_epoch: int | None = None,
+        continues: bool = False,
+    ) -> Outcome:
         """Execute a call with the arguments that a person approved, or ask again if what they saw is out of date."""
         pause = approved.pause
         caller = Caller(
@@ -130,7 +148,8 @@ class Gate:
             via=pause.via,
         )
         call = ToolCall(pause.tool, parse_canonical_json(approved.arguments))
-        return await self._logged(CallRequest(call, caller, await self._find_tool(call, caller), approved))
+        tool = await self._find_tool(call, caller)
+        return await self._logged(CallRequest(call, caller, tool, approved, continues=continues))
 
     async def fail(self, call: ToolCall, caller: Caller, error: ToolcribError) -> Outcome:
         """End a call that cannot even be tried, so that it has a result like any other."""
@@ -201,6 +220,7 @@ class Gate:
             request.caller,
             approved=request.approved,
             emit=request.emit,
+            continues=request.continues,
             received_at=request.received_at,
             received_ns=request.received_ns,
             tool=tool,
@@ -282,7 +302,7 @@ class Gate:
         return await self._commit(authorized, _always(run), pause_if_overtaken, attempts=_MAX_COMMITS)
 
     async def _start(self, authorized: AuthorizedCall) -> None:
-        if authorized.caller.session_id is not None:
+        if authorized.caller.session_id is not None and not authorized.continues:
             await self._recorder.start(authorized)
 
     async def _run(self, authorized: AuthorizedCall) -> "_Ended":
@@ -313,6 +333,11 @@ class Gate:
         run = await self._call_tool(authorized, deadline)
         if run.questions:
             return await self._pauses.pause_for_answers(authorized, run)
+        if run.report.child_session_id is not None:
+            # Its row says that it waits since the transaction that created the child run.
+            return Outcome(
+                authorized.caller.call_id, OutcomeState.PAUSED, metadata={"session_id": run.report.child_session_id}
+            )
         if run.change_set is None:
             return await self._recorder.answer(authorized, run)
         was_unseen = authorized.approved is not None and authorized.effects.command is None

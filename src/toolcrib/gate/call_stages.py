@@ -34,6 +34,7 @@ class CallRequest:
         approved: The approval by which a paused call resumes.
         emit: Receives the output while the call runs, instead of the subscribers of its session.
         authorization: The decision of the policy, once there is one.
+        continues: The call has started before and waited for a child run.
     """
 
     call: ToolCall
@@ -42,6 +43,7 @@ class CallRequest:
     approved: ApprovedCall | None = None
     emit: Callable[[str], None] | None = None
     authorization: Authorization | None = None
+    continues: bool = False
     received_at: datetime = field(default_factory=partial(datetime.now, UTC))
     received_ns: int = field(default_factory=time.perf_counter_ns)
 

@@ -252,18 +252,19 @@ class PausedCalls:
         self._notify_ended(pause)
         return pause
 
-    async def cancel_for_run(self, tenant: Tenant, call_id: CallId) -> None:
-        """Cancel the paused call of a run that has ended. Does nothing if the call is not paused."""
+    async def cancel_for_run(self, tenant: Tenant, call_id: CallId) -> bool:
+        """Cancel the paused call of a run that has ended. Returns False if the call does not wait for a person."""
         async with self._store.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             try:
                 pause = await self._store.lock_latest(connection, tenant, call_id)
             except NotFound:
-                return
+                return False
             if pause.state not in (PauseState.PENDING, PauseState.APPROVED, PauseState.STALE):
-                return
+                return True
             error = cancellation_error(pause, "The run ended")
             pause = await self._end(connection, tenant, pause, PauseState.CANCELLED, error)
         self._notify_ended(pause)
+        return True
 
     async def abandon(self, approved: ApprovedCall, error: CallDenied) -> None:
         """End an approved call that cannot be executed any more."""

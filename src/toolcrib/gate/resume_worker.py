@@ -29,6 +29,7 @@ from toolcrib.gate.call_pipeline import Gate
 from toolcrib.gate.call_recorder import audit_record, ended_record
 from toolcrib.gate.call_stages import CallRequest
 from toolcrib.gate.paused_calls import PausedCalls
+from toolcrib.gate.session_agents import SessionAgents
 from toolcrib.runtime.drain import Drain
 from toolcrib.storage.agents import AgentStore
 from toolcrib.storage.database import OperationalError, Tenant
@@ -76,6 +77,7 @@ class ResumeWorker:
         claims: PausedCallClaims,
         agents: AgentStore,
         sessions: SessionStore,
+        session_agents: SessionAgents,
         calls: ToolCallStore,
         *,
         node: str,
@@ -97,6 +99,7 @@ class ResumeWorker:
         self._claims = claims
         self._agents = agents
         self._sessions = sessions
+        self._session_agents = session_agents
         self._calls = calls
         self._node = node
         self._process = process
@@ -214,7 +217,13 @@ class ResumeWorker:
             agent = (await self._agents.get(tenant, pause.agent_id)).as_caller
         except NotFound:
             raise _CallerDeleted("The agent of this call was deleted. Nothing was changed.") from None
-        return agent if session is None else session.apply_to(agent)
+        if session is None:
+            return agent
+        try:
+            agent, _ = await self._session_agents.in_session(tenant.workspace_id, agent, session, pause.user_id)
+        except NotFound:
+            raise _CallerDeleted("The run that started this session was deleted. Nothing was changed.") from None
+        return agent
 
     async def _renew_loop(self) -> None:
         while True:

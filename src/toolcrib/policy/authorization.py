@@ -9,7 +9,7 @@ from enum import StrEnum
 from itertools import starmap
 from typing import Final
 
-from toolcrib.core.agents import TrustLevel
+from toolcrib.core.agents import ToolPermission, TrustLevel
 from toolcrib.core.callers import Agent, Caller, SessionMode, WorkspaceRole
 from toolcrib.core.errors import CallDenied, PermissionDenied, ProtectedPath, ReadOnlyMount, ToolcribError
 from toolcrib.core.paths import Mount, WorkspacePath
@@ -109,7 +109,7 @@ class PathGuard:
         """Deny paths that the agent's permission for the tool does not cover."""
         if self._agent is None or self._permission is None or path_allowed(self._permission, path):
             return None
-        tool, globs = self._tool_name, ", ".join(self._permission.paths or ()) or "none"
+        tool, globs = self._tool_name, _shown_paths(self._permission) or "none"
         message = (
             f"{self._agent.described} cannot {access} {path} with `{tool}`: its paths are {globs}. "
             "Use a path that they cover, or ask a workspace owner to add one."
@@ -279,7 +279,7 @@ def _toolset(agent: Agent, tool: ToolMetadata) -> Denial | None:
 
 
 def _permission(agent: Agent, tool: ToolMetadata, effects: Effects) -> Denial | None:
-    read_only = is_read_only(agent.rules)
+    read_only = agent.is_read_only or is_read_only(agent.rules)
     # A tool declared as safe may still write: its effects on the tree take precedence.
     acts = bool(effects.writes or effects.command)
     if is_permitted(agent.rules, tool) and not (read_only and acts):
@@ -385,7 +385,11 @@ def _view(caller: Caller, tool: ToolMetadata, effects: Effects) -> str:
     permission = permission_for(caller.agent.rules, tool.name) if caller.agent else None
     if effects.command is None or permission is None or permission.paths is None:
         return ""
-    return f" It is limited to its paths: {', '.join(permission.paths) or 'nothing'}."
+    return f" It is limited to its paths: {_shown_paths(permission) or 'nothing'}."
+
+
+def _shown_paths(permission: ToolPermission) -> str:
+    return " and ".join(", ".join(globs) for globs in permission.path_lists)
 
 
 def _denied_files(guard: PathGuard, effects: Effects) -> tuple[DeniedFile, ...]:

@@ -41,6 +41,7 @@ class CallProgress:
 
     ``begun``: a person approved the call, and it had started when its process died. ``result`` is the full result if it
     comes from the call's row; if it comes from the gate, ``was_truncated`` says whether the gate shortened it.
+    ``has_child``: it has started a child run.
     """
 
     id: CallId
@@ -51,6 +52,7 @@ class CallProgress:
     idempotent: bool = True
     begun: bool = False
     was_truncated: bool | None = None
+    has_child: bool = False
 
     @cached_property
     def result_text(self) -> tuple[str, bool]:

@@ -114,9 +114,13 @@ def path_allowed(permission: ToolPermission | None, workspace_path: WorkspacePat
     ``@central/`` applies to that mount only. ``@pkg`` and ``@state`` are open to every allowed tool; globs do not
     control what may be written there.
     """
-    if permission is None or permission.paths is None or workspace_path.mount in (Mount.PKG, Mount.STATE):
+    if permission is None or workspace_path.mount in (Mount.PKG, Mount.STATE):
         return True
-    globs = _globs_of(permission.paths, workspace_path.mount)
+    return all(_covers(paths, workspace_path) for paths in permission.path_lists)
+
+
+def _covers(paths: tuple[str, ...], workspace_path: WorkspacePath) -> bool:
+    globs = _globs_of(paths, workspace_path.mount)
     if workspace_path.is_root:
         return not _EVERYTHING.isdisjoint(globs)
     given = _spec(tuple(glob for glob in globs if not glob.startswith("!")))
@@ -130,18 +134,21 @@ def path_allowed(permission: ToolPermission | None, workspace_path: WorkspacePat
 
 def covers_whole(permission: ToolPermission | None, folder: WorkspacePath) -> bool:
     """Whether a permission's globs cover everything that may ever be in ``folder``. False if not certain."""
-    if permission is None or permission.paths is None or folder.mount in (Mount.PKG, Mount.STATE):
+    if permission is None or folder.mount in (Mount.PKG, Mount.STATE):
         return True
-    globs = _globs_of(permission.paths, folder.mount)
+    globs = [glob for paths in permission.path_lists for glob in _globs_of(paths, folder.mount)]
     return path_allowed(permission, folder) and not any(glob.startswith("!") for glob in globs)
 
 
 def may_cover_below(permission: ToolPermission, folder: WorkspacePath) -> bool:
     """Whether something in ``folder`` may be covered: not if every glob starts with other folders."""
-    return any(
-        _may_lead_to(glob.split("/"), folder.parts)
-        for glob in _globs_of(permission.paths or (), folder.mount)
-        if not glob.startswith("!")
+    return all(
+        any(
+            _may_lead_to(glob.split("/"), folder.parts)
+            for glob in _globs_of(paths, folder.mount)
+            if not glob.startswith("!")
+        )
+        for paths in permission.path_lists or ((),)
     )
 
 

@@ -13,8 +13,17 @@ from toolcrib.core.errors import Forbidden, NotFound, ProtectedPath, SandboxViol
 from toolcrib.core.ids import CallId, UserId
 from toolcrib.core.messages import StoredMessage, ToolCallId, from_stored
 from toolcrib.core.provider_credentials import ProviderCredentials
-from toolcrib.core.runs import RequestedCall, RequestedCallState, Run, SessionMessage, Violations
+from toolcrib.core.runs import (
+    AGENTIC_SECONDS,
+    CHAT_SECONDS,
+    RequestedCall,
+    RequestedCallState,
+    Run,
+    SessionMessage,
+    Violations,
+)
 from toolcrib.core.tool_calls import Outcome
+from toolcrib.gate.session_agents import SessionAgents
 from toolcrib.policy.model_results import CallProgress
 from toolcrib.providers.provider import ModelInfo
 from toolcrib.providers.provider_registry import ProviderRegistry, provider_class
@@ -27,7 +36,6 @@ from toolcrib.storage.sessions import SessionStore
 from toolcrib.tools.tool import Tool
 from toolcrib.tools.tool_registry import ToolRegistry
 
-AGENTIC_SECONDS, CHAT_SECONDS = 30 * 60.0, 5 * 60.0
 # Estimated characters per token, for text that the provider has not counted yet.
 _CHARACTERS_PER_TOKEN = 4
 # Messages that stay when the history is compacted, and the fewest that a summary replaces.
@@ -105,7 +113,7 @@ class LoadedRun:
             violations=self.violations.counted,
             max_violations=rules.max_sandbox_violations,
             overdue=self.run.active_ms / 1000 + time.monotonic() - self.claimed_at > allowed_seconds,
-            turns=self.run.turns,
+            turns=self.run.turns + self.run.child_turns,
             max_turns=rules.max_turns,
             answered=answered,
             concluded=answered and last is not None and bool((last.metadata or {}).get("concluded")),
@@ -241,8 +249,10 @@ class RunLoader:
         access: CredentialResolver,
         providers: ProviderRegistry,
         registry: ToolRegistry,
+        session_agents: SessionAgents,
     ) -> None:
         self._runs = runs
+        self._session_agents = session_agents
         self._sessions = sessions
         self._agents = agents
         self._access = access
@@ -289,11 +299,15 @@ class RunLoader:
         tenant = Tenant(run.workspace_id)
         agent = (await self._agents.get(tenant, run.agent_id)).as_caller
         session = await self._sessions.get(tenant, run.session_id)
-        agent = session.apply_to(agent)
+        agent, mode = await self._session_agents.in_session(run.workspace_id, agent, session, run.user_id)
+        chosen: dict[str, Any] = {}
         if session.provider is not None and session.model is not None:
             chosen = {"provider": session.provider, "model": session.model}
-            agent = replace(agent, rules=agent.rules.model_copy(update=chosen))
-        return agent, session.mode
+        if run.max_turns is not None and run.max_active_ms is not None:
+            seconds = agent.rules.run_timeout or AGENTIC_SECONDS
+            chosen["max_turns"] = min(agent.rules.max_turns, run.max_turns)
+            chosen["run_timeout"] = min(seconds, run.max_active_ms / 1000)
+        return replace(agent, rules=agent.rules.model_copy(update=chosen)), mode
 
     async def _load_tools(self, loaded: LoadedRun) -> None:
         """Load the tools that the agent may use in this mode with this model, and the model's context window."""

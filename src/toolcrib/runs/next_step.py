@@ -47,7 +47,7 @@ class ExecuteCalls:
 
 @dataclass(frozen=True, slots=True)
 class WaitForPerson:
-    """Wait for a person to decide or answer. The run holds no resources meanwhile."""
+    """Wait for a person to decide or answer, or for a child run to end. The run holds no resources meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

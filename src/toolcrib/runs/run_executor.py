@@ -1,4 +1,4 @@
-"""Executes one run step by step until it ends, waits for a person, or another process takes it over.
+"""Executes one run step by step until it ends, waits for a person or a child run, or another process takes it over.
 
 Each step is committed under the run's epoch before the next one is decided, so a crash at any instant loses nothing.
 """
@@ -29,6 +29,7 @@ from toolcrib.gate.call_recorder import audit_record, ended_record
 from toolcrib.gate.call_stages import CallRequest
 from toolcrib.gate.parallel_calls import run_parallel
 from toolcrib.gate.paused_calls import PausedCalls
+from toolcrib.gate.session_agents import SessionAgents
 from toolcrib.providers.provider_registry import ProviderRegistry
 from toolcrib.runs.compaction import summarize
 from toolcrib.runs.loaded_run import CredentialResolver, LoadedRun, RunLoader, planned_calls
@@ -85,7 +86,9 @@ class RunFinisher:
                 case RequestedCallState.NEW | RequestedCallState.BEGUN:
                     closing.append(self._closed(run, call, end_reason))
                 case RequestedCallState.WAITING | RequestedCallState.DECIDED:
-                    await self._pauses.cancel_for_run(tenant, call.id)
+                    if not await self._pauses.cancel_for_run(tenant, call.id):
+                        # It waits for a child run, which ends too.
+                        closing.append(self._closed(run, call, end_reason))
                 case RequestedCallState.ENDED:
                     pass
         started = await self._runs.end(run, end_reason, error=error, turn=turn, closing=closing)
@@ -102,7 +105,10 @@ class RunFinisher:
     def _closed(self, run: Run, call: RequestedCall, end_reason: RunEnding) -> tuple[CallRecord, AuditRecord]:
         called = ToolCall(call.name, call.parsed() or {})
         request = CallRequest(called, _caller(run, call), self._registry.get(call.name))
-        if call.state is RequestedCallState.BEGUN and not call.idempotent:
+        if call.state in (RequestedCallState.WAITING, RequestedCallState.DECIDED):
+            why = f"The run ended ({end_reason}) while this waited for its child run. What that has changed stays."
+            state = OutcomeState.DONE
+        elif call.state is RequestedCallState.BEGUN and not call.idempotent:
             why = f"The run ended ({end_reason}) while this ran; it is unknown whether it took effect."
             state = OutcomeState.UNKNOWN
         else:
@@ -148,6 +154,7 @@ class RunExecutor:
         registry: ToolRegistry,
         executor: Gate,
         pauses: PausedCalls,
+        session_agents: SessionAgents,
         live: EventPublisher,
         wake_signal: WakeSignal,
         max_attempts: int = 3,
@@ -163,7 +170,7 @@ class RunExecutor:
         self._executor = executor
         self._pauses = pauses
         self._live = live
-        self._loader = RunLoader(runs, sessions, agents, access, providers, registry)
+        self._loader = RunLoader(runs, sessions, agents, access, providers, registry, session_agents)
         self._asking = ModelTurn(runs, access, providers, live)
         self._endings = RunFinisher(runs, registry, pauses, live, wake_signal)
 
@@ -287,7 +294,7 @@ class RunExecutor:
     async def _execute_call(self, loaded: LoadedRun, call: RequestedCall, asked: ToolCall) -> Outcome:
         caller = replace(loaded.caller, call_id=call.id)
         if call.state is RequestedCallState.DECIDED:
-            return await self._resume_call(loaded, call, caller)
+            return await self._resume_call(loaded, call, asked, caller)
         if call.state is RequestedCallState.BEGUN and not call.idempotent:
             return await self._executor.mark_unknown(asked, caller)
         if call.parsed() is None:
@@ -295,12 +302,17 @@ class RunExecutor:
             return await self._executor.fail(asked, caller, flaw)
         return await self._executor.execute(asked, caller)
 
-    async def _resume_call(self, loaded: LoadedRun, call: RequestedCall, caller: Caller) -> Outcome:
+    async def _resume_call(self, loaded: LoadedRun, call: RequestedCall, asked: ToolCall, caller: Caller) -> Outcome:
+        progress = loaded.calls[call.id]
         approved = await self._pauses.approved_call(Tenant(caller.workspace_id), call.id)
         if approved is None:
+            if progress.has_child:
+                return await self._executor.execute(asked, caller, continues=True)
             return Outcome(call.id, OutcomeState.PAUSED)
-        approved = replace(approved, started_before=loaded.calls[call.id].begun)
-        return await self._executor.resume(approved, loaded.agent, run_epoch=loaded.run.epoch)
+        approved = replace(approved, started_before=progress.begun)
+        return await self._executor.resume(
+            approved, loaded.agent, run_epoch=loaded.run.epoch, continues=progress.has_child
+        )
 
     async def _end_what_failed(
         self, loaded: LoadedRun, calls: tuple[RequestedCall, ...], asked: list[ToolCall]
@@ -315,10 +327,10 @@ class RunExecutor:
         loaded.violations = await self._runs.violations(loaded.run)
 
     async def _reload_calls(self, loaded: LoadedRun) -> None:
-        """Load the calls again: a person has decided one or cancelled the run."""
+        """Load the calls again: a person has decided one or cancelled the run, or a child run has ended."""
         loaded.calls |= await self._runs.calls(loaded.run.workspace_id, [call.id for call in loaded.planned])
         run = await self._runs.get(Tenant(loaded.run.workspace_id), loaded.run.id)
-        loaded.run = replace(loaded.run, cancelled_by=run.cancelled_by)
+        loaded.run = replace(loaded.run, cancelled_by=run.cancelled_by, child_turns=run.child_turns)
 
     async def _compact(self, loaded: LoadedRun) -> None:
         rules = loaded.agent.rules

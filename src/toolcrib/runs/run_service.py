@@ -54,14 +54,17 @@ class RunService:
         return run
 
     async def cancel(self, tenant: Tenant, run_id: RunId) -> Run:
-        """Cancel a run within a second, on whatever node it is. What it has changed stays and can be undone.
+        """Cancel a run and its child runs, within a second on whatever node. What they changed stays and can be undone.
 
         The session's queued messages are held.
         """
         run = await self.runs.cancel(tenant, run_id)
+        cancelled = [run_id, *await self.runs.children(tenant, run_id)]
         if self._runner is not None:
-            self._runner.cancel(run_id)
-        self._notify(run)
+            for one in cancelled:
+                self._runner.cancel(one)
+        self._live.notify(run.workspace_id, run.session_id)
+        self._wake_signal.notify(run.workspace_id, cancelled)
         return run
 
     async def release(self, tenant: Tenant, run_id: RunId) -> Run:

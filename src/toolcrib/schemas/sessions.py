@@ -79,6 +79,9 @@ class SessionOut(OutModel):
     model: str | None
     phase: str | None = Field(description="The agent's phase, which sets its permissions; null for the first one.")
     package: str | None = Field(description="The package whose workflow the session runs.")
+    parent_session_id: UUID | None = Field(
+        default=None, description="For the session of a child run, the session whose agent started it."
+    )
     created_by: UUID
     created_at: datetime
     last_seq: int = Field(description="The number of the newest event.")

@@ -1,7 +1,7 @@
 """What calls changed per file, and what happened to those files since; for undo, reviews and conflict checks."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from toolcrib.core.callers import WorkspaceRole
@@ -58,6 +58,7 @@ class UndoStore(Store):
     async def timelines(self, tenant: Tenant, scope: UndoScope, needs: WorkspaceRole) -> list[FileTimeline]:
         """Return the timeline of every file that these calls changed."""
         async with self._database.transaction(tenant, needs) as connection:
+            scope = await _with_child_runs(connection, tenant, scope)
             touched = await _touched(connection, tenant, scope)
             return await _timelines(connection, tenant, scope, touched)
 
@@ -134,7 +135,8 @@ async def _touched(connection: Connection, tenant: Tenant, scope: UndoScope, *, 
             and r.workspace_id = c.workspace_id and r.session_id = c.session_id and r.file_id = v.file_id
         where c.workspace_id = %(workspace)s and c.state = 'committed'
           and (not %(unreviewed)s or (c.author_kind = 'agent' and v.version_number > coalesce(r.version_number, 0)))
-          and (c.call_id = any (%(calls)s) or c.run_id = %(run)s or c.session_id = %(session)s)
+          and (c.call_id = any (%(calls)s) or c.run_id = %(run)s or c.session_id = %(session)s
+               or c.run_id = any (%(child_runs)s))
           and (%(agent)s::uuid is null or c.agent_id = %(agent)s)
         group by v.file_id
         """,
@@ -143,12 +145,45 @@ async def _touched(connection: Connection, tenant: Tenant, scope: UndoScope, *, 
             "calls": list(scope.calls),
             "run": scope.run_id,
             "session": scope.session_id,
+            "child_runs": list(scope.child_runs),
             # An agent undoes its own changes only.
             "agent": tenant.agent_id,
             "unreviewed": unreviewed,
         },
     )
     return {file_id: (first, version_ids) for file_id, first, version_ids in await cursor.fetchall()}
+
+
+async def _with_child_runs(connection: Connection, tenant: Tenant, scope: UndoScope) -> UndoScope:
+    """Add the child runs that these calls started, and theirs."""
+    cursor = await connection.execute(
+        """
+        with recursive below as (
+            select r.id from toolcrib.runs r
+            where r.workspace_id = %(workspace)s and r.parent_call_id = any (%(calls)s)
+            union all
+            select r.id from toolcrib.runs r where r.workspace_id = %(workspace)s and r.parent_run_id = %(run)s
+            union all
+            select r.id from toolcrib.sessions s
+            join toolcrib.runs r on r.workspace_id = s.workspace_id and r.session_id = s.id
+                 and r.parent_run_id = s.parent_run_id
+            where s.workspace_id = %(workspace)s and s.parent_session_id = %(session)s
+        ), all_below as (
+            select id from below
+            union
+            select r.id from all_below b
+            join toolcrib.runs r on r.workspace_id = %(workspace)s and r.parent_run_id = b.id
+        )
+        select id from all_below
+        """,
+        {
+            "workspace": tenant.workspace_id,
+            "calls": list(scope.calls),
+            "run": scope.run_id,
+            "session": scope.session_id,
+        },
+    )
+    return replace(scope, child_runs=tuple(id_ for (id_,) in await cursor.fetchall()))
 
 
 async def _reviewed(connection: Connection, tenant: Tenant, session_id: SessionId) -> dict[FileId, ReviewedFile]:
@@ -188,6 +223,7 @@ async def _undone_before(
     undos = [UndoCall(CallId(id_), reverted) for id_, reverted in await cursor.fetchall()]
     own = [version for version in versions if version.id in ours]
     scopes = {scope for scope in (undo_scope.run_id, undo_scope.session_id) if scope is not None}
+    scopes |= set(undo_scope.child_runs)
     if undo_scope.session_id is not None:
         scopes |= {version.run_id for version in own if version.run_id is not None}
     calls = {version.call_id for version in own if version.call_id is not None} | set(undo_scope.calls)

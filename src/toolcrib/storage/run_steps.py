@@ -8,7 +8,7 @@ from toolcrib.core.audit import AuditRecord, CallRecord
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.ids import CallId, ProcessId, RunId, WorkspaceId
 from toolcrib.core.json_text import json_text
-from toolcrib.core.runs import RequestedCallState, Run, RunEnding, SessionMessage, Violations
+from toolcrib.core.runs import RequestedCallState, Run, RunEnding, RunState, SessionMessage, Violations
 from toolcrib.policy.model_results import CallProgress
 from toolcrib.storage.audit import AuditStore
 from toolcrib.storage.database import Tenant
@@ -153,7 +153,9 @@ class RunStepStore(RunStore):
                 select c.id, c.tool, c.state, c.result, c.error, c.idempotent,
                        exists (select from toolcrib.paused_calls p
                                where p.workspace_id = c.workspace_id and p.call_id = c.id
-                                 and p.state = 'approved' and p.resumed_at is null)
+                                 and p.state = 'approved' and p.resumed_at is null),
+                       (select k.state from toolcrib.runs k
+                        where k.workspace_id = c.workspace_id and k.parent_call_id = c.id)
                 from toolcrib.tool_calls c where c.workspace_id = %s and c.id = any (%s)
                 """,
                 (workspace_id, list(ids)),
@@ -191,7 +193,9 @@ class RunStepStore(RunStore):
             return await save_turn(connection, run, turn)
 
     async def save_waiting(self, run: Run, call_ids: Sequence[CallId]) -> bool:
-        """Release a run until a person has decided. Returns False if that happened already, or the run was cancelled.
+        """Release a run until a person has decided or a child run has ended.
+
+        Returns False if that happened already, or the run was cancelled.
 
         Raises:
             Superseded: Another process has taken over the run.
@@ -209,7 +213,15 @@ class RunStepStore(RunStore):
                                 and c.state = 'paused')
                   and not exists (select from toolcrib.paused_calls p
                                   where p.workspace_id = r.workspace_id and p.call_id = any (%(calls)s)
-                                    and p.state = 'approved' and p.resumed_at is null)
+                                    and p.state = 'approved' and p.resumed_at is null
+                                    -- The approved call has started a child run and waits for it.
+                                    and not exists (select from toolcrib.runs k
+                                                    where k.workspace_id = p.workspace_id
+                                                      and k.parent_call_id = p.call_id))
+                  and not exists (select from toolcrib.tool_calls c
+                                  join toolcrib.runs k on k.workspace_id = c.workspace_id and k.parent_call_id = c.id
+                                  where c.workspace_id = r.workspace_id and c.id = any (%(calls)s)
+                                    and c.state = 'paused' and k.state = 'ended')
                 """,  # noqa: S608 - a constant of this module
                 {"workspace": run.workspace_id, "run": run.id, "epoch": run.epoch, "calls": list(call_ids)},
             )
@@ -259,9 +271,13 @@ class RunStepStore(RunStore):
         turn: Mapping[str, Any] | None = None,
         closing: Sequence[tuple[CallRecord, AuditRecord]] = (),
     ) -> list[RunId]:
-        """End a run and its open calls, with the model's last answer if there is one. Returns runs that now start."""
+        """End a run and its open calls, with the model's last answer if there is one. Cancels its child runs.
+
+        Returns the runs that now start or go on.
+        """
         tenant = Tenant(run.workspace_id)
         async with self._database.transaction(tenant) as connection:
+            children = await self._cancel_children(connection, run, run.cancelled_by)
             await lock_run(connection, run)
             await lock_session(connection, run)
             for call, audit in closing:
@@ -269,7 +285,8 @@ class RunStepStore(RunStore):
                 await AuditStore.append_within(connection, audit)
             if turn is not None:
                 await save_turn(connection, run, turn)
-            return await self._end(connection, run, end_reason, error)
+            started = await self._end(connection, run, end_reason, error)
+        return [*started, *children, *([run.parent_run_id] if run.parent_run_id is not None else [])]
 
     async def attempt(self, run: Run, *, fresh: bool) -> None:
         """Count an attempt at the run's calls before it starts. A ``fresh`` one is the first at the remaining calls.
@@ -349,11 +366,24 @@ class RunAuthorization:
 
 
 def _call_progress(row: tuple[Any, ...]) -> CallProgress:
-    call_id, tool, state, result, error, idempotent, is_approved = row
-    # An approved call resumes with its approval, even if it had started when its process died.
-    resumes = is_approved and state in ("paused", "running")
-    requested = RequestedCallState.DECIDED if resumes else _CALL_STATES[state]
-    return CallProgress(CallId(call_id), tool, requested, result, error, idempotent, begun=state == "running")
+    call_id, tool, state, result, error, idempotent, is_approved, child_state = row
+    requested, is_open = _CALL_STATES[state], state in ("paused", "running")
+    if is_open and child_state is not None:
+        ended = child_state == RunState.ENDED
+        requested = RequestedCallState.DECIDED if ended else RequestedCallState.WAITING
+    elif is_open and is_approved:
+        # An approved call resumes with its approval, even if it had started when its process died.
+        requested = RequestedCallState.DECIDED
+    return CallProgress(
+        CallId(call_id),
+        tool,
+        requested,
+        result,
+        error,
+        idempotent,
+        begun=state == "running",
+        has_child=child_state is not None,
+    )
 
 
 _CALL_STATES = {

@@ -7,7 +7,7 @@ from psycopg.rows import dict_row
 
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import Conflict, NotFound
-from toolcrib.core.ids import RunId, SessionId, WorkspaceId, new_id
+from toolcrib.core.ids import RunId, SessionId, UserId, WorkspaceId, new_id
 from toolcrib.core.json_text import json_text
 from toolcrib.core.runs import DEFAULT_PRIORITY, RETRIABLE, Run, RunEnding, RunState, SessionMessage
 from toolcrib.storage.database import Connection, Database, Parameters, Tenant
@@ -163,7 +163,7 @@ class RunStore:
             )
 
     async def cancel(self, tenant: Tenant, run_id: RunId) -> Run:
-        """Cancel a run. One without a process ends at once; others notice it within a second.
+        """Cancel a run and its child runs. One without a process ends at once; others notice it within a second.
 
         The messages queued behind a run that had started are held: who stops an agent does not want it to go on.
         """
@@ -193,6 +193,7 @@ class RunStore:
 
     async def _cancel_begun(self, tenant: Tenant, run_id: RunId) -> Run:
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
+            await self._cancel_children(connection, await one_run(connection, tenant, run_id), tenant.user_id)
             cursor = await connection.execute(
                 """
                 update toolcrib.runs set cancelled_by = coalesce(cancelled_by, %s)
@@ -213,6 +214,37 @@ class RunStore:
                 await self._end(connection, run, RunEnding.CANCELLED, None)
                 return await one_run(connection, tenant, run_id)
         return run
+
+    async def _cancel_children(self, connection: Connection, run: Run, user_id: UserId | None) -> list[RunId]:
+        """Cancel the unfinished descendants of a run, and return them. Their processes end those that have started.
+
+        Locks them before their parents, as the end of a child run does.
+        """
+        cursor = await connection.execute("select toolcrib.child_runs(%s, %s)", (run.workspace_id, run.id))
+        children = [RunId(id_) for (id_,) in await cursor.fetchall()]
+        for child_id in children:
+            child = await one_run(connection, Tenant(run.workspace_id), child_id)
+            if child.state is RunState.QUEUED:
+                await lock_session(connection, child)
+            row = await connection.fetch_row(
+                """
+                update toolcrib.runs set cancelled_by = coalesce(cancelled_by, %s)
+                where workspace_id = %s and id = %s and state <> 'ended' returning state, not_before
+                """,
+                (user_id or run.user_id, run.workspace_id, child_id),
+            )
+            is_put_aside = row is not None and row[0] == RunState.READY and row[1] is not None
+            if row is not None and (row[0] == RunState.QUEUED or is_put_aside):
+                await _mark_ended(connection, child, RunEnding.CANCELLED, None)
+            elif row is not None and row[0] == RunState.WAITING:
+                await connection.execute("select toolcrib.set_run_ready(%s, %s)", (run.workspace_id, child_id))
+        return children
+
+    async def children(self, tenant: Tenant, run_id: RunId) -> list[RunId]:
+        """Return the unfinished child runs of a run, and theirs."""
+        async with self._database.transaction(tenant) as connection:
+            cursor = await connection.execute("select toolcrib.child_runs(%s, %s)", (tenant.workspace_id, run_id))
+            return [RunId(id_) for (id_,) in await cursor.fetchall()]
 
     async def release_held(self, tenant: Tenant, run_id: RunId) -> Run:
         """Release a held run: it starts now or, while the session has another run, later."""
@@ -236,16 +268,7 @@ class RunStore:
         self, connection: Connection, run: Run, end_reason: RunEnding, error: Mapping[str, Any] | None
     ) -> list[RunId]:
         """Mark a run as ended, and return the runs that start instead of it."""
-        await connection.execute(
-            f"""
-            update toolcrib.runs r set state = 'ended', end_reason = %s, error = %s, worker_id = null, ended_at = now(),
-                active_ms = r.active_ms + {ELAPSED}, active_since = null, not_before = null
-            where r.workspace_id = %s and r.id = %s
-            """,  # noqa: S608 - a constant of this module
-            (end_reason, None if error is None else json_text(error), run.workspace_id, run.id),
-        )
-        await announce_review(connection, run)
-        await append_run_state_event(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
+        await _mark_ended(connection, run, end_reason, error)
         return await self._start_queued(connection, run.workspace_id)
 
     async def messages(
@@ -267,7 +290,7 @@ _NAMES = (
     "id", "workspace_id", "session_id", "user_id", "agent_id", "via", "prompt", "state", "end_reason", "epoch", "turns",
     "input_tokens", "output_tokens", "context_tokens", "active_ms", "active_since", "cancelled_by", "error",
     "created_at", "started_at", "ended_at", "attempts", "takeovers", "held", "priority", "not_before",
-    "provider_waits", "provider_wait_ms",
+    "provider_waits", "provider_wait_ms", "parent_run_id", "max_turns", "max_active_ms", "child_turns",
 )  # fmt: skip
 COLUMNS = ", ".join(f"r.{name}" for name in _NAMES)
 SELECT = f"select {', '.join(_NAMES)} from toolcrib.runs "  # noqa: S608 - constants of this module
@@ -327,6 +350,19 @@ async def fetch_runs(connection: Connection, statement: LiteralString, parameter
         )
         for row in await cursor.fetchall()
     ]
+
+
+async def _mark_ended(connection: Connection, run: Run, end_reason: RunEnding, error: Mapping[str, Any] | None) -> None:
+    await connection.execute(
+        f"""
+        update toolcrib.runs r set state = 'ended', end_reason = %s, error = %s, worker_id = null, ended_at = now(),
+            active_ms = r.active_ms + {ELAPSED}, active_since = null, not_before = null
+        where r.workspace_id = %s and r.id = %s
+        """,  # noqa: S608 - a constant of this module
+        (end_reason, None if error is None else json_text(error), run.workspace_id, run.id),
+    )
+    await announce_review(connection, run)
+    await append_run_state_event(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
 
 
 async def _hold_queued(connection: Connection, stopped: Run) -> None:

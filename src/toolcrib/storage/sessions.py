@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any, LiteralString
 
 from toolcrib.core.agents import AgentRules, TrustLevel
-from toolcrib.core.callers import Agent, SessionMode, WorkspaceRole
+from toolcrib.core.callers import Agent, Narrowing, SessionMode, WorkspaceRole
 from toolcrib.core.errors import Conflict, Forbidden, NotFound
 from toolcrib.core.events import Event, EventType
-from toolcrib.core.ids import AgentId, CallId, FileId, SessionId, UserId, new_id
+from toolcrib.core.ids import AgentId, CallId, FileId, RunId, SessionId, UserId, new_id
 from toolcrib.core.json_text import json_text
 from toolcrib.core.packages import Workflow
 from toolcrib.policy.trust import in_phase, in_session, reject_beyond_ceiling, reject_unknown_phase
@@ -42,6 +42,10 @@ class Session:
     phase: str | None = None
     # The package whose workflow it runs, if any.
     package: str | None = None
+    # For the session of a child run: the run that started it, and how that narrows its permissions.
+    parent_session_id: SessionId | None = None
+    parent_run_id: RunId | None = None
+    narrowed_to: Narrowing | None = None
 
     def apply_to(self, agent: Agent) -> Agent:
         """Return the agent as it calls tools in this session: in the session's phase, with the session's trust.
@@ -145,17 +149,20 @@ class SessionStore:
         )
         return session
 
-    async def page(self, tenant: Tenant, *, before: SessionId | None, limit: int) -> list[Session]:
-        """Return the workspace's sessions, newest first."""
+    async def page(
+        self, tenant: Tenant, *, before: SessionId | None, limit: int, parent_id: SessionId | None = None
+    ) -> list[Session]:
+        """Return the workspace's sessions, newest first; without those of child runs, or only those of one parent."""
         async with self._database.transaction(tenant) as connection:
             return await connection.fetch_all(
                 Session,
                 f"""
                 select {_COLUMNS} from toolcrib.sessions
                 where workspace_id = %(workspace)s and (%(before)s::uuid is null or id < %(before)s)
+                  and parent_session_id is not distinct from %(parent)s
                 order by id desc limit %(limit)s
                 """,  # noqa: S608 - as above
-                {"workspace": tenant.workspace_id, "before": before, "limit": limit},
+                {"workspace": tenant.workspace_id, "before": before, "limit": limit, "parent": parent_id},
             )
 
     async def get(self, tenant: Tenant, session_id: SessionId) -> Session:
@@ -286,7 +293,8 @@ class SessionStore:
 
 
 _COLUMNS = """
-    id, title, agent_id, mode, trust, created_by, created_at, last_seq, trust_by_owner, provider, model, phase, package
+    id, title, agent_id, mode, trust, created_by, created_at, last_seq, trust_by_owner, provider, model, phase, package,
+    parent_session_id, parent_run_id, narrowed_to
 """
 
 

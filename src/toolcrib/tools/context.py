@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import ToolFailed
+from toolcrib.core.ids import SessionId
 from toolcrib.core.paths import WorkspacePath
 from toolcrib.core.paused_calls import Question
 from toolcrib.tools.tool_files import ToolFiles
@@ -39,6 +40,8 @@ class ToolReport:
     # Hosts that a program contacted, or was denied, with the reason.
     contacted: list[tuple[str, str | None]] = field(default_factory=list)
     progress: Callable[[int, int], None] | None = None
+    # The session of the child run that the call has started and waits for.
+    child_session_id: SessionId | None = None
 
 
 @dataclass(frozen=True)

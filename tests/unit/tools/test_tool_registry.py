@@ -237,7 +237,7 @@ def test_metadata_says_where_each_builtin_tool_is_offered() -> None:
 
     more_than_reads = {
         *("ask_user", "bash_list", "bash_output", "bash_stop"),
-        *("exit_plan_mode", "plan_write", "plan_edit", "review"),
+        *("exit_plan_mode", "plan_write", "plan_edit", "review", "run_agent"),
     }
     assert {name for name, tool in found.items() if tool.read_only} == safe - more_than_reads
     commands = {"bash_list", "bash_output", "bash_stop"}

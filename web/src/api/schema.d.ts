@@ -577,7 +577,7 @@ export interface paths {
         };
         /**
          * List Sessions
-         * @description List the workspace's sessions, newest first.
+         * @description List the workspace's sessions, newest first. Those of child runs are listed by their parent only.
          */
         get: operations["list_sessions"];
         put?: never;
@@ -3932,7 +3932,7 @@ export interface components {
          * @description The state of a run.
          *
          *     ``queued``: the session has another run, or was stopped. ``ready``: any process may take it. ``waiting``: for a
-         *     person.
+         *     person or a child run.
          * @enum {string}
          */
         RunState: "queued" | "ready" | "running" | "waiting" | "ended";
@@ -4121,6 +4121,11 @@ export interface components {
              * @description The package whose workflow the session runs.
              */
             package: string | null;
+            /**
+             * Parent Session Id
+             * @description For the session of a child run, the session whose agent started it.
+             */
+            parent_session_id?: string | null;
             /**
              * Created By
              * Format: uuid
@@ -5197,6 +5202,26 @@ export interface components {
              */
             decision: "kept" | "reverted";
         };
+        /** RunAgentResult */
+        RunAgentResult: {
+            /** Text */
+            text: string;
+            /** Agent */
+            agent: string;
+            /** End Reason */
+            end_reason: string;
+            /**
+             * Session Id
+             * Format: uuid
+             */
+            session_id: string;
+            /** Turns */
+            turns: number;
+            /** Input Tokens */
+            input_tokens: number;
+            /** Output Tokens */
+            output_tokens: number;
+        };
         /** UndoConflictEntry */
         UndoConflictEntry: {
             /** Path */
@@ -5279,6 +5304,7 @@ export interface components {
          * @description The result schema of each tool, by tool name. Not a response itself.
          */
         ToolResults: {
+            run_agent: components["schemas"]["RunAgentResult"];
             edit: components["schemas"]["EditResult"];
             find: components["schemas"]["FindResult"];
             glob: components["schemas"]["GlobResult"];
@@ -7030,6 +7056,8 @@ export interface operations {
             query?: {
                 before?: string | null;
                 limit?: number;
+                /** @description List the sessions of the child runs that this session's agent started. */
+                parent_session_id?: string | null;
             };
             header?: never;
             path: {

@@ -74,9 +74,12 @@ async def list_sessions(
     services: Injected,
     before: SessionId | None = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    parent_session_id: Annotated[
+        SessionId | None, Query(description="List the sessions of the child runs that this session's agent started.")
+    ] = None,
 ) -> Page[SessionOut]:
-    """List the workspace's sessions, newest first."""
-    sessions = await services.sessions.page(tenant, before=before, limit=limit + 1)
+    """List the workspace's sessions, newest first. Those of child runs are listed by their parent only."""
+    sessions = await services.sessions.page(tenant, before=before, limit=limit + 1, parent_id=parent_session_id)
     # Unlike a full page, one more session shows that there is a next page.
     return Page[SessionOut].of(sessions[:limit], limit=limit if len(sessions) > limit else None)
 

@@ -106,7 +106,8 @@ async def call_tool(workspace_id: UUID, request: Request, services: Injected) ->
     caller = caller_for(principal, workspace_id, session_id=call.session_id)
     if call.session_id is not None and (agent := caller.agent) is not None:
         session = await services.sessions.get(tenant_for(principal, workspace_id), SessionId(call.session_id))
-        caller = replace(caller, mode=session.mode, agent=session.apply_to(agent))
+        agent, mode = await services.session_agents.in_session(caller.workspace_id, agent, session, caller.user_id)
+        caller = replace(caller, mode=mode, agent=agent)
     execute = partial(services.executor.execute, ToolCall(call.tool, call.args), caller)
     if _STREAM not in request.headers.get("accept", ""):
         return outcome_response(await execute())
@@ -220,8 +221,11 @@ async def _as_asked(principal: Principal, workspace_id: UUID, question: ExplainI
         agent = agent and in_phase(agent, question.phase)
         return caller_for(principal, workspace_id, agent=agent)
     session = replace(session, phase=question.phase or session.phase)
-    agent = agent and session.apply_to(agent)
-    return caller_for(principal, workspace_id, agent=agent, session_id=session.id, mode=session.mode)
+    mode = session.mode
+    if agent is not None:
+        person = caller_for(principal, workspace_id)
+        agent, mode = await services.session_agents.in_session(person.workspace_id, agent, session, person.user_id)
+    return caller_for(principal, workspace_id, agent=agent, session_id=session.id, mode=mode)
 
 
 @router.get("/workspaces/{workspace_id}/calls/{call_id}", responses=examples("NOT_FOUND"))

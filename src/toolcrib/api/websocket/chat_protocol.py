@@ -159,18 +159,20 @@ class ChatProtocol:
 
     async def _caller(self, session: Session) -> Caller:
         """Return the session's agent, acting for this person; in a session without an agent, the person."""
-        connection = self._connection
+        connection, mode = self._connection, session.mode
         agent = None
         if session.agent_id is not None:
             stored = await self._services.agents.get(connection.tenant, session.agent_id)
-            agent = session.apply_to(stored.as_caller)
+            agent, mode = await self._services.session_agents.in_session(
+                connection.tenant.workspace_id, stored.as_caller, session, connection.authority.principal.user_id
+            )
         return caller_for(
             connection.authority.principal,
             connection.workspace_id,
             agent=agent,
             session_id=session.id,
             via=VIA,
-            mode=session.mode,
+            mode=mode,
         )
 
     async def _execute(self, call: ToolCall, caller: Caller, reply: str | int | None) -> None:

@@ -11,7 +11,7 @@ declare
     v_message  uuid;
 begin
     -- Events of a call name the message that made it: the latest of the model, if it contains the call.
-    if p_type in ('tool-start', 'tool-result', 'tool-confirm', 'pause-ended') then
+    if p_type in ('tool-start', 'tool-result', 'tool-confirm', 'pause-ended', 'child-run') then
         select m.id into v_message
         from (select l.id, l.metadata from toolcrib.messages l
               where l.workspace_id = p_workspace and l.session_id = p_session and l.role = 'assistant'

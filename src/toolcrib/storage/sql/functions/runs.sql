@@ -40,6 +40,12 @@ begin
         (select m.role from toolcrib.members m join toolcrib.users u on u.id = m.user_id
          where m.workspace_id = p_workspace and m.user_id = p_user and u.disabled_at is null),
         concat_ws(' ',
+            -- A child run has at most the permissions of its parent.
+            (select above.stamp from toolcrib.sessions s
+             join toolcrib.runs parent on parent.workspace_id = s.workspace_id and parent.id = s.parent_run_id
+             cross join lateral toolcrib.run_authorization(
+                 p_workspace, parent.session_id, p_user, parent.agent_id) above
+             where s.workspace_id = p_workspace and s.id = p_session),
             (select concat_ws(' ', s.mode, coalesce(s.trust, '-'), s.trust_by_owner, s.provider, s.model,
                               coalesce(s.phase, '-'))
              from toolcrib.sessions s
@@ -252,6 +258,57 @@ $$;
 create or replace trigger wake_run_on_decision after update of state on toolcrib.paused_calls
     for each row when (new.run_id is not null and new.state not in ('pending', 'stale'))
     execute function toolcrib.wake_run_on_decision();
+
+-- After the end of a child run: counts its turns and its time against its parent, which waits for it no longer. Locks
+-- the parent after the child, as everything that locks both does. Runs at the same time share their time.
+create or replace function toolcrib.end_child_run() returns trigger
+language plpgsql
+as $$
+begin
+    update toolcrib.runs p set
+        child_turns = p.child_turns + new.turns + new.child_turns,
+        active_ms = greatest(p.active_ms, new.parent_active_ms + new.active_ms)
+    where p.workspace_id = new.workspace_id and p.id = new.parent_run_id and p.state <> 'ended';
+    perform toolcrib.set_run_ready(new.workspace_id, new.parent_run_id);
+    return null;
+end
+$$;
+create or replace trigger end_child_run after update of state on toolcrib.runs
+    for each row when (new.parent_run_id is not null and new.state = 'ended' and old.state <> 'ended')
+    execute function toolcrib.end_child_run();
+
+-- A child run that is deleted with its session before it ended leaves its call without a result.
+create or replace function toolcrib.lose_child_run() returns trigger
+language plpgsql
+as $$
+begin
+    update toolcrib.tool_calls set state = 'unknown', ended_at = now(), error = jsonb_build_object(
+        'code', 'INTERRUPTED', 'message', 'The session of the child run was deleted before the run ended.')
+    where workspace_id = old.workspace_id and id = old.parent_call_id and ended_at is null;
+    perform toolcrib.set_run_ready(old.workspace_id, old.parent_run_id);
+    return null;
+end
+$$;
+create or replace trigger lose_child_run after delete on toolcrib.runs
+    for each row when (old.parent_run_id is not null and old.state <> 'ended')
+    execute function toolcrib.lose_child_run();
+
+-- Returns the unfinished descendants of a run, the deepest first: the order in which they are locked.
+create or replace function toolcrib.child_runs(p_workspace uuid, p_run uuid) returns setof uuid
+language plpgsql stable
+as $$
+begin
+    return query
+        with recursive below as (
+            select r.id, r.state, 1 as depth from toolcrib.runs r
+            where r.workspace_id = p_workspace and r.parent_run_id = p_run
+            union all
+            select r.id, r.state, b.depth + 1 from below b
+            join toolcrib.runs r on r.workspace_id = p_workspace and r.parent_run_id = b.id
+        )
+        select b.id from below b where b.state <> 'ended' order by b.depth desc, b.id;
+end
+$$;
 
 -- Whether a process is alive: its last heartbeat is within the lease.
 create or replace function toolcrib.process_is_alive(p_process text, p_lease double precision) returns boolean

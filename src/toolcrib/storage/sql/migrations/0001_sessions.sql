@@ -25,11 +25,22 @@ create table sessions (
     text_lines             bigint not null default 0,
     -- What people decided in reviews since the last message. The next message tells the model.
     review_note            text,
+    -- A session of a child run: the run that started it, the session where the chain began, and how deep it is there.
+    parent_session_id      uuid,
+    parent_run_id          uuid,
+    root_session_id        uuid,
+    depth                  smallint not null default 0,
+    -- How the call that started the child run narrows its permissions: `tools` and `trust`.
+    narrowed_to            jsonb,
     created_by             uuid not null,
     created_at             timestamptz not null default now(),
     updated_at             timestamptz not null default now(),
-    primary key (workspace_id, id)
+    primary key (workspace_id, id),
+    foreign key (workspace_id, parent_session_id) references sessions on delete cascade,
+    check (num_nonnulls(parent_session_id, parent_run_id, root_session_id) in (0, 3))
 );
+create index sessions_parent on sessions (workspace_id, parent_session_id) where parent_session_id is not null;
+create index sessions_root on sessions (workspace_id, root_session_id) where root_session_id is not null;
 
 create table messages (
     workspace_id  uuid not null,
@@ -109,6 +120,15 @@ create table runs (
     active_since    timestamptz,
     cancelled_by    uuid,
     error           jsonb,
+    -- A child run: the run and the call that wait for its end, and how long that run had worked when this one began.
+    parent_run_id     uuid,
+    parent_call_id    uuid,
+    parent_active_ms  bigint,
+    -- What was left of the parent's turns and time. Null: only the agent's own limits apply.
+    max_turns         integer,
+    max_active_ms     bigint,
+    -- Turns of this run's child runs that have ended. They count against its own.
+    child_turns     integer not null default 0,
     created_at      timestamptz not null default now(),
     started_at      timestamptz,
     ended_at        timestamptz,
@@ -121,6 +141,9 @@ create index runs_queued on runs (workspace_id, priority, id) where state = 'que
 create index runs_at_work on runs (workspace_id) where state in ('ready', 'running');
 create index runs_cancelled on runs (worker_id) where state in ('ready', 'running') and cancelled_by is not null;
 create index runs_session on runs (workspace_id, session_id, id);
+-- A call starts one child run, however often it is executed.
+create unique index runs_parent_call on runs (workspace_id, parent_call_id) where parent_call_id is not null;
+create index runs_parent on runs (workspace_id, parent_run_id) where parent_run_id is not null;
 
 -- Messages that are sent by the clock: each firing creates a session and a run on behalf of the user. Its next firing is in
 -- the durable queue (functions/schedules.sql).

@@ -1,0 +1,1 @@
+"""Tools that give tasks to other agents."""
