@@ -14,6 +14,7 @@ from sqlalchemy.engine import Engine
 
 from toolcrib.core.ids import ProcessId, RunId, WorkspaceId
 from toolcrib.runs.durable import DurableQueue
+from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Connection, Database
 from toolcrib.storage.run_steps import RunStepStore
@@ -119,14 +120,16 @@ async def _record(settings: Settings, database: Database) -> tuple[Recorded, Rec
         slots=200,
         advance=nothing,
         start_queued=nothing,
+        fire=nothing,
     )
-    work = asyncio.create_task(queue.run(processes, lease=_LEASE))
-    await queue.opened()
-    with _recorded_of_engine(engines):
-        # Longer than each of its intervals but that of the deletion.
-        await asyncio.sleep(_WATCH_SECONDS)
-    work.cancel()
-    await asyncio.gather(work, return_exceptions=True)
+    with ProcessHeartbeat.start(settings.system_url, node=settings.node_name, lease=_LEASE) as heartbeat:
+        work = asyncio.create_task(queue.run(processes, heartbeat))
+        await queue.opened()
+        with _recorded_of_engine(engines):
+            # Longer than each of its intervals but that of the deletion.
+            await asyncio.sleep(_WATCH_SECONDS)
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
     return ours, engines
 
 

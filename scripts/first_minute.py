@@ -65,7 +65,7 @@ def _install(base: Path) -> Path:
     _run("/usr/bin/python3", "-m", "venv", str(environment), at=base)
     (wheel,) = dist.glob("*.whl")
     pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
-    _run(*pip, "--require-hashes", "-r", str(ROOT / "requirements" / "runtime.txt"), at=base)
+    _run(*pip, "--require-hashes", "--no-deps", "-r", str(ROOT / "requirements" / "runtime.txt"), at=base)
     _run(*pip, "--no-deps", str(wheel), at=base)
     return environment
 

@@ -50,7 +50,7 @@ from toolcrib.wiring import services as open_services
 pytestmark = pytest.mark.xdist_group("tenants")
 
 # Public routes.
-PUBLIC = {"register", "registration", "login", "use_link", "refresh", "health", "accept_invitation"}
+PUBLIC = {"register", "registration", "login", "use_link", "refresh", "health", "live", "ready", "accept_invitation"}
 # Routes without a workspace: each returns or changes only the caller's own data.
 OWN = {"create_workspace", "list_workspaces", "create_api_key", "list_api_keys", "revoke_api_key", "logout", "me",
        "list_providers", "list_credentials", "store_credentials", "remove_credentials", "list_models",

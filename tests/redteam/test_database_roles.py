@@ -115,7 +115,9 @@ def test_owner_role_of_definer_functions_cannot_rewrite_history(owner: psycopg.C
         ("outsiders", "INSERT"),
         ("outsiders", "UPDATE"),
         ("pending_applies", "DELETE"),
+        ("workflow_input", "DELETE"),
         ("workflow_input", "INSERT"),
+        ("workflow_status", "DELETE"),
         ("workflow_status", "INSERT"),
         ("workflow_status", "UPDATE"),
     ]
@@ -218,7 +220,7 @@ def called_by(connection: psycopg.Connection, tenant: Tenant) -> list[str]:
     ).fetchall()
     assert len(functions) >= 9
     samples: dict[str, object] = {
-        "uuid": tenant.workspace_id, "int4": 0, "bytea": b"x", "text": "ada@example.org", "jsonb": "[]",
+        "uuid": tenant.workspace_id, "int4": 0, "int8": 0, "bytea": b"x", "text": "ada@example.org", "jsonb": "[]",
     }  # fmt: skip
     for name, names, types in functions:
         given = [

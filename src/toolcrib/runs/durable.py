@@ -26,6 +26,8 @@ from toolcrib.storage.server_processes import ServerProcessStore
 if TYPE_CHECKING:
     from dbos import DBOSConfig, WorkflowStatus
 
+    from toolcrib.storage.queue_connections import QueueConnections
+
 log = structlog.get_logger(__name__)
 
 # Runs that become ready in this process start at once; the queue finds the others at this interval.
@@ -118,7 +120,9 @@ class DurableQueue:
                     log.warning("durable.round_failed", error=str(error))
                 await asyncio.sleep(lease / 4)
         finally:
-            await asyncio.shield(asyncio.to_thread(_engine.detach, self))
+            # DBOS takes a second to stop. Nothing comes from it any more, so its server need not wait.
+            self.is_closed = True
+            threading.Thread(target=_engine.detach, args=(self,), name="toolcrib-queue-stop", daemon=True).start()
 
     async def _open(self) -> None:
         while True:
@@ -154,6 +158,7 @@ class _Engine:
         self._queues: dict[ProcessId, DurableQueue] = {}
         self._launched_as = ""
         self._is_launched = False
+        self._connections: QueueConnections | None = None
 
     def attach(self, queue: DurableQueue) -> None:
         with self._lock:
@@ -175,13 +180,15 @@ class _Engine:
 
     def detach(self, queue: DurableQueue) -> None:
         with self._lock:
-            queue.is_closed = True
             if queue.process_id not in self._queues:
                 return
-            self._stop()
-            del self._queues[queue.process_id]
-            if self._queues:
-                self._launch()
+            try:
+                self._stop()
+                del self._queues[queue.process_id]
+                if self._queues:
+                    self._launch()
+            except Exception as error:  # noqa: BLE001 - most are the database's; the others try again
+                log.warning("durable.stop_failed", error=str(error))
 
     def launch_if_failed(self) -> None:
         """Launch again after a failure, such as an end of another server here while the database was away."""
@@ -191,7 +198,7 @@ class _Engine:
                 self._launch()
 
     def queue_of(self, name: str) -> DurableQueue | None:
-        found = list(self._queues.values())
+        found = [queue for queue in self._queues.values() if not queue.is_closed]
         return next((queue for queue in reversed(found) if queue.name == name), found[-1] if found else None)
 
     def _stop(self) -> None:
@@ -200,27 +207,32 @@ class _Engine:
             return
         from dbos import DBOS
 
-        DBOS.destroy()
+        # The wait lets its threads end what they have begun.
+        DBOS.destroy(workflow_completion_timeout_sec=1)
+        if self._connections is not None:
+            self._connections.close()
+            self._connections = None
 
     def _launch(self) -> None:
         _quiet_logger()
         from dbos import DBOS
 
+        from toolcrib.storage.queue_connections import QueueConnections
+
         queues = list(self._queues.values())
         # A process that shares the engine with others is alive as long as one of them is.
         executor_id = "+".join(str(queue.process_id) for queue in queues)
+        self._connections = self._connections or QueueConnections(
+            queues[0].dsn, size=_CONNECTIONS, name=session_name("toolcrib-queue", queues[0].process_id)
+        )
         config: DBOSConfig = {
             "name": "toolcrib",
             "system_database_url": queues[0].dsn,
+            "system_database_engine": self._connections.engine,
             "application_version": _VERSION,
             "executor_id": executor_id,
             "run_migrations": False,
-            "sys_db_pool_size": _CONNECTIONS,
             "max_executor_threads": _THREADS,
-            "db_engine_kwargs": {
-                "pool_pre_ping": False,
-                "connect_args": {"application_name": session_name("toolcrib-queue", queues[0].process_id)},
-            },
         }
         DBOS(config=config)
         if DBOS.executor_id != executor_id:

@@ -19,7 +19,7 @@ from toolcrib.core.ids import FileId, VersionId
 from toolcrib.core.json_text import json_text
 from toolcrib.core.paths import WorkspacePath
 from toolcrib.storage.blobs import packed
-from toolcrib.storage.database import Connection, Database, Tenant
+from toolcrib.storage.database import Connection, Database, Tenant, has_input
 from toolcrib.storage.files import PathLookup, WorkspaceHome, paths_json, seen
 
 # Above this number paths are not locked one by one: PostgreSQL's lock table is finite.
@@ -160,6 +160,11 @@ class LockedCommit:
             # A stored but unused blob was collected at this moment: it must be stored again.
             raise BaseChanged("A content was deleted concurrently.") from None
 
+    @property
+    def has_lost_locks(self) -> bool:
+        """Whether the database ended the session, as it does for a process that was suspended for too long."""
+        return has_input(self._connection)
+
     async def mark_applied(self, applied: Sequence[AppliedFile]) -> None:
         """Mark the change as applied to disk, and release the locks."""
         await _mark_applied(self._connection, self._tenant, applied)
@@ -173,7 +178,7 @@ class LockedCommit:
         if not self._holds_locks:
             return
         self._holds_locks = False
-        if self._connection.info.transaction_status is not pq.TransactionStatus.IDLE:
+        if self.has_lost_locks or self._connection.info.transaction_status is not pq.TransactionStatus.IDLE:
             await self._connection.close()
             return
         await self._connection.execute("select pg_advisory_unlock_all()")

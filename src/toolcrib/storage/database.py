@@ -247,7 +247,7 @@ async def _borrowed_connection(pool: Pool) -> AsyncIterator[Connection]:
 async def _open_connection(pool: Pool) -> Connection:
     """Return a connection whose session the server has not ended. To an idle session it sends nothing else."""
     connection = await pool.getconn()
-    if not _has_input(connection):
+    if not has_input(connection):
         return connection
     try:
         await pool.check_connection(connection)
@@ -262,8 +262,11 @@ async def _open_connection(pool: Pool) -> Connection:
     return connection
 
 
-def _has_input(connection: Connection) -> bool:
-    """Return whether something arrived that nobody has read, or the connection was closed. Without waiting."""
+def has_input(connection: Connection) -> bool:
+    """Return whether something arrived that nobody has read: between statements, that the session was ended.
+
+    Does not wait.
+    """
     if connection.closed:
         return True
     poll = select.poll()

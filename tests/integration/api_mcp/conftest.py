@@ -66,11 +66,11 @@ async def founded(services: ApiServices, origin: str) -> Served:
     return Served(services, origin, Tenant(workspace.id, user.user_id, 0), secret)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def house(
     database_urls: DatabaseUrls, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[tuple[ApiServices, str]]:
-    """One server for all tests, with the tools that the conformance suite looks for."""
+    """One server for the tests of a module, with the tools that the conformance suite looks for."""
     settings = new_settings(
         database_urls,
         tmp_path_factory.mktemp("house") / "data",

@@ -92,11 +92,11 @@ def assistant(text: str) -> dict[str, str]:
     return {"role": "assistant", "content": text}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def house(
     database_urls: DatabaseUrls, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[tuple[ApiServices, str]]:
-    """One server for all tests."""
+    """One server for the tests of a module."""
     settings = new_settings(
         database_urls,
         tmp_path_factory.mktemp("house") / "data",

@@ -375,6 +375,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/workspaces/{workspace_id}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Workspace Runs
+         * @description List the workspace's runs, newest first.
+         */
+        get: operations["list_workspace_runs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workspaces/{workspace_id}/runs/{run_id}": {
         parameters: {
             query?: never;
@@ -411,6 +431,28 @@ export interface paths {
          *     Messages queued behind a run that had started are held: they start only when released, or can be cancelled too.
          */
         post: operations["cancel_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workspaces/{workspace_id}/runs/{run_id}/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Retry Run
+         * @description Send the message of a run that failed or was cancelled again, as a new run of its session. Members only.
+         *
+         *     What the first run changed stays. Your credentials for the model provider are used.
+         */
+        post: operations["retry_run"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1423,6 +1465,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/livez": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Live
+         * @description Return 200 while the process works. If it does not answer, restart it.
+         */
+        get: operations["live"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/readyz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Ready
+         * @description Return 200 if this node takes requests. 503 while it stops or its database does not answer.
+         */
+        get: operations["ready"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/health": {
         parameters: {
             query?: never;
@@ -1432,7 +1514,7 @@ export interface paths {
         };
         /**
          * Health
-         * @description Return 200 if the database answers, otherwise 503.
+         * @description Return the same as `/readyz`.
          */
         get: operations["health"];
         put?: never;
@@ -1628,6 +1710,15 @@ export interface components {
             name?: string | null;
             /** Definition */
             definition?: string | null;
+        };
+        /** AliveOut */
+        AliveOut: {
+            /**
+             * Status
+             * @default ok
+             * @constant
+             */
+            status: "ok";
         };
         /**
          * AnswersIn
@@ -3072,6 +3163,12 @@ export interface components {
              * @example Add a test for the parser.
              */
             text: string;
+            /**
+             * Priority
+             * @description Which of the workspace's runs start first while others wait: those with lower numbers. Below 100 for owners only. From 500 on it is background work, which starts after the runs of all other workspaces.
+             * @default 100
+             */
+            priority: number;
         };
         /**
          * MessageMetadataOut
@@ -3901,9 +3998,34 @@ export interface components {
              * @default false
              */
             held: boolean;
+            /** @description What the run waits for: `release` (held), `queue` (an earlier run of the session, or room among the workspace's runs), `worker` (a free place in a server process), `provider` (it limits requests) or `person`. Null if it does not wait. */
+            waits_for?: components["schemas"]["RunWait"] | null;
+            /**
+             * Not Before
+             * @description Until when the run waits for the provider.
+             */
+            not_before?: string | null;
+            /**
+             * Priority
+             * @description Lower ones start first, among the workspace's.
+             * @default 100
+             */
+            priority: number;
             /** @description Why the run ended; null if it has not ended. */
             end_reason: components["schemas"]["RunEnding"] | null;
             error: components["schemas"]["ErrorInfo"] | null;
+            /**
+             * Attempts
+             * @description Attempts at the calls of the current turn.
+             * @default 0
+             */
+            attempts: number;
+            /**
+             * Takeovers
+             * @description Takeovers from processes that died, since the last progress.
+             * @default 0
+             */
+            takeovers: number;
             /** Turns */
             turns: number;
             /** Input Tokens */
@@ -3936,6 +4058,15 @@ export interface components {
          * @enum {string}
          */
         RunState: "queued" | "ready" | "running" | "waiting" | "ended";
+        /**
+         * RunWait
+         * @description What a run waits for.
+         *
+         *     ``queue``: an earlier run of its session, or room among the workspace's runs. ``worker``: a free place in a server
+         *     process. ``provider``: the model's provider limits requests.
+         * @enum {string}
+         */
+        RunWait: "release" | "queue" | "worker" | "person" | "provider";
         /**
          * ScheduleCreate
          * @description A message to an agent, sent as you at the times of a cron expression. Each time starts a new session.
@@ -6464,6 +6595,71 @@ export interface operations {
             };
         };
     };
+    list_workspace_runs: {
+        parameters: {
+            query?: {
+                /** @description Only runs in this state. */
+                state?: components["schemas"]["RunState"] | null;
+                /** @description Only runs of this session. */
+                session_id?: string | null;
+                before?: string | null;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                workspace_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_RunOut_"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
     get_run: {
         parameters: {
             query?: never;
@@ -6528,6 +6724,65 @@ export interface operations {
         responses: {
             /** @description Successful Response */
             200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    retry_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace_id: string;
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            202: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10131,6 +10386,55 @@ export interface operations {
             };
             /** @description Too Many Requests */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    live: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AliveOut"];
+                };
+            };
+        };
+    };
+    ready: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HealthOut"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };

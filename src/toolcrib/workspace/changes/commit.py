@@ -108,6 +108,9 @@ class Committer:
                     if trashed:
                         limits = self._trash
                         await record_trashed(connection, tenant, change_set.id, trashed, node=self._node, limits=limits)
+            if locked.has_lost_locks:
+                # Another process may have applied this change and later ones, which must stay on disk.
+                raise ApplyFailed("The change is committed. This process was suspended; another one writes it to disk.")
             await locked.mark_applied(await self._applied(change_set, disk_of, progress))
 
     async def _require_open_folders(

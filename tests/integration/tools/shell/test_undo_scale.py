@@ -7,7 +7,7 @@ campaign (`make undo-scale`) prints them with the time that passed.
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -73,9 +73,14 @@ class Meter:
                 "select pid from pg_stat_activity "
                 "where datname = current_database() and backend_type = 'client backend'"
             ).fetchall()
-        backends = (Path(f"/proc/{pid}/stat") for (pid,) in rows)
-        ticks = [one.read_text().rpartition(")")[2].split()[11:13] for one in backends if one.exists()]
-        return time.process_time() + sum(int(tick) for pair in ticks for tick in pair) / TICKS
+        return time.process_time() + sum(map(_ticks, (pid for (pid,) in rows))) / TICKS
+
+
+def _ticks(pid: int) -> int:
+    # A connection may have ended meanwhile.
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+    return 0
 
 
 @pytest.fixture
