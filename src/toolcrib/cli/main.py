@@ -54,10 +54,7 @@ def command_line(*names: str) -> typer.Typer:
     """Builds the app with these commands, or with all. Loading all takes longer than most commands run."""
     app = typer.Typer(
         name="toolcrib",
-        help=(
-            "AI agents for your project directory, with approvals, an audit log and undo. "
-            "Without a command: chat in this directory. Example: `cd app; toolcrib`"
-        ),
+        help="AI agents for your directory, with undo. Example of a chat: `toolcrib`",
         pretty_exceptions_enable=False,
         # Plain help is half as long as help in boxes, and suits screen readers.
         rich_markup_mode=None,

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -88,6 +89,8 @@ class DurableQueue:
         self.start_queued = start_queued
         self.fire = fire
         self.is_closed = False
+        # DBOS's calls block. One thread for them, however long the server runs.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="toolcrib-queue")
         self._opened = self.loop.create_future()
 
     async def opened(self) -> None:
@@ -110,11 +113,11 @@ class DurableQueue:
                     await _end_sessions_of_dead(processes, lease)
                 try:
                     alive = {str(id_) for id_ in await processes.alive(seconds=lease)}
-                    await asyncio.to_thread(_engine.launch_if_failed)
-                    await asyncio.to_thread(_requeue_dead, self.name, alive)
+                    await self._in_thread(_engine.launch_if_failed)
+                    await self._in_thread(_requeue_dead, self.name, alive)
                     await processes.delete_dead(seconds=lease * _FORGET_AFTER_LEASES)
                     if time.monotonic() > deleted + _DELETE_SECONDS:
-                        await asyncio.to_thread(_delete_finished, self.name)
+                        await self._in_thread(_delete_finished, self.name)
                         deleted = time.monotonic()
                 except Exception as error:  # noqa: BLE001 - no error may end this loop; most are the database's
                     log.warning("durable.round_failed", error=str(error))
@@ -122,12 +125,16 @@ class DurableQueue:
         finally:
             # DBOS takes a second to stop. Nothing comes from it any more, so its server need not wait.
             self.is_closed = True
+            self._thread.shutdown(wait=False)
             threading.Thread(target=_engine.detach, args=(self,), name="toolcrib-queue-stop", daemon=True).start()
+
+    async def _in_thread(self, function: Callable[..., object], *given: object) -> None:
+        await self.loop.run_in_executor(self._thread, function, *given)
 
     async def _open(self) -> None:
         while True:
             try:
-                await asyncio.to_thread(_engine.attach, self)
+                await self._in_thread(_engine.attach, self)
             except Misconfigured as error:
                 log.error("durable.not_opened", error=str(error))
                 self._opened.set_exception(error)
