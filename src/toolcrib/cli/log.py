@@ -1,17 +1,29 @@
 """``toolcrib log``: shows the calls in a directory, their authors and their changes."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Annotated
+from uuid import UUID
 
 import typer
 from rich.text import Text
 
 from toolcrib.cli.command_options import JsonOption, WorkspaceLocation, in_workspace
-from toolcrib.cli.terminal_text import Line, counted, git_folder, one_line, print_json, print_lines, shown_diff
+from toolcrib.cli.terminal_text import (
+    Line,
+    counted,
+    git_folder,
+    one_line,
+    print_json,
+    print_lines,
+    short_id,
+    shown_diff,
+)
 from toolcrib.client import AuditRecordOut
 from toolcrib.core.display_text import escape_line
-from toolcrib.core.errors import ToolcribError
+from toolcrib.core.errors import NotFound, ToolcribError
 from toolcrib.schemas.audit import AuditFileOut, FileDisplaced
 
 _MAX_DIFF_LINES = 200
@@ -32,7 +44,7 @@ def log(
     Example: toolcrib log --diff
     """
     records = newest_records(location, limit, all_calls=all_calls)
-    names = agent_names(location)
+    names = author_names(location, records)
     for record in reversed(records):
         diffs = diffs_of(location, record) if diff else []
         if as_json:
@@ -43,9 +55,23 @@ def log(
         typer.echo("No tool calls yet.")
 
 
-def agent_names(location: WorkspaceLocation) -> dict[str, str]:
-    """Returns the names of the agents by their ids, for ``record_lines``."""
-    return {str(agent.id): agent.name for agent in location.client.agents(location.id)}
+@dataclass(frozen=True, slots=True)
+class AuthorNames:
+    """Names for ``record_lines``: of the agents, and of the sessions of child runs, by their ids."""
+
+    agents: Mapping[UUID, str]
+    child_runs: Mapping[UUID, str]
+
+
+def author_names(location: WorkspaceLocation, records: Sequence[AuditRecordOut]) -> AuthorNames:
+    """Returns the names of those who made these calls."""
+    child_runs = {}
+    for session_id in {one.session_id for one in records if one.agent_id and one.session_id}:
+        with suppress(NotFound):
+            session = location.client.session(location.id, session_id)
+            if session.parent_session_id is not None:
+                child_runs[session_id] = session.title or short_id(session_id)
+    return AuthorNames({agent.id: agent.name for agent in location.client.agents(location.id)}, child_runs)
 
 
 def newest_records(location: WorkspaceLocation, limit: int, *, all_calls: bool = False) -> list[AuditRecordOut]:
@@ -68,9 +94,11 @@ def _matters(record: AuditRecordOut) -> bool:
     return bool(record.files or record.hosts) or record.tool == "bash" or record.outcome != "done"
 
 
-def record_lines(record: AuditRecordOut, names: Mapping[str, str]) -> list[Text]:
-    """Formats a record, with the agents' names."""
-    who = names.get(str(record.agent_id), "an agent") if record.agent_id else "you"
+def record_lines(record: AuditRecordOut, names: AuthorNames) -> list[Text]:
+    """Formats a record, with the names of its authors."""
+    who = one_line(names.agents.get(record.agent_id, "an agent"), 40) if record.agent_id else "you"
+    if record.session_id is not None and (title := names.child_runs.get(record.session_id)):
+        who += f' in its child run "{one_line(title, 60)}"'
     about = next((one_line(record.arguments[name], 200) for name in _NAMING if record.arguments.get(name)), "")
     how = record.outcome if record.error_code is None else f"{record.outcome} ({record.error_code})"
     allowed = ", approved by a person" if record.decided_by and record.outcome == "done" else ""
@@ -81,7 +109,7 @@ def record_lines(record: AuditRecordOut, names: Mapping[str, str]) -> list[Text]
             (one_line(record.tool, 40), "bold"),
             f" {about}",
         ),
-        Text(f"  {how}{allowed}, by {one_line(who, 40)}{isolation}, call {record.call_id}", style="dim"),
+        Text(f"  {how}{allowed}, by {who}{isolation}, call {record.call_id}", style="dim"),
     ]
     in_git = Counter(folder for file in record.files if (folder := git_folder(_path(file.path))))
     files = [file for file in record.files if not git_folder(_path(file.path))]

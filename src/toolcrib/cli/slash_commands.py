@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
-from toolcrib.cli.log import agent_names, diff_lines, diffs_of, newest_records, record_lines
+from toolcrib.cli.log import author_names, diff_lines, diffs_of, newest_records, record_lines
 from toolcrib.cli.models import parse_model
 from toolcrib.cli.review import NOTHING, review_lines
 from toolcrib.cli.sessions import find_session
@@ -127,11 +127,15 @@ class SlashCommands:
         if not changed:
             raise NotFound("No call has changed a file yet.")
         return SlashReply(
-            (*record_lines(changed[0], agent_names(self.location)), *diff_lines(diffs_of(self.location, changed[0])))
+            (
+                *record_lines(changed[0], author_names(self.location, changed[:1])),
+                *diff_lines(diffs_of(self.location, changed[0])),
+            )
         )
 
     def _log(self) -> SlashReply:
-        records, names = newest_records(self.location, _MAX_RECORDS), agent_names(self.location)
+        records = newest_records(self.location, _MAX_RECORDS)
+        names = author_names(self.location, records)
         lines = [line for record in reversed(records) for line in record_lines(record, names)]
         return SlashReply(tuple(lines) or (Text("No tool calls yet."),))
 

@@ -183,49 +183,53 @@ class UndoScope:
 
 @dataclass(frozen=True, slots=True)
 class ChangingCall:
-    """A call that changed files. ``undo`` is set if it was an undo."""
+    """A call that changed files. ``undo`` is set if it was an undo.
+
+    Of a call in a child run, ``run_id`` and ``session_id`` are those that people see, and ``within`` are the ids of all
+    calls, runs and sessions that it belongs to.
+    """
 
     id: CallId
     run_id: RunId | None
     session_id: SessionId | None
     undo: UndoCall | None = None
+    within: frozenset[UUID | None] = frozenset()
 
 
 @dataclass(slots=True)
 class UndoneCalls:
     """Which calls have been undone. An undo that was itself undone does not count."""
 
-    _calls: dict[str, CallId] = field(default_factory=dict)
-    _runs: dict[str, CallId] = field(default_factory=dict)
-    _sessions: dict[str, CallId] = field(default_factory=dict)
+    # By the id of a call, a run or a session.
+    _undos: dict[str, CallId] = field(default_factory=dict)
 
     @classmethod
     def by(cls, undos: Iterable[UndoCall]) -> "UndoneCalls":
         """Compute from the undos, given newest first."""
         found = cls()
         for undo in undos:
-            if str(undo.id) not in found._calls:
+            if str(undo.id) not in found._undos:
                 found._add(undo)
         return found
 
-    def taken_back_by(self, call_id: UUID, *, run_id: UUID | None, session_id: UUID | None) -> CallId | None:
-        """Return the newest effective undo of a call, or ``None``. An undo never covers itself."""
-        for undo in (
-            self._calls.get(str(call_id)),
-            self._runs.get(str(run_id)),
-            self._sessions.get(str(session_id)),
-        ):
+    def taken_back_by(self, call_id: UUID, within: Iterable[UUID | None]) -> CallId | None:
+        """Return the newest effective undo of a call, or ``None``. An undo never covers itself.
+
+        Args:
+            within: The runs and sessions that the call belongs to, and the calls that started them.
+        """
+        for id_ in (call_id, *within):
+            undo = self._undos.get(str(id_))
             # Ids grow with time: an undo does not cover later calls.
             if undo is not None and undo > call_id:
                 return undo
         return None
 
     def _add(self, undo: UndoCall) -> None:
-        for call_id in undo.reverted.get("calls") or ():
-            self._calls.setdefault(str(call_id), undo.id)
-        for name, known in (("run_id", self._runs), ("session_id", self._sessions)):
-            if meant := undo.reverted.get(name):
-                known.setdefault(str(meant), undo.id)
+        named = (*(undo.reverted.get("calls") or ()), undo.reverted.get("run_id"), undo.reverted.get("session_id"))
+        for id_ in named:
+            if id_ is not None:
+                self._undos.setdefault(str(id_), undo.id)
 
 
 def last_undoable(calls: Sequence[ChangingCall], last: LastUndoable) -> UndoScope | None:
@@ -237,7 +241,7 @@ def last_undoable(calls: Sequence[ChangingCall], last: LastUndoable) -> UndoScop
     undos = {str(call.id) for call in calls if call.undo}
     undone = UndoneCalls.by(call.undo for call in calls if call.undo)
     for call in calls:
-        if undone.taken_back_by(call.id, run_id=call.run_id, session_id=call.session_id) is not None:
+        if undone.taken_back_by(call.id, (call.run_id, call.session_id, *call.within)) is not None:
             continue
         if call.undo is None and last is LastUndoable.UNDO:
             return None

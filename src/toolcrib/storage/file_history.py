@@ -11,7 +11,7 @@ from toolcrib.core.ids import CallId, FileId, SessionId, VersionId
 from toolcrib.core.paths import Mount, WorkspacePath, mount_root, path_from_row
 from toolcrib.storage.database import Connection, Store, Tenant
 from toolcrib.storage.files import FILE_COLUMNS, VERSION_COLUMNS, file_of, paths_json, version_of
-from toolcrib.storage.runs import require_session
+from toolcrib.storage.runs import require_session, runs_above
 
 # The columns in these statements are constants:
 # ruff: noqa: S608
@@ -68,19 +68,26 @@ class UndoStore(Store):
             return await _versions(connection, tenant, dict.fromkeys(ids, 1))
 
     async def unreviewed(self, tenant: Tenant, session_id: SessionId, needs: WorkspaceRole) -> UnreviewedChanges:
-        """Return the timeline of every file that the session's agent changed since a person reviewed it."""
-        scope = UndoScope(session_id=session_id)
+        """Return the timeline of every file that the session's agent changed since a person reviewed it.
+
+        Child runs are reviewed with the session that started them.
+        """
         async with self._database.transaction(tenant, needs) as connection:
             await require_session(connection, tenant, session_id)
-            reviewed = await _reviewed(connection, tenant, session_id)
-            touched = await _touched(connection, tenant, scope, unreviewed=True)
+            [root] = await connection.returned_row(
+                "select toolcrib.root_session(%s, %s)", (tenant.workspace_id, session_id)
+            )
+            scope = await _with_child_runs(connection, tenant, UndoScope(session_id=root))
+            reviewed = await _reviewed(connection, tenant, root)
+            touched = await _touched(connection, tenant, scope, reviewed_in=root)
             timelines = await _timelines(connection, tenant, scope, touched)
         return UnreviewedChanges(timelines, reviewed)
 
     async def last(self, tenant: Tenant, last: LastUndoable, needs: WorkspaceRole) -> UndoScope | None:
         """Return what the newest change of files that is still in effect belongs to.
 
-        An agent finds its own calls only; that others have undone them counts.
+        What a child run changed belongs to the run and the session that people see. An agent finds its own calls only;
+        that others have undone them counts.
         """
         async with self._database.transaction(tenant, needs) as connection:
             cursor = await connection.execute(
@@ -94,10 +101,21 @@ class UndoStore(Store):
                 """,
                 {"workspace": tenant.workspace_id, "agent": tenant.agent_id, "limit": _LATEST},
             )
-            calls = [
-                ChangingCall(id_, run_id, session_id, None if undone is None else UndoCall(id_, undone))
-                for id_, run_id, session_id, undone in await cursor.fetchall()
-            ]
+            rows = await cursor.fetchall()
+            above = await runs_above(connection, tenant, {run_id for _, run_id, _, _ in rows if run_id is not None})
+        calls = []
+        for id_, run_id, session_id, undone in rows:
+            parents = above.get(run_id, ())
+            of = parents[-1] if parents and tenant.agent_id is None else None
+            calls.append(
+                ChangingCall(
+                    id_,
+                    run_id if of is None else of.run_id,
+                    session_id if of is None else of.session_id,
+                    None if undone is None else UndoCall(id_, undone),
+                    frozenset((run_id, session_id, *(one for parent in parents for one in parent.ids))),
+                )
+            )
         return last_undoable(calls, last)
 
 
@@ -120,8 +138,14 @@ async def _timelines(connection: Connection, tenant: Tenant, scope: UndoScope, t
     ]
 
 
-async def _touched(connection: Connection, tenant: Tenant, scope: UndoScope, *, unreviewed: bool = False) -> _Touched:
-    """Return the files that these calls changed; with ``unreviewed``, only what an agent changed since a review."""
+async def _touched(
+    connection: Connection, tenant: Tenant, scope: UndoScope, *, reviewed_in: SessionId | None = None
+) -> _Touched:
+    """Return the files that these calls changed.
+
+    Args:
+        reviewed_in: Only what agents changed since the last review of this session, in it and in those below it.
+    """
     cursor = await connection.execute(
         """
         select v.file_id, min(v.version_number), array_agg(v.id)
@@ -131,12 +155,16 @@ async def _touched(connection: Connection, tenant: Tenant, scope: UndoScope, *, 
             where v.workspace_id = c.workspace_id and v.change_set_id = c.id
             offset 0
         ) v
-        left join toolcrib.reviewed_files r on %(unreviewed)s
-            and r.workspace_id = c.workspace_id and r.session_id = c.session_id and r.file_id = v.file_id
+        left join toolcrib.reviewed_files r
+            on r.workspace_id = c.workspace_id and r.session_id = %(reviewed_in)s and r.file_id = v.file_id
         where c.workspace_id = %(workspace)s and c.state = 'committed'
-          and (not %(unreviewed)s or (c.author_kind = 'agent' and v.version_number > coalesce(r.version_number, 0)))
+          and (%(reviewed_in)s::uuid is null
+               or (c.author_kind = 'agent' and v.version_number > coalesce(r.version_number, 0)))
           and (c.call_id = any (%(calls)s) or c.run_id = %(run)s or c.session_id = %(session)s
-               or c.run_id = any (%(child_runs)s))
+               or c.run_id = any (%(child_runs)s)
+               or c.session_id = any (array(select s.id from toolcrib.sessions s
+                                            where s.workspace_id = %(workspace)s
+                                              and s.root_session_id = %(reviewed_in)s)))
           and (%(agent)s::uuid is null or c.agent_id = %(agent)s)
         group by v.file_id
         """,
@@ -148,7 +176,7 @@ async def _touched(connection: Connection, tenant: Tenant, scope: UndoScope, *, 
             "child_runs": list(scope.child_runs),
             # An agent undoes its own changes only.
             "agent": tenant.agent_id,
-            "unreviewed": unreviewed,
+            "reviewed_in": reviewed_in,
         },
     )
     return {file_id: (first, version_ids) for file_id, first, version_ids in await cursor.fetchall()}

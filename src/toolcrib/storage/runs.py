@@ -1,13 +1,15 @@
 """Runs as people use them: submit, get, cancel. Their execution is in ``run_steps``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, LiteralString
+from uuid import UUID
 
 from psycopg.rows import dict_row
 
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import Conflict, NotFound
-from toolcrib.core.ids import RunId, SessionId, UserId, WorkspaceId, new_id
+from toolcrib.core.ids import CallId, RunId, SessionId, UserId, WorkspaceId, new_id
 from toolcrib.core.json_text import json_text
 from toolcrib.core.runs import DEFAULT_PRIORITY, RETRIABLE, Run, RunEnding, RunState, SessionMessage
 from toolcrib.storage.database import Connection, Database, Parameters, Tenant
@@ -334,6 +336,47 @@ async def one_run(connection: Connection, tenant: Tenant, run_id: RunId) -> Run:
     if not found:
         raise NotFound(f"Run {run_id} not found in this workspace.")
     return found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class RunAbove:
+    """A run that started another one, directly or not: the call that did, and its session."""
+
+    child_id: RunId
+    run_id: RunId
+    call_id: CallId
+    session_id: SessionId
+
+    @property
+    def ids(self) -> tuple[UUID, UUID, UUID]:
+        """The ids of all that an undo may name."""
+        return self.run_id, self.call_id, self.session_id
+
+
+async def runs_above(connection: Connection, tenant: Tenant, run_ids: Collection[RunId]) -> dict[RunId, list[RunAbove]]:
+    """Return what started those of these runs that are child runs, the nearest first."""
+    found = await connection.fetch_all(
+        RunAbove,
+        """
+        with recursive above as (
+            select r.id as child_id, r.parent_run_id as run_id, r.parent_call_id as call_id, 1 as height
+            from toolcrib.runs r
+            where r.workspace_id = %(workspace)s and r.id = any (%(runs)s) and r.parent_run_id is not null
+            union all
+            select a.child_id, r.parent_run_id, r.parent_call_id, a.height + 1 from above a
+            join toolcrib.runs r on r.workspace_id = %(workspace)s and r.id = a.run_id
+            where r.parent_run_id is not null
+        )
+        select a.child_id, a.run_id, a.call_id, r.session_id from above a
+        join toolcrib.runs r on r.workspace_id = %(workspace)s and r.id = a.run_id
+        order by a.height
+        """,
+        {"workspace": tenant.workspace_id, "runs": list(run_ids)},
+    )
+    above: dict[RunId, list[RunAbove]] = {}
+    for one in found:
+        above.setdefault(one.child_id, []).append(one)
+    return above
 
 
 async def fetch_runs(connection: Connection, statement: LiteralString, parameters: Parameters) -> list[Run]:

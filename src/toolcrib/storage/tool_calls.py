@@ -1,5 +1,6 @@
 """Calls as rows: those that change something, belong to a session, or whose result was shortened."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,7 +16,7 @@ from toolcrib.core.ids import AgentId, CallId, PauseId, RunId, SessionId, UserId
 from toolcrib.core.json_text import json_text
 from toolcrib.storage.audit import AuditStore
 from toolcrib.storage.database import Connection, Database, Tenant
-from toolcrib.storage.runs import require_session
+from toolcrib.storage.runs import RunAbove, require_session, runs_above
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +214,8 @@ class CallHistoryStore:
             )
             rows = await cursor.fetchall()
             undone = await _undone_since(connection, tenant, rows[-1].id) if rows else UndoneCalls()
-        return [_past_call(row, undone) for row in rows]
+            above = await runs_above(connection, tenant, {row.run_id for row in rows if row.run_id is not None})
+        return [_past_call(row, undone, [] if row.run_id is None else above.get(row.run_id, [])) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,8 +260,9 @@ async def _undone_since(connection: Connection, tenant: Tenant, oldest: CallId) 
     return UndoneCalls.by(UndoCall(CallId(id_), reverted) for id_, reverted in await cursor.fetchall())
 
 
-def _past_call(row: _CallHistoryRow, undone: UndoneCalls) -> CallSummary:
-    took_back = undone.taken_back_by(row.id, run_id=row.run_id, session_id=row.session_id)
+def _past_call(row: _CallHistoryRow, undone: UndoneCalls, above: Sequence[RunAbove]) -> CallSummary:
+    parents = (id_ for parent in above for id_ in parent.ids)
+    took_back = undone.taken_back_by(row.id, (row.run_id, row.session_id, *parents))
     return CallSummary(
         id=row.id,
         session_id=row.session_id,

@@ -520,3 +520,101 @@ async def test_undoing_a_run_undoes_its_child_runs(run_fixture: RunFixture) -> N
     again = await fresh.workspace.result("undo", calls=[undone["call_id"]])
     assert again["total_conflicts"] == 0
     assert (fresh.workspace.project / "childs.txt").exists()
+
+
+@pytest.mark.req("SC-9", part="child runs")
+async def test_undoing_the_last_run_undoes_the_run_that_people_see(run_fixture: RunFixture) -> None:
+    fresh = await office(run_fixture)
+    plays(
+        fresh,
+        Go=[says("", writes("/own.txt")), says("", delegates("Work")), says("Done.")],
+        Work=[says("", delegates("Deep")), says("Worked.")],
+        Deep=[says("", writes("/deep.txt")), says("Deep.")],
+    )
+    run = await fresh.send(GO)
+
+    undone = await fresh.workspace.result("undo", last="run")
+
+    assert undone["undone"] == {"run_id": str(run.id)}
+    assert not list(fresh.workspace.project.glob("*.txt"))
+    with pytest.raises(AssertionError, match="Nothing to undo"):
+        await fresh.workspace.result("undo", last="run")
+    await fresh.workspace.result("undo", last="undo")
+    undone = await fresh.workspace.result("undo", last="session")
+    assert undone["undone"] == {"session_id": str(fresh.session_id)}
+    assert not list(fresh.workspace.project.glob("*.txt"))
+
+
+@pytest.mark.req("SC-9", part="child runs")
+async def test_what_is_left_of_a_child_run_after_its_undo_is_the_last_run(run_fixture: RunFixture) -> None:
+    fresh = await office(run_fixture)
+    plays(
+        fresh,
+        Go=[says("", writes("/own.txt")), says("", delegates("Work")), says("Done.")],
+        Work=[says("", writes("/childs.txt")), says("Worked.")],
+    )
+    run = await fresh.send(GO)
+    [child] = await runs_of(fresh, await children(fresh))
+    await fresh.workspace.result("undo", run_id=str(child.id))
+
+    undone = await fresh.workspace.result("undo", last="run")
+
+    assert undone["undone"] == {"run_id": str(run.id)}
+    assert (undone["total_changes"], undone["total_conflicts"]) == (1, 0)
+    assert not (fresh.workspace.project / "own.txt").exists()
+
+
+@pytest.mark.req("SC-9", part="child runs")
+async def test_changes_of_a_child_run_are_reviewed_in_the_session_that_people_see(run_fixture: RunFixture) -> None:
+    fresh = await office(run_fixture, trust="review")
+    agent = await another_agent(fresh)
+    plays(
+        fresh,
+        Go=[says("", delegates("Work", agent=agent.name)), says("Done."), says("I see.")],
+        Work=[says("", writes("/a.txt"), writes("/b.txt")), says("Worked.")],
+    )
+    await fresh.send(GO)
+    [session] = await children(fresh)
+
+    opened = [payload for kind, payload in await fresh.events() if kind == "review"]
+    assert [(one["state"], one["files"]) for one in opened] == [("open", 2)]
+    shown = await fresh.workspace.result("review", session_id=str(fresh.session_id))
+    assert [one["path"] for one in shown["files"]] == ["/a.txt", "/b.txt"]
+    person = replace(fresh.workspace.caller, session_id=fresh.session_id)
+    kept, reverted = (
+        {"path": one["path"], "version": one["version"], "decision": decision}
+        for one, decision in zip(shown["files"], ("keep", "revert"), strict=True)
+    )
+    outcome = await fresh.workspace.call("review_decide", person, decisions=[kept, reverted])
+    assert outcome.succeeded, outcome.error
+    assert (fresh.workspace.project / "a.txt").exists()
+    assert not (fresh.workspace.project / "b.txt").exists()
+    for id_ in (fresh.session_id, session.id):
+        assert (await fresh.workspace.result("review", session_id=str(id_)))["total"] == 0
+    await fresh.send(GO)
+    assert "reverted /b.txt" in fresh.model_input()[-1]["content"]
+
+
+@pytest.mark.req("SC-9", part="child runs")
+async def test_child_run_that_is_to_be_reviewed_is_announced_in_an_autonomous_session(run_fixture: RunFixture) -> None:
+    """What it deleted stays in the trash until then, too."""
+    fresh = await office(run_fixture)
+    plays(
+        fresh,
+        Go=[says("", writes("/own.txt"), delegates("Work", trust="review")), says("Done.")],
+        Work=[says("", writes("/childs.txt")), says("Worked.")],
+    )
+
+    await fresh.send(GO)
+
+    opened = [payload for kind, payload in await fresh.events() if kind == "review"]
+    assert [(one["state"], one["files"]) for one in opened][-1] == ("open", 1)
+    async with fresh.workspace.database.as_system() as connection:
+        cursor = await connection.execute(
+            """
+            select v.path, toolcrib.awaits_review(v.workspace_id, v.change_set_id, v.file_id)
+            from toolcrib.versions v where v.workspace_id = %s and v.path like '%%.txt' order by 1
+            """,
+            (fresh.tenant.workspace_id,),
+        )
+        assert await cursor.fetchall() == [("/childs.txt", True), ("/own.txt", False)]

@@ -1,6 +1,18 @@
--- Reviews of what a session's agent changed. `review_decide` is a tool; what it decides is stored with its call.
+-- Reviews of what a session's agent changed, and its child runs. `review_decide` is a tool; what it decides is stored with
+-- its call.
 
--- Returns the trust that a session's calls have now, within the owners' limits, as policy/trust.py computes it.
+-- Returns the session that people see: of a child run, the one that started it all.
+create or replace function toolcrib.root_session(p_workspace uuid, p_session uuid) returns uuid
+language plpgsql stable
+as $$
+begin
+    return (select coalesce(s.root_session_id, s.id) from toolcrib.sessions s
+            where s.workspace_id = p_workspace and s.id = p_session);
+end
+$$;
+
+-- Returns the trust that a session's calls have now, within the owners' limits and those of its parents, as
+-- policy/trust.py and policy/child_rules.py compute it.
 create or replace function toolcrib.session_trust(p_workspace uuid, p_session uuid) returns text
 language plpgsql stable
 as $$
@@ -13,7 +25,10 @@ begin
         array_position(v_levels, w.max_trust),
         array_position(v_levels, a.rules ->> 'max_trust'),
         case when s.trust is not null and not s.trust_by_owner and a.rules ->> 'max_trust' is null
-             then array_position(v_levels, a.rules ->> 'trust') end) into v_level
+             then array_position(v_levels, a.rules ->> 'trust') end,
+        array_position(v_levels, s.narrowed_to ->> 'trust'),
+        case when s.parent_session_id is not null
+             then array_position(v_levels, toolcrib.session_trust(p_workspace, s.parent_session_id)) end) into v_level
     from toolcrib.sessions s
     join toolcrib.workspaces w on w.id = s.workspace_id
     left join toolcrib.agents a on a.workspace_id = s.workspace_id and a.id = s.agent_id
@@ -32,24 +47,43 @@ begin
         join toolcrib.versions v
             on v.workspace_id = c.workspace_id and v.change_set_id = c.id and v.file_id = p_file
         left join toolcrib.reviewed_files r
-            on r.workspace_id = c.workspace_id and r.session_id = c.session_id and r.file_id = v.file_id
+            on r.workspace_id = c.workspace_id and r.session_id = toolcrib.root_session(c.workspace_id, c.session_id)
+            and r.file_id = v.file_id
         where c.workspace_id = p_workspace and c.id = p_change_set and c.author_kind = 'agent'
           and v.version_number > coalesce(r.version_number, 0)
           and toolcrib.session_trust(c.workspace_id, c.session_id) = 'review');
 end
 $$;
 
--- Appends the event that a run has left changes for a review, if its session is reviewed. Called when a run ends or
--- waits, before the event of its state: clients stop reading at the end.
+-- Appends the event that a run or its child runs have left changes for a review, if they are reviewed. Called when a run
+-- ends or waits, before the event of its state: clients stop reading at the end. Child runs are announced by the run of
+-- the session that people see.
 create or replace function toolcrib.announce_review(p_workspace uuid, p_session uuid, p_run uuid) returns void
 language plpgsql volatile
 as $$
 declare
-    v_files  bigint;
+    v_sessions  uuid[];
+    v_files     bigint;
 begin
-    if toolcrib.session_trust(p_workspace, p_session) is distinct from 'review' or not exists (
-        select from toolcrib.change_sets c
-        where c.workspace_id = p_workspace and c.run_id = p_run and c.author_kind = 'agent' and c.state = 'committed'
+    if toolcrib.root_session(p_workspace, p_session) is distinct from p_session then
+        return;
+    end if;
+    v_sessions := array(
+        select s.id from (
+            select p_session as id
+            union all
+            select s.id from toolcrib.sessions s where s.workspace_id = p_workspace and s.root_session_id = p_session
+        ) s where toolcrib.session_trust(p_workspace, s.id) = 'review');
+    if v_sessions = '{}' or not exists (
+        with recursive below as (
+            select p_run as id
+            union all
+            select r.id from below b
+            join toolcrib.runs r on r.workspace_id = p_workspace and r.parent_run_id = b.id
+        )
+        select from below b
+        join toolcrib.change_sets c on c.workspace_id = p_workspace and c.run_id = b.id
+        where c.author_kind = 'agent' and c.state = 'committed' and c.session_id = any (v_sessions)
     ) then
         return;
     end if;
@@ -57,8 +91,8 @@ begin
     from toolcrib.change_sets c
     join toolcrib.versions v on v.workspace_id = c.workspace_id and v.change_set_id = c.id
     left join toolcrib.reviewed_files r
-        on r.workspace_id = c.workspace_id and r.session_id = c.session_id and r.file_id = v.file_id
-    where c.workspace_id = p_workspace and c.session_id = p_session and c.author_kind = 'agent'
+        on r.workspace_id = c.workspace_id and r.session_id = p_session and r.file_id = v.file_id
+    where c.workspace_id = p_workspace and c.session_id = any (v_sessions) and c.author_kind = 'agent'
       and c.state = 'committed' and v.kind <> 'folder' and v.version_number > coalesce(r.version_number, 0);
     if v_files > 0 then
         perform toolcrib.append_event(p_workspace, p_session, 'review', jsonb_build_object(
@@ -67,26 +101,27 @@ begin
 end
 $$;
 
--- Stores a person's decisions with the call that made them. Raises TC412 if someone else has decided about one of the
+-- Stores a person's decisions with the call that made them, for the session that people see. Raises TC412 if someone else has decided about one of the
 -- files since: `expected` is the version up to which it was reviewed then.
 create or replace function toolcrib.save_review(p_workspace uuid, p_session uuid, p_user uuid, p_review jsonb)
 returns void
 language plpgsql volatile
 as $$
 declare
-    v_file  record;
-    v_name  text;
+    v_file     record;
+    v_name     text;
+    v_session  uuid := toolcrib.root_session(p_workspace, p_session);
 begin
     -- Locks the session, so that decisions follow each other.
     update toolcrib.sessions set review_note = concat_ws(e'\n', review_note, p_review ->> 'note')
-    where workspace_id = p_workspace and id = p_session;
+    where workspace_id = p_workspace and id = v_session;
     for v_file in
         select * from jsonb_to_recordset(p_review -> 'reviewed')
             as f (file_id uuid, version_number integer, expected integer, decision text)
         order by file_id
     loop
         insert into toolcrib.reviewed_files as r (workspace_id, session_id, file_id, version_number, decision, decided_by)
-        values (p_workspace, p_session, v_file.file_id, v_file.version_number, v_file.decision, p_user)
+        values (p_workspace, v_session, v_file.file_id, v_file.version_number, v_file.decision, p_user)
         on conflict (workspace_id, session_id, file_id) do update set
             version_number = excluded.version_number, decision = excluded.decision, decided_by = excluded.decided_by,
             decided_at = now()
@@ -96,7 +131,7 @@ begin
         end if;
     end loop;
     select coalesce(u.full_name, u.email) into v_name from toolcrib.users u where u.id = p_user;
-    perform toolcrib.append_event(p_workspace, p_session, 'review', jsonb_build_object(
+    perform toolcrib.append_event(p_workspace, v_session, 'review', jsonb_build_object(
         'state', 'decided', 'decidedBy', v_name, 'note', p_review ->> 'note', 'kept', p_review -> 'kept',
         'reverted', p_review -> 'reverted', 'conflicts', p_review -> 'conflicts', 'open', p_review -> 'open'));
 end
