@@ -11,7 +11,7 @@ from tests.fakes.scripted_turns import Scene
 from tests.fakes.tools import TOOLS
 from toolcrib.core.messages import Message, UserMessage
 from toolcrib.core.model_stream import StreamEvent
-from toolcrib.providers import anthropic_messages, chat_completions, ollama
+from toolcrib.providers import anthropic_messages, chat_completions, ollama, openai_responses
 from toolcrib.providers.provider import ModelRequest
 from toolcrib.providers.stream_reader import (
     JsonLineSplitter,
@@ -25,6 +25,7 @@ from toolcrib.providers.wire_history import ToolNameEncoder
 WIRES: dict[str, Callable[[Scene], list[bytes]]] = {
     "anthropic": wires.anthropic,
     "openai": wires.chat_completions,
+    "responses": wires.responses,
     "ollama": wires.ollama,
 }
 
@@ -36,6 +37,8 @@ def understanding(wire: str, request: ModelRequest) -> tuple[StreamSplitter, Str
             return SseSplitter(), anthropic_messages.AnthropicEventReader(request, names, provider="anthropic")
         case "openai":
             return SseSplitter(), chat_completions.ChatCompletionReader(request, names, provider="openai-compatible")
+        case "responses":
+            return SseSplitter(), openai_responses.ResponsesEventReader(request, names, provider="openai")
     return JsonLineSplitter(), ollama.OllamaLineReader(request, names, provider="ollama")
 
 

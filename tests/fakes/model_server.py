@@ -1,4 +1,4 @@
-"""A model server on loopback with the three wire formats, as strict as the real services.
+"""A model server on loopback with the wire formats of all providers, as strict as the real services.
 
 The last user message selects the scene; after tool results it responds that it has them. ``say`` queues a custom
 response before that: any bytes, in any pieces, cut anywhere, or held open.
@@ -140,6 +140,8 @@ class ModelServer:
             return refuse(401, "invalid_api_key", "Incorrect API key provided")
         if path.endswith("/models"):
             return plain(200, {"object": "list", "data": MODELS})
+        if path.endswith("/responses"):
+            return self._as_responses(request, refuse)
         copilot = "openai-intent" in request.headers
         own = not copilot and "max_tokens" not in request.body and request.body["model"].startswith("gpt")
         if reason := strictness.openai_refusal(request.body, fields=strictness.OPENAI_FIELDS if own else None):
@@ -149,6 +151,17 @@ class ModelServer:
         if scene is None:
             return refuse(404, "model_not_found", "no such scene")
         return Answer(tuple(wires.chat_completions(scene, request.body["model"])))
+
+    def _as_responses(self, request: Received, refuse: Callable[[int, str, str], Answer]) -> Answer:
+        if reason := strictness.responses_refusal(request.body, wires.ENCRYPTED):
+            return refuse(400, "invalid_value", reason)
+        last = request.body["input"][-1]
+        content = last.get("content", "")
+        text = content if isinstance(content, str) else content[-1].get("text", "")
+        scene = _scene("" if last.get("type") == "function_call_output" else text)
+        if scene is None:
+            return refuse(404, "model_not_found", "no such scene")
+        return Answer(tuple(wires.responses(scene, request.body["model"])))
 
     def _as_ollama(self, path: str, request: Received) -> Answer:
         if path == "/api/tags":

@@ -18,11 +18,57 @@ def openai_refusal(body: dict[str, Any], *, fields: set[str] | None = None) -> s
     return next(_openai(body, fields), None)
 
 
+def responses_refusal(body: dict[str, Any], encrypted: str) -> str | None:
+    return next(_responses(body, encrypted), None)
+
+
 def ollama_refusal(body: dict[str, Any]) -> str | None:
     return next(_ollama(body), None)
 
 
+# What Toolcrib may send to the Messages API, as its reference lists the fields. The service rejects others.
+ANTHROPIC_FIELDS = {
+    "model", "max_tokens", "messages", "stream", "cache_control", "system", "tools", "tool_choice", "thinking",
+    "output_config", "temperature",
+}  # fmt: skip
+ANTHROPIC_BLOCKS: dict[str, tuple[set[str], set[str]]] = {
+    # The required and the optional fields by type.
+    "text": ({"type", "text"}, {"cache_control"}),
+    "thinking": ({"type", "thinking", "signature"}, set()),
+    "redacted_thinking": ({"type", "data"}, set()),
+    "tool_use": ({"type", "id", "name", "input"}, {"cache_control"}),
+    "tool_result": ({"type", "tool_use_id"}, {"content", "is_error", "cache_control"}),
+    "image": ({"type", "source"}, {"cache_control"}),
+    "document": ({"type", "source"}, {"title", "cache_control"}),
+}
+# They reject a thinking budget and a temperature.
+ADAPTIVE = re.compile(r"claude-(opus-4-[789]|\w+-[5-9]|mythos|fake)")
+
+
+def _anthropic_options(body: dict[str, Any]) -> Iterator[str]:
+    if unknown := body.keys() - ANTHROPIC_FIELDS:
+        yield f"{min(unknown)}: Extra inputs are not permitted"
+    thinking = body.get("thinking", {})
+    adaptive = ADAPTIVE.match(body.get("model", ""))
+    if adaptive and thinking.get("type") == "enabled":
+        yield "thinking.type.enabled: this model only supports adaptive thinking"
+    if adaptive and "temperature" in body:
+        yield "temperature: is not supported by this model"
+    if thinking.get("type") == "adaptive" and "budget_tokens" in thinking:
+        yield "thinking.adaptive.budget_tokens: Extra inputs are not permitted"
+    effort = body.get("output_config", {}).get("effort", "low")
+    if effort not in ("low", "medium", "high", "xhigh", "max"):
+        yield f"output_config.effort: Input should be 'low', 'medium', 'high', 'xhigh' or 'max': {effort}"
+    blocks = [block for message in body.get("messages", ()) for block in message["content"]]
+    for block in blocks:
+        yield from _fields(block, ANTHROPIC_BLOCKS[block["type"]], "messages")
+    marked = [*blocks, *body.get("system", ()), *body.get("tools", ()), body]
+    if sum("cache_control" in one for one in marked) > 4:
+        yield "A maximum of 4 blocks with cache_control may be provided."
+
+
 def _anthropic(body: dict[str, Any], signature: str) -> Iterator[str]:
+    yield from _anthropic_options(body)
     if not isinstance(body.get("max_tokens"), int):
         yield "max_tokens: Field required"
     messages = body.get("messages")
@@ -124,6 +170,99 @@ def _openai(body: dict[str, Any], fields: set[str] | None) -> Iterator[str]:
     for name in names:
         if not NAME.fullmatch(name):
             yield f"Invalid 'tools[0].function.name': '{name}' does not match pattern '^[a-zA-Z0-9_-]+$'."
+
+
+# What Toolcrib may send to the Responses API, as its reference lists the fields. The service rejects others.
+RESPONSES_FIELDS = {
+    "model", "input", "instructions", "stream", "store", "tools", "tool_choice", "max_output_tokens", "include",
+    "reasoning", "temperature", "prompt_cache_key",
+}  # fmt: skip
+RESPONSES_ITEMS: dict[str, tuple[set[str], set[str]]] = {
+    # The required and the optional fields by type.
+    "message": ({"role", "content"}, {"type", "phase", "status", "id"}),
+    "reasoning": ({"id", "summary", "type"}, {"encrypted_content", "content", "status"}),
+    "function_call": ({"type", "call_id", "name", "arguments"}, {"id", "status"}),
+    "function_call_output": ({"type", "call_id", "output"}, {"id", "status"}),
+}
+RESPONSES_PARTS = {
+    "input_text": ({"type", "text"}, set[str]()),
+    "input_image": ({"type", "image_url"}, {"detail"}),
+    "input_file": ({"type", "filename", "file_data"}, {"detail"}),
+}
+RESPONSES_TOOL = ({"type", "name", "parameters", "strict"}, {"description"})
+EFFORTS = {"none", "minimal", "low", "medium", "high", "xhigh", "max"}
+
+
+def _fields(value: dict[str, Any], known: tuple[set[str], set[str]], where: str) -> Iterator[str]:
+    required, optional = known
+    if missing := required - value.keys():
+        yield f"Missing required parameter: '{where}.{min(missing)}'."
+    if unknown := value.keys() - required - optional:
+        yield f"Unknown parameter: '{where}.{min(unknown)}'."
+
+
+def _responses(body: dict[str, Any], encrypted: str) -> Iterator[str]:
+    yield from _fields(body, ({"model", "input"}, RESPONSES_FIELDS), "")
+    if not body.get("input"):
+        yield "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation' must be provided."
+    reasons = not body["model"].startswith(("gpt-4", "gpt-3.5"))
+    if not reasons and "reasoning" in body:
+        yield "Unsupported parameter: 'reasoning' is not supported with this model."
+    if not reasons and "reasoning.encrypted_content" in body.get("include", ()):
+        yield "Encrypted content is not supported with this model."
+    if reasons and "temperature" in body:
+        yield "Unsupported parameter: 'temperature' is not supported with this model."
+    if body.get("reasoning", {}).get("effort", "low") not in EFFORTS:
+        yield f"Invalid value: '{body['reasoning']['effort']}'."
+    if "tool_choice" in body and not body.get("tools"):
+        yield "Tool choice is only allowed when 'tools' are specified."
+    for number, tool in enumerate(body.get("tools", ())):
+        yield from _fields(tool, RESPONSES_TOOL, f"tools[{number}]")
+        if not NAME.fullmatch(tool.get("name", "")):
+            yield f"Invalid 'tools[{number}].name': string does not match pattern '^[a-zA-Z0-9_-]+$'."
+    yield from _response_items(body.get("input", ()), encrypted)
+
+
+def _response_items(items: list[dict[str, Any]], encrypted: str) -> Iterator[str]:
+    called: list[str] = []
+    waiting: list[str] = []
+    for number, item in enumerate(items):
+        where, kind = f"input[{number}]", item.get("type", "message")
+        if kind not in RESPONSES_ITEMS:
+            yield f"Invalid value: '{kind}'. ({where}.type)"
+            continue
+        yield from _fields(item, RESPONSES_ITEMS[kind], where)
+        match kind:
+            case "message":
+                if item["role"] not in ("user", "assistant", "system", "developer"):
+                    yield f"Invalid value: '{item['role']}'. ({where}.role)"
+                if not item["content"]:
+                    yield f"Invalid '{where}.content': empty."
+                if isinstance(item["content"], list):
+                    for part in item["content"]:
+                        yield from _fields(part, RESPONSES_PARTS[part["type"]], f"{where}.content")
+            case "reasoning":
+                if item.get("encrypted_content") != encrypted:
+                    yield "The encrypted content could not be verified. (invalid_encrypted_content)"
+                after = items[number + 1] if number + 1 < len(items) else {}
+                if after.get("type") != "function_call" and after.get("role") != "assistant":
+                    yield f"Item '{item['id']}' of type 'reasoning' was provided without its required following item."
+            case "function_call":
+                if item["call_id"] in called:
+                    yield f"Duplicate call_id {item['call_id']!r}."
+                if not NAME.fullmatch(item["name"]) or not CALL_ID.fullmatch(item["call_id"]):
+                    yield f"Invalid '{where}.name': string does not match pattern."
+                if not isinstance(item["arguments"], str):
+                    yield f"Invalid type for '{where}.arguments': expected a string."
+                called.append(item["call_id"])
+                waiting.append(item["call_id"])
+            case "function_call_output":
+                if item["call_id"] not in waiting:
+                    yield f"No tool call found for function call output with call_id {item['call_id']}."
+                else:
+                    waiting.remove(item["call_id"])
+    if waiting:
+        yield f"No tool output found for function call {waiting[0]}."
 
 
 def _ollama(body: dict[str, Any]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Scenes in the three wire formats, as the real services send them. Each piece is one write to the socket."""
+"""Scenes in the wire formats, as the real services send them. Each piece is one write to the socket."""
 
 import json
 from typing import Any
@@ -70,6 +70,66 @@ def chat_completions(scene: Scene, model: str = "gpt-fake") -> list[bytes]:
     }
     chunks.append(head | {"choices": [], "usage": usage})
     return [*(sse(chunk) for chunk in chunks), b"data: [DONE]\n\n"]
+
+
+ENCRYPTED = "ZW5jcnlwdGVkIGJ5IHRoZSBmYWtl"
+
+
+def responses(scene: Scene, model: str = "gpt-fake") -> list[bytes]:
+    """OpenAI's Responses API: reasoning, one message, then calls; every item is announced and ended."""
+    events: list[dict[str, Any]] = []
+    output: list[dict[str, Any]] = []
+
+    def give(type_: str, **fields: Any) -> None:
+        events.append({"type": type_, **fields, "sequence_number": len(events)})
+
+    def item(added: dict[str, Any], done: dict[str, Any], deltas: list[tuple[str, dict[str, Any]]]) -> None:
+        index = len(output)
+        give("response.output_item.added", output_index=index, item=added)
+        for type_, fields in deltas:
+            give(type_, item_id=added["id"], output_index=index, **fields)
+        give("response.output_item.done", output_index=index, item=done)
+        output.append(done)
+
+    head = {"id": "resp_fake", "object": "response", "model": model, "created_at": 1}
+    give("response.created", response=head | {"status": "in_progress", "output": []})
+    give("response.in_progress", response=head | {"status": "in_progress", "output": []})
+    if scene.thinking:
+        start = {"type": "reasoning", "id": "rs_fake", "summary": []}
+        part = {"type": "summary_text", "text": ""}
+        deltas = [("response.reasoning_summary_part.added", {"summary_index": 0, "part": part})]
+        deltas += [
+            ("response.reasoning_summary_text.delta", {"summary_index": 0, "delta": piece, "obfuscation": "x"})
+            for piece in pieces(scene.thinking)
+        ]
+        item(start, start | {"summary": [part | {"text": scene.thinking}], "encrypted_content": ENCRYPTED}, deltas)
+    if scene.text:
+        refused = scene.reason is FinishReason.REFUSAL
+        kind = "refusal" if refused else "output_text"
+        start = {"type": "message", "id": "msg_fake", "role": "assistant", "status": "in_progress", "content": []}
+        content = {"type": kind, "refusal" if refused else "text": scene.text}
+        deltas = [(f"response.{kind}.delta", {"content_index": 0, "delta": piece}) for piece in pieces(scene.text)]
+        deltas.append((f"response.{kind}.done", {"content_index": 0, **content}))
+        item(start, start | {"status": "completed", "content": [content]}, deltas)
+    for number, call in enumerate(scene.calls):
+        start = {"type": "function_call", "id": f"fc_{number}", "call_id": call.id, "name": call.name, "arguments": ""}
+        deltas = [("response.function_call_arguments.delta", {"delta": piece}) for piece in pieces(call.arguments)]
+        deltas.append(("response.function_call_arguments.done", {"arguments": call.arguments}))
+        item(start, start | {"arguments": call.arguments}, deltas)
+    usage = {
+        "input_tokens": scene.input_tokens,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": scene.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": scene.input_tokens + scene.output_tokens,
+    }
+    last = head | {"output": output, "usage": usage, "error": None}
+    if scene.reason is FinishReason.LENGTH:
+        cut = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+        give("response.incomplete", response=last | cut)
+    else:
+        give("response.completed", response=last | {"status": "completed", "incomplete_details": None})
+    return [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events]
 
 
 def ollama(scene: Scene, model: str = "llama-fake") -> list[bytes]:

@@ -5,6 +5,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
+from toolcrib.core.model_options import Effort, Wire
+
 DEFAULT_MAX_READ_BYTES = 50_000
 DEFAULT_MAX_WRITE_BYTES = 100_000
 MAX_DEFINITION_CHARACTERS = 32_768
@@ -145,6 +147,11 @@ class AgentRules(BaseModel):
         default=None, max_length=100, description="Model provider, such as `anthropic` or `openai`."
     )
     model: str | None = Field(default=None, max_length=200, description="The provider's name of the model.")
+    wire: Wire | None = Field(
+        default=None,
+        description="API of the server: `responses` or `chat_completions`. By default `openai` uses Responses, "
+        "`copilot` for GPT-5 and later, and `openai-compatible` never. Other providers have one API.",
+    )
     prompt: str = Field(
         default="",
         max_length=30_000,
@@ -162,7 +169,12 @@ class AgentRules(BaseModel):
     thinking_tokens: int = Field(
         default=0,
         ge=0,
-        description="Maximum thinking tokens per turn, where the provider supports it. 0 leaves it to the model.",
+        description="Maximum thinking tokens per turn, where the model supports it. 0 leaves it to the model.",
+    )
+    effort: Effort | None = Field(
+        default=None,
+        description="How much the model thinks: `none`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`. Each "
+        "model accepts some of them. By default, the model decides.",
     )
     max_turns: int = Field(default=200, ge=1, le=10_000, description="Maximum number of turns of a run.")
     budget_reserve: float = Field(

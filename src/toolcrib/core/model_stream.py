@@ -67,12 +67,16 @@ class ToolCallEnd:
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """Tokens of the whole request so far; a later one replaces an earlier. Input includes cached tokens."""
+    """Tokens of the whole request so far; a later one replaces an earlier.
+
+    Input includes what was read from the provider's cache and what was written to it.
+    """
 
     type: ClassVar = "usage"
     input_tokens: int = 0
     output_tokens: int = 0
-    cached_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

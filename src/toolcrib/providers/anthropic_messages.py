@@ -13,6 +13,7 @@ from toolcrib.core.messages import (
     ToolResultMessage,
     UserMessage,
 )
+from toolcrib.core.model_options import Effort
 from toolcrib.core.model_stream import (
     FinishReason,
     StreamEvent,
@@ -21,14 +22,20 @@ from toolcrib.core.model_stream import (
     ThinkingDelta,
     TokenUsage,
 )
+from toolcrib.providers.model_catalog import ModelFacts, model_facts
 from toolcrib.providers.provider import ModelRequest, ToolChoice, response_error, stream_error
 from toolcrib.providers.stream_reader import TextJoiner, count_of, parsed, text_of
 from toolcrib.providers.tool_call_stream import AnswerReader, PartialToolCall
-from toolcrib.providers.wire_history import ToolNameEncoder, arguments_object, messages_to_send, wire_id
+from toolcrib.providers.wire_history import ToolNameEncoder, arguments_object, messages_to_send, noted, wire_id
 
 # The API requires a limit; every listed model can write this much.
 DEFAULT_MAX_TOKENS = 8_192
+# Every model with adaptive thinking can write this much.
+ADAPTIVE_MAX_TOKENS = 32_000
 _LEAST_THINKING = 1_024
+# For models that take a budget instead of an effort.
+_BUDGETS: Mapping[Effort | None, int] = {Effort.LOW: 4_000, Effort.MEDIUM: 10_000, Effort.HIGH: 24_000}
+_CACHED = {"type": "ephemeral"}
 
 _REASONS: Mapping[str, FinishReason] = {
     "tool_use": FinishReason.TOOL_CALLS,
@@ -58,16 +65,18 @@ def request_body(request: ModelRequest, names: ToolNameEncoder, *, provider: str
     system = "\n\n".join(message.text for message in messages if isinstance(message, SystemMessage))
     rest = [message for message in messages if not isinstance(message, SystemMessage)]
     turns = _turns(rest, names, provider, request.model)
+    facts = model_facts("anthropic", request.model)
+    thinking = _thinking(request, facts, turns)
     body: dict[str, Any] = {
         "model": request.model,
-        "max_tokens": request.max_output_tokens or DEFAULT_MAX_TOKENS,
+        "max_tokens": request.max_output_tokens or _default_max_tokens(thinking),
         "messages": turns,
         "stream": True,
-        # Cached: a repeated prefix costs less.
-        "cache_control": {"type": "ephemeral"},
+        # Marks the end of the conversation for the cache: the next request repeats it, which then costs less.
+        "cache_control": _CACHED,
     }
     if system:
-        body["system"] = system
+        body["system"] = [{"type": "text", "text": system}]
     if request.tools:
         body["tools"] = [
             {
@@ -78,15 +87,40 @@ def request_body(request: ModelRequest, names: ToolNameEncoder, *, provider: str
             for tool in request.tools
         ]
         body["tool_choice"] = {"type": _CHOICES[request.tool_choice]}
-    if request.thinking_tokens and _may_think(turns):
-        budget = max(_LEAST_THINKING, request.thinking_tokens)
-        body["thinking"] = {"type": "enabled", "budget_tokens": budget}
+    # Marks the end of what all conversations of this agent share. Tools come before the system prompt.
+    if stable := body.get("system") or body.get("tools"):
+        stable[-1]["cache_control"] = _CACHED
+    if thinking:
+        body["thinking"] = thinking
         # The limit includes thinking, so it must be above the thinking budget.
-        body["max_tokens"] += budget
-    elif request.temperature is not None:
-        # Rejected together with thinking.
+        body["max_tokens"] += thinking.get("budget_tokens", 0)
+    if request.effort not in (None, Effort.NONE) and facts.effort_field:
+        body["output_config"] = {"effort": request.effort}
+    # Rejected together with thinking, and by the newest models always.
+    is_thinking = thinking.get("type", "disabled") != "disabled"
+    if request.temperature is not None and facts.temperature and not is_thinking:
         body["temperature"] = request.temperature
     return body
+
+
+def _thinking(request: ModelRequest, facts: ModelFacts, turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return how the model is asked to think; empty to leave it to the model."""
+    if request.effort is None and not request.thinking_tokens:
+        return {}
+    if facts.thinking == "adaptive":
+        if request.effort is Effort.NONE:
+            return {"type": "disabled"}
+        # The newest models omit the text of thinking unless asked for it.
+        return {"type": "adaptive", "display": "summarized"}
+    budget = request.thinking_tokens or _BUDGETS.get(request.effort, 0)
+    if not budget or request.effort is Effort.NONE or not _may_think(turns):
+        return {}
+    return {"type": "enabled", "budget_tokens": max(_LEAST_THINKING, budget)}
+
+
+def _default_max_tokens(thinking: Mapping[str, Any]) -> int:
+    # Adaptive thinking counts, and is as long as the model wants.
+    return ADAPTIVE_MAX_TOKENS if thinking.get("type") == "adaptive" else DEFAULT_MAX_TOKENS
 
 
 class AnthropicEventReader(AnswerReader):
@@ -253,29 +287,28 @@ def _result(message: ToolResultMessage) -> dict[str, Any]:
 def _assistant_blocks(
     message: AssistantMessage, names: ToolNameEncoder, provider: str, model: str
 ) -> list[dict[str, Any]]:
-    note = message.note
-    if note and (note.provider, note.model) == (provider, model):
-        noted = _as_noted(message, note.data.get("blocks") or [], names)
-        if noted is not None:
-            return noted
+    if stored := noted(message, provider, model).get("blocks"):
+        blocks = _as_noted(message, stored, names)
+        if blocks is not None:
+            return blocks
     text = [{"type": "text", "text": message.text}] if message.text else []
     return [*text, *(_tool_use(call, names) for call in message.tool_calls)]
 
 
 def _as_noted(
-    message: AssistantMessage, noted: Sequence[Mapping[str, Any]], names: ToolNameEncoder
+    message: AssistantMessage, stored: Sequence[Mapping[str, Any]], names: ToolNameEncoder
 ) -> list[dict[str, Any]] | None:
     """Return the blocks as received, including thinking and signatures; None if the message was changed since."""
-    calls = [block["call"] for block in noted if "call" in block]
+    calls = [block["call"] for block in stored if "call" in block]
     if (
-        sum(block.get("text", 0) for block in noted) != len(message.text)
-        or sum(block.get("thinking", 0) for block in noted) != len(message.thinking)
+        sum(block.get("text", 0) for block in stored) != len(message.text)
+        or sum(block.get("thinking", 0) for block in stored) != len(message.thinking)
         or sorted(calls) != list(range(len(message.tool_calls)))
     ):
         return None
     blocks: list[dict[str, Any]] = []
     text_at = thinking_at = 0
-    for block in noted:
+    for block in stored:
         match block:
             case {"thinking": length, "signature": signature}:
                 thought = message.thinking[thinking_at : thinking_at + length]
@@ -311,8 +344,13 @@ def _may_think(turns: Sequence[Mapping[str, Any]]) -> bool:
 
 def _usage(usage: Mapping[str, Any]) -> TokenUsage:
     cached = count_of(usage.get("cache_read_input_tokens"))
-    fresh = count_of(usage.get("input_tokens")) + count_of(usage.get("cache_creation_input_tokens"))
-    return TokenUsage(fresh + cached, count_of(usage.get("output_tokens")), cached)
+    written = count_of(usage.get("cache_creation_input_tokens"))
+    return TokenUsage(
+        count_of(usage.get("input_tokens")) + cached + written,
+        count_of(usage.get("output_tokens")),
+        cached_input_tokens=cached,
+        cache_write_tokens=written,
+    )
 
 
 def _provider_error(error: Any) -> Exception:

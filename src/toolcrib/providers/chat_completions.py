@@ -24,7 +24,7 @@ from toolcrib.core.model_stream import (
 from toolcrib.providers.provider import ModelRequest, response_error, stream_error
 from toolcrib.providers.stream_reader import count_of, parsed, text_of
 from toolcrib.providers.tool_call_stream import AnswerReader, PartialToolCall
-from toolcrib.providers.wire_history import ToolNameEncoder, messages_to_send, wire_id
+from toolcrib.providers.wire_history import ToolNameEncoder, messages_to_send, noted, object_text, wire_id
 
 _REASONS: Mapping[str, FinishReason] = {
     "tool_calls": FinishReason.TOOL_CALLS,
@@ -48,7 +48,7 @@ def request_body(
         "model": request.model,
         "messages": [
             # Servers that want thinking back want it while calls are being answered; some reject it in older turns.
-            _message(message, names, _noted(message, provider, request.model), with_thinking=at > asked)
+            _message(message, names, noted(message, provider, request.model), with_thinking=at > asked)
             for at, message in enumerate(messages)
         ],
         "stream": True,
@@ -61,17 +61,9 @@ def request_body(
         body[max_tokens_field] = request.max_output_tokens
     if request.temperature is not None:
         body["temperature"] = request.temperature
+    if request.effort is not None:
+        body["reasoning_effort"] = request.effort.value
     return body
-
-
-def object_text(call: ModelToolCall) -> str:
-    """Return the call's arguments as a JSON object, which servers require.
-
-    Other values are wrapped, so nothing is lost.
-    """
-    if call.parsed() is not None:
-        return call.arguments if call.arguments.strip() else "{}"
-    return json.dumps({"INVALID_JSON": call.arguments})
 
 
 class ChatCompletionReader(AnswerReader):
@@ -192,14 +184,8 @@ class ChatCompletionReader(AnswerReader):
         return self._metadata(data)
 
 
-def _noted(message: Message, provider: str, model: str) -> Mapping[str, Any]:
-    """Return what this provider stored with this message, if provider and model are the same."""
-    note = message.note if isinstance(message, AssistantMessage) else None
-    return note.data if note and (note.provider, note.model) == (provider, model) else {}
-
-
 def _message(
-    message: Message, names: ToolNameEncoder, noted: Mapping[str, Any], *, with_thinking: bool
+    message: Message, names: ToolNameEncoder, stored: Mapping[str, Any], *, with_thinking: bool
 ) -> dict[str, Any]:
     match message:
         case SystemMessage(text) | UserMessage(text):
@@ -208,11 +194,11 @@ def _message(
             return {"role": "tool", "tool_call_id": wire_id(call_id), "content": text}
         case AssistantMessage(text, thinking, calls):
             wire_message: dict[str, Any] = {"role": "assistant", "content": text or None}
-            if with_thinking and thinking and noted.get("thinking_field") in _THINKING_FIELDS:
-                wire_message[noted["thinking_field"]] = thinking
-            wire_message |= {field: noted[field] for field in _OPAQUE_FIELDS if field in noted}
+            if with_thinking and thinking and stored.get("thinking_field") in _THINKING_FIELDS:
+                wire_message[stored["thinking_field"]] = thinking
+            wire_message |= {field: stored[field] for field in _OPAQUE_FIELDS if field in stored}
             if calls:
-                wire_message["tool_calls"] = _tool_calls(calls, names, noted.get("call_extras", {}))
+                wire_message["tool_calls"] = _tool_calls(calls, names, stored.get("call_extras", {}))
             return wire_message
 
 
@@ -235,7 +221,8 @@ def _usage(usage: Mapping[str, Any]) -> TokenUsage:
     return TokenUsage(
         count_of(usage.get("prompt_tokens")),
         count_of(usage.get("completion_tokens")),
-        count_of(details.get("cached_tokens")),
+        cached_input_tokens=count_of(details.get("cached_tokens")),
+        cache_write_tokens=count_of(details.get("cache_write_tokens")),
     )
 
 

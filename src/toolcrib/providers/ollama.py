@@ -14,6 +14,7 @@ import httpx2
 
 from toolcrib.core.errors import ProviderError
 from toolcrib.core.messages import AssistantMessage, Message, SystemMessage, ToolResultMessage, UserMessage
+from toolcrib.core.model_options import Effort
 from toolcrib.core.model_stream import (
     FinishReason,
     StreamEvent,
@@ -148,7 +149,10 @@ def request_body(request: ModelRequest, names: ToolNameEncoder) -> dict[str, Any
     # Calls can be forbidden only by offering no tools.
     if request.tools and request.tool_choice is not ToolChoice.NONE:
         body["tools"] = names.functions(request.tools)
-    if request.thinking_tokens:
+    if request.effort is not None:
+        # A level for models that have levels; others take any as true.
+        body["think"] = False if request.effort is Effort.NONE else request.effort.value
+    elif request.thinking_tokens:
         body["think"] = True
     options = {
         "num_predict": request.max_output_tokens,

@@ -1,22 +1,26 @@
-"""OpenAI and servers with its Chat Completions API: OpenAI itself, GitHub Copilot, and compatible servers."""
+"""OpenAI and servers with its APIs, Responses and Chat Completions: OpenAI, GitHub Copilot, compatible servers."""
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, ClassVar
 
 from toolcrib.core.messages import UserMessage
+from toolcrib.core.model_options import Wire
 from toolcrib.core.provider_credentials import ProviderCredentials
-from toolcrib.providers.chat_completions import ChatCompletionReader, request_body
+from toolcrib.providers import chat_completions, openai_responses
 from toolcrib.providers.provider import ModelInfo, ModelRequest
 from toolcrib.providers.sdk_provider import SdkProvider, VendorSdk
 from toolcrib.providers.stream_reader import StreamEventReader
 from toolcrib.providers.wire_history import ToolNameEncoder
 
 
-class OpenAIChat(SdkProvider):
-    """Base of providers with OpenAI's Chat Completions; subclasses have the differences between servers."""
+class OpenAIServer(SdkProvider):
+    """Base of providers with OpenAI's APIs; subclasses have the differences between servers."""
 
     path: ClassVar[str] = "/chat/completions"
+    responses_path: ClassVar[str] = "/responses"
     models_path: ClassVar[str] = "/models"
     max_tokens_field: ClassVar[str] = "max_tokens"
 
@@ -26,11 +30,36 @@ class OpenAIChat(SdkProvider):
 
         return VendorSdk(openai, openai.AsyncOpenAI, openai.OpenAIError)
 
+    def wire(self, model: str) -> Wire:
+        """Return the API for a model, if the agent does not name one."""
+        return Wire.CHAT_COMPLETIONS
+
+    def reasons(self, model: str) -> bool:
+        """Return whether it is a reasoning model, as far as that is known."""
+        return True
+
+    def accepts_temperature(self, model: str) -> bool:
+        """Return whether the model accepts a temperature."""
+        return True
+
+    def path_for(self, request: ModelRequest) -> str:
+        return self.responses_path if self._uses_responses(request) else self.path
+
     def request_body(self, request: ModelRequest, names: ToolNameEncoder) -> dict[str, Any]:
-        return request_body(request, names, provider=self.name, max_tokens_field=self.max_tokens_field)
+        if not self.accepts_temperature(request.model):
+            request = replace(request, temperature=None)
+        if self._uses_responses(request):
+            reasons = self.reasons(request.model)
+            return openai_responses.request_body(request, names, provider=self.name, reasons=reasons)
+        return chat_completions.request_body(request, names, provider=self.name, max_tokens_field=self.max_tokens_field)
 
     def reader(self, request: ModelRequest, names: ToolNameEncoder) -> StreamEventReader:
-        return ChatCompletionReader(request, names, provider=self.name)
+        if self._uses_responses(request):
+            return openai_responses.ResponsesEventReader(request, names, provider=self.name)
+        return chat_completions.ChatCompletionReader(request, names, provider=self.name)
+
+    def _uses_responses(self, request: ModelRequest) -> bool:
+        return (request.wire or self.wire(request.model)) is Wire.RESPONSES
 
     async def list_models(self, credentials: ProviderCredentials) -> list[ModelInfo]:
         return sorted(await super().list_models(credentials), key=lambda model: model.id)
@@ -67,8 +96,12 @@ _FAMILIES: Mapping[str, tuple[int, bool] | None] = {
 }
 
 
-class OpenAI(OpenAIChat):
-    """OpenAI itself."""
+# They do not reason, so they reject every field about reasoning.
+_WITHOUT_REASONING = ("gpt-3.5", "gpt-4", "gpt-5-chat", "chatgpt-4o")
+
+
+class OpenAI(OpenAIServer):
+    """OpenAI itself: Responses for all models, because the newer ones call tools only there."""
 
     name: ClassVar[str] = "openai"
     address: ClassVar[str] = "https://api.openai.com/v1"
@@ -80,6 +113,15 @@ class OpenAI(OpenAIChat):
     def from_environment(cls, variables: Mapping[str, str]) -> ProviderCredentials | None:
         # With another URL it is a compatible server.
         return None if variables.get(OpenAICompatible.base_url_variable) else super().from_environment(variables)
+
+    def wire(self, model: str) -> Wire:
+        return Wire.RESPONSES
+
+    def reasons(self, model: str) -> bool:
+        return not base(model).startswith(_WITHOUT_REASONING)
+
+    def accepts_temperature(self, model: str) -> bool:
+        return not self.reasons(model)
 
     def model_info(self, entry: Mapping[str, Any]) -> ModelInfo | None:
         model = str(entry["id"])
@@ -98,13 +140,26 @@ def base(model: str) -> str:
 
 
 _VERSION = version("toolcrib")
+_GPT = re.compile(r"gpt-(\d+)")
 
 
-class Copilot(OpenAIChat):
-    """GitHub Copilot. The credentials are a GitHub token with access to Copilot."""
+class Copilot(OpenAIServer):
+    """GitHub Copilot: Responses for GPT-5 and later, Chat Completions for the models of others.
+
+    The credentials are a GitHub token with access to Copilot.
+    """
 
     name: ClassVar[str] = "copilot"
     address: ClassVar[str] = "https://api.githubcopilot.com"
+
+    def wire(self, model: str) -> Wire:
+        found = _GPT.match(model)
+        # Copilot offers the mini of the first generation with Chat Completions only.
+        is_new = found is not None and int(found[1]) >= 5 and not model.startswith("gpt-5-mini")
+        return Wire.RESPONSES if is_new else Wire.CHAT_COMPLETIONS
+
+    def accepts_temperature(self, model: str) -> bool:
+        return self.wire(model) is Wire.CHAT_COMPLETIONS
 
     def headers(self, request: ModelRequest) -> Mapping[str, str]:
         last = request.messages[-1] if request.messages else None
@@ -139,8 +194,11 @@ def _mapping(value: object) -> Mapping[str, Any]:
 _WINDOW_FIELDS = ("context_length", "max_model_len", "context_window", "max_context_length")
 
 
-class OpenAICompatible(OpenAIChat):
-    """Any server that imitates OpenAI's Chat Completions at a user's URL: vLLM, llama.cpp, OpenRouter …"""
+class OpenAICompatible(OpenAIServer):
+    """Any server that imitates OpenAI at a user's URL: vLLM, llama.cpp, OpenRouter …
+
+    Chat Completions, which all of them have, unless the agent says ``wire: responses``.
+    """
 
     name: ClassVar[str] = "openai-compatible"
     address: ClassVar[str] = ""

@@ -14,6 +14,7 @@ import httpx2
 
 from toolcrib.core.errors import ProviderError, ProviderErrorKind
 from toolcrib.core.messages import Message
+from toolcrib.core.model_options import Effort, Wire
 from toolcrib.core.model_stream import StreamEvent
 from toolcrib.core.provider_credentials import ProviderCredentials
 
@@ -43,6 +44,8 @@ class ModelRequest:
 
     ``thinking_tokens``: how much the model may think first, where that can be set; 0 leaves it to the model.
     ``context_window``: the context size to request, where the provider lets the client choose (Ollama).
+    ``effort``: how much the model thinks, where that can be set; None leaves it to the model.
+    ``wire``: the API to use at a server with two of them; None leaves it to the provider.
     """
 
     model: str
@@ -53,6 +56,8 @@ class ModelRequest:
     temperature: float | None = None
     thinking_tokens: int = 0
     context_window: int | None = None
+    effort: Effort | None = None
+    wire: Wire | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,9 @@ from toolcrib.core.errors import Misconfigured, NotFound, ProviderError, Provide
 from toolcrib.core.model_stream import StreamEvent, StreamFailed, StreamStart, TokenUsage
 from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.providers.http_pool import new_client
+from toolcrib.providers.model_catalog import load_catalog
 from toolcrib.providers.provider import PASSING, ModelInfo, ModelRequest, Provider, stream_error
+from toolcrib.providers.request_check import request_flaw
 from toolcrib.runtime.process_setup import freeze_gc
 from toolcrib.runtime.reusable_timeout import ReusableTimeout
 
@@ -107,7 +109,9 @@ class ProviderRegistry:
         Use it within ``contextlib.aclosing``; leaving or cancelling it closes the connection at once.
         """
         provider = await self.get(name)
-
+        if flaw := request_flaw(name, request):
+            yield StreamFailed(flaw)
+            return
         attempts = retrying(partial(provider.stream, request, credentials), patience=patience)
         async with aclosing(within(seconds, attempts)) as events:
             async for event in events:
@@ -160,6 +164,7 @@ async def _in_time() -> AsyncIterator[None]:
 
 def _create(provider: type[Provider], http: httpx2.AsyncClient) -> Provider:
     created = provider(http)
+    load_catalog()
     freeze_gc()
     return created
 

@@ -57,6 +57,10 @@ class SdkProvider(Provider):
     def model_info(self, entry: Mapping[str, Any]) -> ModelInfo | None:
         """Parse an entry of the server's model list; None if it cannot be used here."""
 
+    def path_for(self, request: ModelRequest) -> str:
+        """Return the path of this request."""
+        return self.path
+
     def headers(self, request: ModelRequest) -> Mapping[str, str]:
         """Return the headers that this server needs besides the key."""
         return {}
@@ -64,8 +68,9 @@ class SdkProvider(Provider):
     def stream(self, request: ModelRequest, credentials: ProviderCredentials) -> AsyncGenerator[StreamEvent, None]:
         names = ToolNameEncoder.of(request.tools, request.messages)
         content, headers = encoded(self.request_body(request, names)), self.headers(request)
+        path = self.path_for(request)
         return read_answer(
-            lambda: self._answer(content, credentials, headers), SseSplitter(), self.reader(request, names)
+            lambda: self._answer(path, content, credentials, headers), SseSplitter(), self.reader(request, names)
         )
 
     async def list_models(self, credentials: ProviderCredentials) -> list[ModelInfo]:
@@ -76,13 +81,13 @@ class SdkProvider(Provider):
 
     @asynccontextmanager
     async def _answer(
-        self, content: bytes, credentials: ProviderCredentials, headers: Mapping[str, str]
+        self, path: str, content: bytes, credentials: ProviderCredentials, headers: Mapping[str, str]
     ) -> AsyncIterator[httpx2.Response]:
         async with self._our_errors(credentials):
             client = self._client(credentials, headers)
             # With a raw response requested, the SDK returns it, whatever its signature says.
             response: httpx2.Response = await client.post(
-                self.path,
+                path,
                 cast_to=httpx2.Response,
                 content=content,
                 # Otherwise some SDK's headers say that there is no timeout.

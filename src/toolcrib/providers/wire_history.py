@@ -1,7 +1,8 @@
 """Prepares a conversation for sending: every call is followed by its result, and names and ids fit the providers."""
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
@@ -160,6 +161,32 @@ def arguments_object(call: ModelToolCall) -> dict[str, Any]:
     """Return the call's arguments. Text that is not a JSON object is wrapped, as Anthropic recommends."""
     arguments = call.parsed()
     return {"INVALID_JSON": call.arguments} if arguments is None else arguments
+
+
+def object_text(call: ModelToolCall) -> str:
+    """Return the call's arguments as the text of a JSON object, which servers require.
+
+    Other values are wrapped, so nothing is lost.
+    """
+    if call.parsed() is not None:
+        return call.arguments if call.arguments.strip() else "{}"
+    return json.dumps({"INVALID_JSON": call.arguments})
+
+
+# A dated version of a model: `-2026-04-23`, `-20251001`, `-latest`.
+_VERSION = re.compile(r"-(\d{4}-?\d{2}-?\d{2}|latest)$")
+
+
+def noted(message: Message, provider: str, model: str) -> Mapping[str, Any]:
+    """Return what this provider stored with a message of the same model, in whichever dated version; else nothing."""
+    note = message.note if isinstance(message, AssistantMessage) else None
+    if note is None or note.provider != provider or _undated(note.model) != _undated(model):
+        return {}
+    return note.data
+
+
+def _undated(model: str) -> str:
+    return _VERSION.sub("", model)
 
 
 def _plain(name: str) -> str:

@@ -62,6 +62,7 @@ async def _by_the_model(
         rules.model,
         (SystemMessage(_ASKED), UserMessage(history)),
         max_output_tokens=max(256, int(loaded.window * _SUMMARY_SHARE)),
+        wire=rules.wire,
     )
     reception = MessageBuilder()
     events = providers.stream_turn(rules.provider, request, credentials, seconds=rules.turn_timeout)

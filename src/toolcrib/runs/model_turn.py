@@ -229,6 +229,8 @@ def _request(loaded: LoadedRun, *, conclude: bool) -> ModelRequest:
         temperature=rules.temperature,
         thinking_tokens=rules.thinking_tokens,
         context_window=rules.context_window,
+        effort=rules.effort,
+        wire=rules.wire,
     )
 
 

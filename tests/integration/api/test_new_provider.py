@@ -22,11 +22,11 @@ from toolcrib.sdk.default_agent import is_keyless, named_by_environment, no_mode
 PARROT = '''
 """A server that imitates OpenAI."""
 
-from toolcrib.providers.openai import OpenAIChat
+from toolcrib.providers.openai import OpenAIServer
 from toolcrib.providers.provider import ModelInfo
 
 
-class Parrot(OpenAIChat):
+class Parrot(OpenAIServer):
     name = "parrot"
     address = "https://parrot.example/v1"
     variable = "PARROT_API_KEY"

@@ -13,7 +13,11 @@ from toolcrib.providers.provider_registry import ProviderRegistry, open_provider
 
 # The base path and the model of each provider's fake. By default it imitates OpenAI.
 PATHS = {"anthropic": "", "copilot": "", "ollama": ""}
-MODELS = {"anthropic": "claude-fake", "ollama": "llama-fake"}
+MODELS = {"anthropic": "claude-fake", "ollama": "llama-fake", "copilot responses": "gpt-5-fake"}
+# The other API of a provider that has two.
+NAMES = [*provider_classes(), "copilot responses"]
+# The wire format of each; by default Chat Completions.
+FORMATS = {"anthropic": "anthropic", "ollama": "ollama", "openai": "responses", "copilot responses": "responses"}
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,7 @@ class Access:
     provider: Provider
     credentials: ProviderCredentials
     model: str
+    wire: str
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +48,7 @@ def aimock_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=list(provider_classes()))
+@pytest.fixture(params=NAMES)
 def provider_name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -64,5 +69,8 @@ async def peer(
 
 
 async def reach(name: str, providers: ProviderRegistry, url: str) -> Access:
-    credentials = ProviderCredentials(KEY, base_url=url + PATHS.get(name, "/v1"))
-    return Access(await providers.get(name), credentials, MODELS.get(name, "gpt-fake"))
+    provider = name.split()[0]
+    # aimock has the Responses API below `/v1` only.
+    path = "/v1" if name == "copilot responses" else PATHS.get(provider, "/v1")
+    credentials = ProviderCredentials(KEY, base_url=url + path)
+    return Access(await providers.get(provider), credentials, MODELS.get(name, "gpt-fake"), FORMATS.get(name, "openai"))

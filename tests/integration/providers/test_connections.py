@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes import wires
 from tests.fakes.grammar import failure, received, taken
+from tests.fakes.memory import WIRES
 from tests.fakes.model_server import NDJSON, SSE, Answer, ModelServer, plain
 from tests.fakes.scripted_turns import HELLO
 from tests.integration.providers.conftest import Access
@@ -33,8 +33,7 @@ def hello(access: Access) -> ModelRequest:
 
 
 def spoken(access: Access) -> list[bytes]:
-    wire = {"anthropic": wires.anthropic, "ollama": wires.ollama}.get(access.provider.name, wires.chat_completions)
-    return wire(HELLO)
+    return WIRES[access.wire](HELLO)
 
 
 def answer(access: Access, *pieces: bytes, **how: bool) -> Answer:

@@ -38,7 +38,7 @@ async def test_ac25_claude_tool_use_blocks_become_start_delta_and_end(
 
 
 @pytest.mark.req("PR-2", part="calls of OpenAI")
-@pytest.mark.parametrize("name", ["openai", "openai-compatible", "copilot"])
+@pytest.mark.parametrize("name", ["openai-compatible", "copilot"])
 async def test_ac26_openai_tool_calls_become_the_same_events(
     name: str, providers: ProviderRegistry, fake: ModelServer
 ) -> None:
@@ -48,6 +48,21 @@ async def test_ac26_openai_tool_calls_become_the_same_events(
     assert ToolCallStart(1, ToolCallId("call_two"), "list_directory") in events
     assert arguments_of(events, 1) == '{"path": "."}'
     assert events[-2:] == [ToolCallEnd(0), ToolCallEnd(1)]
+
+
+@pytest.mark.req("PR-6", part="OpenAI Responses")
+@pytest.mark.parametrize("name", ["openai", "copilot responses"])
+async def test_function_calls_of_responses_become_the_same_events(
+    name: str, providers: ProviderRegistry, fake: ModelServer
+) -> None:
+    events = await call_events(await reach(name, providers, fake.url))
+
+    assert fake.last.path.endswith("/responses")
+    assert events[0] == ToolCallStart(0, ToolCallId("call_one"), "fs.read")
+    second = events.index(ToolCallStart(1, ToolCallId("call_two"), "list_directory"))
+    assert events[second - 1] == ToolCallEnd(0)
+    assert arguments_of(events, 1) == '{"path": "."}'
+    assert events[-1] == ToolCallEnd(1)
 
 
 @pytest.mark.req("PR-2", part="Ollama's whole calls come as start, one delta, end")
@@ -66,11 +81,14 @@ async def test_ac28_tools_are_formatted_for_each_provider(access: Access, fake: 
     await call_events(access)
 
     first = fake.last.body["tools"][0]
-    if access.provider.name == "anthropic":
-        assert first == {"name": "fs_read", "description": "Read a file.", "input_schema": SCHEMA}
-    else:
-        function = {"name": "fs_read", "description": "Read a file.", "parameters": SCHEMA}
-        assert first == {"type": "function", "function": function}
+    function = {"name": "fs_read", "description": "Read a file.", "parameters": SCHEMA}
+    match access.wire:
+        case "anthropic":
+            assert first == {"name": "fs_read", "description": "Read a file.", "input_schema": SCHEMA}
+        case "responses":
+            assert first == {"type": "function", **function, "strict": False}
+        case _:
+            assert first == {"type": "function", "function": function}
 
 
 @pytest.mark.req("PR-3", part="results in each provider's own form")
@@ -83,11 +101,13 @@ async def test_tool_results_are_formatted_for_each_provider(access: Access, fake
     )
     await taken(access.provider.stream(ModelRequest(access.model, messages, tools=TOOLS), access.credentials))
 
-    last = fake.last.body["messages"][-1]
-    match access.provider.name:
+    last = fake.last.body["input" if access.wire == "responses" else "messages"][-1]
+    match access.wire:
         case "anthropic":
             block = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "X"}
             assert last == {"role": "user", "content": [block]}
+        case "responses":
+            assert last == {"type": "function_call_output", "call_id": "toolu_1", "output": "X"}
         case "ollama":
             assert last == {"role": "tool", "content": "X", "tool_name": "fs_read", "tool_call_id": "toolu_1"}
         case _:
@@ -97,7 +117,7 @@ async def test_tool_results_are_formatted_for_each_provider(access: Access, fake
 async def test_tool_definition_matches_openai_function_calling_format(
     providers: ProviderRegistry, fake: ModelServer
 ) -> None:
-    await call_events(await reach("openai", providers, fake.url))
+    await call_events(await reach("openai-compatible", providers, fake.url))
 
     sent = fake.last.body["tools"][1]
     function = {"name": "list_directory", "description": "List a directory.", "parameters": SCHEMA}

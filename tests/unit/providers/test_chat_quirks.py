@@ -136,7 +136,7 @@ async def test_usage_is_read_from_a_chunk_without_choices_or_from_the_last_one()
 
     for stream in ([delta(content="Hi"), STOP, alone, DONE], [delta(content="Hi"), beside, DONE]):
         found = received(await read_bytes("openai", stream)).usage
-        assert (found.input_tokens, found.output_tokens, found.cached_tokens) == (5, 3, 2)
+        assert (found.input_tokens, found.output_tokens, found.cached_input_tokens) == (5, 3, 2)
 
 
 async def test_comments_other_fields_and_crlf_are_accepted() -> None:

@@ -1647,6 +1647,8 @@ export interface components {
              * @description The provider's name of the model.
              */
             model?: string | null;
+            /** @description API of the server: `responses` or `chat_completions`. By default `openai` uses Responses, `copilot` for GPT-5 and later, and `openai-compatible` never. Other providers have one API. */
+            wire?: components["schemas"]["Wire"] | null;
             /**
              * Prompt
              * @description Instructions for the model. Information about the tools is added after it.
@@ -1670,10 +1672,12 @@ export interface components {
             temperature?: number | null;
             /**
              * Thinking Tokens
-             * @description Maximum thinking tokens per turn, where the provider supports it. 0 leaves it to the model.
+             * @description Maximum thinking tokens per turn, where the model supports it. 0 leaves it to the model.
              * @default 0
              */
             thinking_tokens: number;
+            /** @description How much the model thinks: `none`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`. Each model accepts some of them. By default, the model decides. */
+            effort?: components["schemas"]["Effort"] | null;
             /**
              * Max Turns
              * @description Maximum number of turns of a run.
@@ -2271,6 +2275,12 @@ export interface components {
              */
             output?: unknown;
         };
+        /**
+         * Effort
+         * @description How much a model thinks before it answers. No model accepts all values; each wire says which it does.
+         * @enum {string}
+         */
+        Effort: "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max";
         /**
          * EntryKind
          * @description What is on disk.
@@ -4675,6 +4685,12 @@ export interface components {
              */
             created_at: string;
         };
+        /**
+         * Wire
+         * @description The API that is used at a server with two of them.
+         * @enum {string}
+         */
+        Wire: "chat_completions" | "responses";
         /** WorkspaceCreate */
         WorkspaceCreate: {
             /**
