@@ -33,6 +33,7 @@ from toolcrib.runs.durable import DurableQueue
 from toolcrib.runs.loaded_run import CredentialResolver
 from toolcrib.runs.model_turn import ProviderPatience
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
+from toolcrib.runs.prompt_context_loader import PromptContextLoader
 from toolcrib.runs.run_executor import RunExecutor
 from toolcrib.runs.run_service import RunService
 from toolcrib.runs.run_worker import RunWorker
@@ -301,6 +302,7 @@ def run_executor(engine: ToolRuntime, providers: ProviderRegistry) -> RunExecuto
         executor=engine.executor,
         pauses=engine.paused_calls,
         session_agents=engine.session_agents,
+        contexts=PromptContextLoader(engine.stores.runs, engine.workspace_services, engine.executor, engine.shell),
         live=engine.live,
         wake_signal=engine.wake_signal,
         max_attempts=engine.settings.max_attempts,

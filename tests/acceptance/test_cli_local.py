@@ -141,6 +141,11 @@ def test_the_shell_commands_set_up_a_directory(own: Laptop) -> None:
         own.says("agents", "default", "reviewer", at=project)
         agents = own.says("agents", at=project)
         wrong = own.says("agents", "show", "nobody", at=project, status=2)
+        no_skills = own.says("agents", "skills", at=project)
+        for name, head in (("good", "name: good\ndescription: Does good."), ("bad", "name: other")):
+            (project / ".agents" / "skills" / name).mkdir(parents=True)
+            (project / ".agents" / "skills" / name / "SKILL.md").write_text(f"---\n{head}\n---\n")
+        skills = json.loads(own.says("agents", "skills", "--json", at=project))
         models = own.says("models", at=project)
         own.says("models", "use", "openai-compatible/gpt-4o", "--agent", "reviewer", at=project)
         shown = own.says("agents", "show", "reviewer", at=project)
@@ -164,6 +169,11 @@ def test_the_shell_commands_set_up_a_directory(own: Laptop) -> None:
     assert "Unknown tool `bsah`. Did you mean `bash`?" in mistaken
     assert "*  reviewer" in agents
     assert "There is no agent 'nobody'. Agents: assistant, reviewer." in wrong
+    assert "No skills." in no_skills
+    assert {one["name"]: one["flaw"] for one in skills}.items() >= {("good", None)}
+    assert [one["flaw"] for one in skills if one["name"] == "bad"] == [
+        "`name` is `other` but the folder is `bad`. Give both the same name."
+    ]
     assert "openai-compatible/gpt-fake" in models
     assert "model: gpt-4o" in shown
     assert "trust: supervised" in shown

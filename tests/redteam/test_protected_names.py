@@ -25,6 +25,7 @@ pytestmark = pytest.mark.req("WS-4", part="attacks")
 
 BECOMES_CODE = [
     ".pre-commit-config.yaml", ".github/workflows/ci.yml", ".gitlab-ci.yml", ".codex/config.toml", ".zed/tasks.json",
+    ".agents/skills/x/SKILL.md",
     ".nvim.lua", ".exrc", ".cargo/config.toml", ".git/worktrees/w/commondir", ".husky/pre-commit", "lefthook.yml",
     ".devcontainer/devcontainer.json", "x/commondir", "bare/HEAD", ".git/hooks/pre-commit", ".git/info/attributes",
 ]  # fmt: skip

@@ -1,6 +1,9 @@
 """``toolcrib agents``: lists, creates and removes agents."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +47,37 @@ def show(location: WorkspaceLocation, name: NameArgument) -> None:
     Example: toolcrib agents show assistant > assistant.yaml
     """
     typer.echo(plain(resolve_agent(location, name).definition), nl=False)
+
+
+@app.command(name="skills")
+@in_workspace_of_group
+def list_skills(location: WorkspaceLocation, as_json: JsonOption = False) -> None:
+    """List the project's skills, and why one is not offered to agents.
+
+    Example: toolcrib agents skills
+    """
+    from toolcrib.workspace.text import skills
+
+    files = [file for folder in skills.FOLDERS for file in _skill_files(location, f"/{folder}", skills.FILE_NAME)]
+    found = [asdict(skills.Skill(*fields)) for fields in skills.parse_skills(files)]
+
+    def row(one: dict[str, str]) -> Row:
+        return one_line(one["name"], 64), one_line(one["path"], 80), one_line(one["flaw"] or "offered", 200)
+
+    empty = f"No skills. Put one into {skills.FOLDERS[0]}/NAME/{skills.FILE_NAME}."
+    print_list(found, ("name", "file", "state"), row, as_json=as_json, empty=empty)
+
+
+def _skill_files(location: WorkspaceLocation, folder: str, name: str) -> Iterator[tuple[str, bytes]]:
+    try:
+        entries = location.client.call(location.id, "ls", {"path": folder, "limit": 0})["entries"]
+    except NotFound:
+        return
+    for entry in entries:
+        path = f"{entry['path']}/{name}"
+        if entry["file_type"] == "Folder":
+            with suppress(NotFound):
+                yield path, str(location.client.call(location.id, "read", {"path": path})["content"]).encode()
 
 
 @app.command()

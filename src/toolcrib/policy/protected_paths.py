@@ -142,6 +142,7 @@ WRITING_ONLY: Final = (
     ProtectedPattern(".gdbinit", "runs programs when a debugger starts"),
     ProtectedPattern(".lldbinit", "runs programs when a debugger starts"),
     ProtectedPattern(".claude*", _AGENT),
+    ProtectedPattern(".agents", _AGENT),
     ProtectedPattern(".codex", _AGENT),
     ProtectedPattern(".cursor*", _AGENT),
     ProtectedPattern(".gemini", _AGENT),

@@ -12,6 +12,7 @@ from toolcrib.core.callers import Agent, Caller, SessionMode, WorkspaceRole
 from toolcrib.core.errors import Forbidden, NotFound, ProtectedPath, SandboxViolation, ToolcribError
 from toolcrib.core.ids import CallId, UserId
 from toolcrib.core.messages import StoredMessage, ToolCallId, from_stored
+from toolcrib.core.paths import WorkspacePath
 from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.core.runs import (
     AGENTIC_SECONDS,
@@ -28,6 +29,7 @@ from toolcrib.policy.model_results import CallProgress
 from toolcrib.providers.provider import ModelInfo
 from toolcrib.providers.provider_registry import ProviderRegistry, provider_class
 from toolcrib.runs.next_step import RunSnapshot
+from toolcrib.runs.prompt_context import PromptContext
 from toolcrib.storage.agents import AgentStore
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.provider_credentials import ProviderCredentialStore
@@ -67,6 +69,9 @@ class LoadedRun:
     is_fresh: bool = True
     # The model has answered in this process, and its calls were not executed yet.
     has_turned: bool = False
+    # What the model is told of the workspace; None until it is called. The folders whose instructions were looked for.
+    context: PromptContext | None = None
+    instructed_folders: set[WorkspacePath] = field(default_factory=set)
     claimed_at: float = field(default_factory=time.monotonic)
 
     @property

@@ -27,6 +27,7 @@ from toolcrib.policy.model_results import CallProgress
 from toolcrib.providers.provider import PASSING, ModelRequest, ToolChoice, ToolSpec
 from toolcrib.providers.provider_registry import ProviderRegistry, RetryPolicy
 from toolcrib.runs.loaded_run import CredentialResolver, LoadedRun, as_message
+from toolcrib.runs.prompt_context import PromptContext
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.run_steps import RunStepStore
 
@@ -41,8 +42,8 @@ _HELD_RETRIES = RetryPolicy(longest_asked=_LONGEST_HELD)
 _OVERLOADED = 529
 
 
-def system_prompt(agent: Agent, tools: Sequence[ToolSpec], mode: SessionMode) -> str:
-    """Return the system prompt: the agent's own text, then the tools that it is actually offered."""
+def system_prompt(agent: Agent, tools: Sequence[ToolSpec], mode: SessionMode, context: Sequence[str] = ()) -> str:
+    """Return the system prompt: the agent's own text, the tools that it is actually offered, and its surroundings."""
     parts = [agent.rules.prompt.strip() or f"You are {agent.name}, an assistant that works in a user's workspace."]
     if tools:
         names = "\n".join(f"- {tool.name}: {tool.description}" for tool in tools)
@@ -61,30 +62,36 @@ def system_prompt(agent: Agent, tools: Sequence[ToolSpec], mode: SessionMode) ->
             "`ask_user` (name `approval`, buttons Accept and Reject), naming the plan file; once they accepted by "
             "button, call `exit_plan_mode`."
         )
-    return "\n\n".join(parts)
+    return "\n\n".join((*parts, *context))
 
 
 def conversation(
-    prompt: str, message: Sequence[SessionMessage], calls: Mapping[CallId, CallProgress], *, conclude: bool = False
+    prompt: str,
+    message: Sequence[SessionMessage],
+    calls: Mapping[CallId, CallProgress],
+    *,
+    context: PromptContext = PromptContext(),  # noqa: B008 - frozen
+    conclude: bool = False,
 ) -> tuple[Message, ...]:
     """Return the messages of one request. Every call is followed by its result: none is stored without one."""
     messages: list[Message] = [SystemMessage(prompt)]
     for one in message:
         messages.append(as_message(one))
-        messages.extend(_results(one, calls))
+        messages.extend(_results(one, calls, context))
     if conclude:
         messages.append(UserMessage(CONCLUDE))
     return tuple(messages)
 
 
-def _results(one: SessionMessage, calls: Mapping[CallId, CallProgress]) -> Iterator[Message]:
+def _results(one: SessionMessage, calls: Mapping[CallId, CallProgress], context: PromptContext) -> Iterator[Message]:
     for call_id, call in one.requested:
         view = calls.get(call_id)
         if view is None or view.state is not RequestedCallState.ENDED:
             text, failed = "The call did not run.", True
         else:
             text, failed = view.result_text
-        yield ToolResultMessage(ToolCallId(call["id"]), text or "(nothing)", is_error=failed)
+        text = (text or "(nothing)") + context.after_call(call_id)
+        yield ToolResultMessage(ToolCallId(call["id"]), text, is_error=failed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +226,12 @@ def _request(loaded: LoadedRun, *, conclude: bool) -> ModelRequest:
         raise BadArguments(
             {"agent": f"Agent {loaded.agent.name!r} has no `provider` and `model`. Add them to its definition."}
         )
-    prompt = system_prompt(loaded.agent, () if conclude else loaded.offered, loaded.mode)
+    context = loaded.context or PromptContext()
+    sections = context.sections([call_id for one in loaded.messages for call_id in one.call_ids])
+    prompt = system_prompt(loaded.agent, () if conclude else loaded.offered, loaded.mode, sections)
     return ModelRequest(
         rules.model,
-        conversation(prompt, loaded.messages, loaded.calls, conclude=conclude),
+        conversation(prompt, loaded.messages, loaded.calls, context=context, conclude=conclude),
         loaded.offered,
         ToolChoice.NONE if conclude else ToolChoice.AUTO,
         max_output_tokens=rules.max_output_tokens,

@@ -35,6 +35,7 @@ from toolcrib.runs.compaction import summarize
 from toolcrib.runs.loaded_run import CredentialResolver, LoadedRun, RunLoader, planned_calls
 from toolcrib.runs.model_turn import FailedTurn, ModelTurn, ProviderPatience
 from toolcrib.runs.next_step import CallModel, CompactHistory, EndRun, ExecuteCalls, WaitForPerson, next_step
+from toolcrib.runs.prompt_context_loader import PromptContextLoader
 from toolcrib.runtime.drain import Drain
 from toolcrib.storage.agents import AgentStore
 from toolcrib.storage.database import OperationalError, Tenant
@@ -155,6 +156,7 @@ class RunExecutor:
         executor: Gate,
         pauses: PausedCalls,
         session_agents: SessionAgents,
+        contexts: PromptContextLoader,
         live: EventPublisher,
         wake_signal: WakeSignal,
         max_attempts: int = 3,
@@ -170,6 +172,7 @@ class RunExecutor:
         self._executor = executor
         self._pauses = pauses
         self._live = live
+        self._contexts = contexts
         self._loader = RunLoader(runs, sessions, agents, access, providers, registry, session_agents)
         self._asking = ModelTurn(runs, access, providers, live)
         self._endings = RunFinisher(runs, registry, pauses, live, wake_signal)
@@ -210,6 +213,7 @@ class RunExecutor:
             match step:
                 case CallModel(conclude):
                     await self._loader.refresh_rules(loaded)
+                    await self._contexts.prepare(loaded)
                     cut = await self._asking.run(loaded, conclude=conclude)
                     if cut is not None and await self._let_go(loaded, cut):
                         return

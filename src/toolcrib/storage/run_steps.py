@@ -183,6 +183,28 @@ class RunStepStore(RunStore):
             )
         return RunAuthorization(None if row[0] is None else WorkspaceRole(row[0]), row[1])
 
+    async def prompt_context(self, run: Run) -> Any:
+        """Return what the session's model was told of the workspace, as stored; None if that was nothing yet."""
+        async with self._database.as_system() as connection:
+            row = await connection.fetch_row(
+                "select prompt_context from toolcrib.sessions where workspace_id = %s and id = %s",
+                (run.workspace_id, run.session_id),
+            )
+        return row[0] if row else None
+
+    async def save_prompt_context(self, run: Run, context: Mapping[str, Any]) -> None:
+        """Save what the session's model is told of the workspace, so that later requests begin with the same text.
+
+        Raises:
+            Superseded: Another process has taken over the run.
+        """
+        async with self._database.transaction(Tenant(run.workspace_id)) as connection:
+            await lock_run(connection, run)
+            await connection.execute(
+                "update toolcrib.sessions set prompt_context = %s where workspace_id = %s and id = %s",
+                (json_text(context), run.workspace_id, run.session_id),
+            )
+
     async def save_turn(self, run: Run, turn: Mapping[str, Any]) -> int | None:
         """Commit a turn of the model under the run's epoch. Returns the position of its message, if it has one.
 

@@ -76,6 +76,7 @@ def test_a_secret_is_neither_read_nor_written(path: str, pattern: str) -> None:
         ("/.claude/settings.json", ".claude*"),
         ("/.claude.json", ".claude*"),
         ("/.codex/config.toml", ".codex"),
+        ("/.agents/skills/x/SKILL.md", ".agents"),
         ("/.zed/tasks.json", ".zed"),
         ("/.nvim.lua", ".nvim.lua"),
         ("/.exrc", ".exrc"),

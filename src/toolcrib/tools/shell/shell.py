@@ -149,11 +149,25 @@ class Shell:
         protects = ProtectedPaths(agent.rules.unprotected_paths).protects_reading if agent else None
         masked = await in_thread(self._masked, roots, protects, permission) if protects else {}
         return [
-            (path, ViewMount(mount, root, self._target(mount, root), mount.writable, masked.get(mount, frozenset())))
+            (path, ViewMount(mount, root, self.target(mount, root), mount.writable, masked.get(mount, frozenset())))
             for mount, (path, root) in roots.items()
         ]
 
-    def _target(self, mount: Mount, root: Path) -> str:
+    async def look(
+        self, text: str, context: ToolContext, permission: ToolPermission | None, *, seconds: float
+    ) -> str | None:
+        """Return what a quick command of the server itself prints about the tree, as the agent's commands see it.
+
+        Its changes are dropped. None if it failed, or if every command gets a copy of the tree, which takes too long.
+        """
+        if not (await self._sandbox.require()).overlay:
+            return None
+        mounts = [mount for _, mount in await self.mounts(context, permission)]
+        async with self._sandbox.transaction(mounts, self._staging.folder, dispose=self._staging.dispose) as view:
+            result = await view.run(SandboxCommand(text, seconds=seconds))
+        return result.output.text if result.exit_code == 0 else None
+
+    def target(self, mount: Mount, root: Path) -> str:
         """Return where a command sees a mount.
 
         A person's own directory keeps its path, because installed files (a virtual environment, a build) contain it.

@@ -25,6 +25,8 @@ create table sessions (
     text_lines             bigint not null default 0,
     -- What people decided in reviews since the last message. The next message tells the model.
     review_note            text,
+    -- What the model is told of the workspace: surroundings, skills, instructions of the project. Null: nothing yet.
+    prompt_context         jsonb,
     -- A session of a child run: the run that started it, the session where the chain began, and how deep it is there.
     parent_session_id      uuid,
     parent_run_id          uuid,
