@@ -1,4 +1,4 @@
-"""``kill -9`` of either of two servers, under many runs: every run ends, and nothing is executed twice or by half."""
+"""Two servers under many runs, killed and stopped again and again: every run ends, nothing happens twice or by half."""
 
 import asyncio
 import secrets
@@ -27,6 +27,16 @@ pytestmark = [
 
 MOST_SECONDS = 1.0
 AT_ONCE = 4
+LEASE_SECONDS = 2
+# Of the faults of the campaign; the others are kills. A stopped server continues after its runs were taken over.
+STOPPED_SHARE = 0.2
+ALIVE = f"heartbeat_at > now() - interval '{LEASE_SECONDS} s'"
+TAKEN_OVER = f"""
+select count(*) filter (where {ALIVE}) = 1 and not exists (
+    select from toolcrib.runs r join toolcrib.server_processes p on p.id = r.worker_id
+    where r.state = 'running' and not {ALIVE}
+) from toolcrib.server_processes
+"""
 RULES = """
 provider: {provider}
 model: {provider}-fake
@@ -47,7 +57,7 @@ def servers(tmp_path: Path, urls: DatabaseUrls) -> Iterator[list[Server]]:
     with ExitStack() as stack:
         first, second = (stack.enter_context(Server(tmp_path, urls)) for _ in range(2))
         # On a slow machine a run meets many kills before it finishes a step. It caused none of them.
-        first.environment |= {"TOOLCRIB_HEARTBEAT_LEASE_SECONDS": "2", "TOOLCRIB_MAX_ATTEMPTS": "100"}
+        first.environment |= {"TOOLCRIB_HEARTBEAT_LEASE_SECONDS": str(LEASE_SECONDS), "TOOLCRIB_MAX_ATTEMPTS": "100"}
         first.environment |= {"TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS": "*"}
         second.environment = first.environment
         first.start()
@@ -62,28 +72,31 @@ async def test_ten_kills_of_either_of_two_servers_leave_every_run_consistent(
 
 
 @pytest.mark.crash
-async def test_hundred_kills_of_either_of_two_servers_leave_every_run_consistent(
+async def test_hundred_kills_and_stops_of_either_of_two_servers_leave_every_run_consistent(
     servers: list[Server], urls: DatabaseUrls, model: ModelServer
 ) -> None:
-    await kill_again_and_again(servers, urls, model, kills=100, seed=secrets.randbits(32))
+    await kill_again_and_again(servers, urls, model, kills=100, seed=secrets.randbits(32), stopped=STOPPED_SHARE)
 
 
 async def kill_again_and_again(
-    servers: list[Server], urls: DatabaseUrls, model: ModelServer, *, kills: int, seed: int
+    servers: list[Server], urls: DatabaseUrls, model: ModelServer, *, kills: int, seed: int, stopped: float = 0.0
 ) -> None:
+    """Kill a server so many times, and stop one beyond its lease as often as ``stopped`` says, in addition."""
     random = Random(seed)
     campaign = await _campaign(servers, urls, model)
-    for number in range(kills):
+    killed = 0
+    while killed < kills:
         try:
             await campaign.keep_busy()
             victim = random.choice(servers)
-            # The instant is random here; nothing is waited for.
-            killed = asyncio.Event()
-            asyncio.get_running_loop().call_later(random.uniform(0, MOST_SECONDS), _kill, victim, killed)
-            await killed.wait()
+            if random.random() < stopped:
+                await campaign.stop_until_taken_over(victim)
+                continue
+            await _killed_within(victim, random.uniform(0, MOST_SECONDS))
+            killed += 1
             await asyncio.to_thread(victim.start)
         except AssertionError as error:
-            error.add_note(f"kill {number + 1} of {kills}, seed {seed}")
+            error.add_note(f"after {killed} of {kills} kills, seed {seed}")
             raise
     try:
         await campaign.all_ended()
@@ -93,9 +106,16 @@ async def kill_again_and_again(
         raise
 
 
-def _kill(server: Server, killed: asyncio.Event) -> None:
-    server.kill()
-    killed.set()
+async def _killed_within(server: Server, seconds: float) -> None:
+    # The instant is random here; nothing is waited for.
+    killed = asyncio.Event()
+
+    def kill() -> None:
+        server.kill()
+        killed.set()
+
+    asyncio.get_running_loop().call_later(seconds, kill)
+    await killed.wait()
 
 
 @dataclass
@@ -115,6 +135,15 @@ class Campaign:
             session = self.sessions[self.tasks % len(self.sessions)]
             await self.cluster.say(server, session, f"Task {self.tasks}")
             self.tasks += 1
+
+    async def stop_until_taken_over(self, server: Server) -> None:
+        server.freeze()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while await asyncio.to_thread(self.truth.rows, TAKEN_OVER) != [(True,)]:
+                    pass
+        finally:
+            server.thaw()
 
     async def all_ended(self) -> None:
         async with asyncio.timeout(PATIENCE):
