@@ -14,13 +14,18 @@ from sqlalchemy.engine import Engine
 
 from toolcrib.core.ids import ProcessId, RunId, WorkspaceId
 from toolcrib.runs.durable import DurableQueue
+from toolcrib.runs.periodic_jobs import PeriodicJobs
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Connection, Database
+from toolcrib.storage.paused_calls import PausedCallStore
+from toolcrib.storage.periodic_jobs import PeriodicJobStore
 from toolcrib.storage.run_steps import RunStepStore
 from toolcrib.storage.server_processes import ServerProcessStore
+from toolcrib.storage.tool_calls import ToolCallStore
 
 _NODES = 100
+_PENDING_APPROVALS = 10_000
 _WATCH_SECONDS = 4.0
 _TRIES = 7
 _LEASE = 30.0
@@ -78,6 +83,17 @@ def _generate(owner_url: str, workspaces: int, running: int) -> None:
         )
         connection.execute(
             """
+            insert into toolcrib.paused_calls (workspace_id, id, kind, call_id, user_id, via, tool, expires_at, input,
+                                               arguments_sha256, changes, effects, rule, reason, suggested_rule)
+            select lpad(to_hex(1 + n %% %s), 32, '0')::uuid, ('3' || lpad(to_hex(n), 31, '0'))::uuid, 'approval',
+                   gen_random_uuid(), gen_random_uuid(), 'bench', 'write', now() + interval '1 day', '{}', '', '[]',
+                   '{}', 'bench', 'bench', '{}'
+            from generate_series(1, %s) n
+            """,
+            (workspaces, _PENDING_APPROVALS),
+        )
+        connection.execute(
+            """
             select dbos.enqueue_workflow(
                 'advance', 'runs@node-' || n %% %(nodes)s,
                 positional_args => array[to_json(gen_random_uuid()), to_json(gen_random_uuid()), to_json('runs'::text)],
@@ -102,7 +118,7 @@ def _generate(owner_url: str, workspaces: int, running: int) -> None:
 
 async def _record(settings: Settings, database: Database) -> tuple[Recorded, Recorded]:
     """Let a queue look for work, call what a worker repeats, and return the statements of both."""
-    processes, runs = ServerProcessStore(database), RunStepStore(database)
+    processes, runs, jobs = ServerProcessStore(database), RunStepStore(database), PeriodicJobStore(database)
     ours: Recorded = {}
     engines: Recorded = {}
     with _recorded_of_ours(ours):
@@ -110,6 +126,10 @@ async def _record(settings: Settings, database: Database) -> tuple[Recorded, Rec
         await runs.let_go({RunId(UUID(f"2{n:031x}")): WorkspaceId(UUID(int=n)) for n in range(1, 201)}, lease=_LEASE)
         await processes.alive(seconds=_LEASE)
         await processes.delete_dead(seconds=_LEASE * 100)
+        # Those of one process for the whole installation.
+        await PausedCallStore(database).list_expired(limit=100)
+        await ToolCallStore(database).interrupted(lease=_LEASE, limit=100)
+        await jobs.enter("bench", 10.0)
 
     async def nothing(*_: object) -> None: ...
 
@@ -120,7 +140,9 @@ async def _record(settings: Settings, database: Database) -> tuple[Recorded, Rec
         slots=200,
         advance=nothing,
         start_queued=nothing,
+        resume=nothing,
         fire=nothing,
+        periodic=PeriodicJobs(jobs, []),
     )
     with ProcessHeartbeat.start(settings.system_url, node=settings.node_name, lease=_LEASE) as heartbeat:
         work = asyncio.create_task(queue.run(processes, heartbeat))

@@ -32,6 +32,7 @@ from toolcrib.providers.provider_registry import ProviderRegistry, open_provider
 from toolcrib.runs.durable import DurableQueue
 from toolcrib.runs.loaded_run import CredentialResolver
 from toolcrib.runs.model_turn import ProviderPatience
+from toolcrib.runs.periodic_jobs import PeriodicJob, PeriodicJobs
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.runs.prompt_context_loader import PromptContextLoader
 from toolcrib.runs.run_executor import RunExecutor
@@ -60,6 +61,7 @@ from toolcrib.storage.mcp_servers import McpServerStore
 from toolcrib.storage.packages import PackageStore
 from toolcrib.storage.paused_call_claims import PausedCallClaims
 from toolcrib.storage.paused_calls import PausedCallStore
+from toolcrib.storage.periodic_jobs import PeriodicJobStore
 from toolcrib.storage.provider_credentials import Encryptor, ProviderCredentialStore
 from toolcrib.storage.quotas import UsageStore, WorkspaceQuota
 from toolcrib.storage.regex_search import PostgresRegex
@@ -127,6 +129,7 @@ class ToolRuntime:
     """The gate and its services on one database, without an API."""
 
     settings: Settings
+    process_id: ProcessId
     database: Database
     stores: Stores
     live: EventPublisher
@@ -136,7 +139,7 @@ class ToolRuntime:
     executor: Gate
     paused_calls: PausedCalls
     session_agents: SessionAgents
-    waiting: ResumeWorker
+    resume_worker: ResumeWorker
     wake_signal: WakeSignal
     drain: Drain
     shell: Shell
@@ -235,7 +238,7 @@ def assemble(
         live,
         process=process,
         timeout=timedelta(seconds=settings.approval_timeout_seconds),
-        on_decision=wake_signal.notify,
+        on_ended=wake_signal.notify_ended,
     )
     executor = Gate(
         registry=registry,
@@ -253,7 +256,7 @@ def assemble(
         workflows=WorkflowGuard(stores.sessions, stores.blobs),
     )
     session_agents = SessionAgents(stores.agents, stores.sessions, stores.runs, registry)
-    waiting = ResumeWorker(
+    resume_worker = ResumeWorker(
         executor,
         paused_calls,
         stores.paused_call_claims,
@@ -262,14 +265,14 @@ def assemble(
         session_agents,
         stores.calls,
         node=settings.node_name,
-        process=process,
-        decided=wake_signal.subscribe(),
+        process_id=process_id,
         lease=settings.heartbeat_lease_seconds,
         max_attempts=settings.max_attempts,
         drain=drain,
     )
     return ToolRuntime(
         settings=settings,
+        process_id=process_id,
         database=database,
         stores=stores,
         live=live,
@@ -279,7 +282,7 @@ def assemble(
         executor=executor,
         paused_calls=paused_calls,
         session_agents=session_agents,
-        waiting=waiting,
+        resume_worker=resume_worker,
         wake_signal=wake_signal,
         drain=drain,
         shell=shell,
@@ -328,14 +331,17 @@ async def run_service(
 ) -> AsyncIterator[RunService]:
     """Start a worker that gives each run to ``execute``, and provide the run service in front of it.
 
+    Approved calls are resumed as well.
+
     Args:
-        queue_after: Open the durable queue only after this many seconds. Until then, runs that become ready in this
-            process start, and those that a process of this node left behind.
+        queue_after: Open the durable queue only after this many seconds. Until then, what becomes ready or is decided
+            in this process starts, and what a process of this node left behind.
     """
     settings = engine.settings
     runner = RunWorker(
         engine.stores.runs, execute, heartbeat, node=settings.node_name, slots=_RUNS_AT_ONCE, drain=engine.drain
     )
+    periodic = periodic_jobs(engine)
     queue = DurableQueue(
         settings.system_url,
         node=settings.node_name,
@@ -343,7 +349,9 @@ async def run_service(
         slots=_RUNS_AT_ONCE,
         advance=runner.execute,
         start_queued=engine.stores.runs.start_queued,
+        resume=engine.resume_worker.execute,
         fire=schedule_service(engine).fire,
+        periodic=periodic,
     )
     processes = ServerProcessStore(engine.database)
     queueing = asyncio.create_task(queue.run(processes, heartbeat, after=queue_after))
@@ -355,14 +363,17 @@ async def run_service(
         await runner.drain()
 
     engine.drain.add(finish)
-    engine.wake_signal.start_with(runner.start)
+    engine.wake_signal.start_with(runner.start, engine.resume_worker.start)
     try:
         if not queue_after:
             await queue.opened()
         await runner.start_due()
+        await engine.resume_worker.start_due()
         yield RunService(engine.stores.runs, engine.wake_signal, engine.live, runner=runner)
     finally:
         await _stop(queueing)
+        await periodic.stop()
+        await engine.resume_worker.stop()
         await _stop(working)
 
 
@@ -381,6 +392,26 @@ async def _at_work(*jobs: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+# Sub-minute, because a call whose session was deleted, or whose server died, ends with this job.
+_OVERDUE_CALLS_SECONDS = 10.0
+
+
+def periodic_jobs(engine: ToolRuntime) -> PeriodicJobs:
+    """Return what one process does for the whole installation."""
+    settings, days = engine.settings, engine.settings.version_retention_days
+    collector = RetentionWorker(engine.stores.retention, keep=None if days is None else timedelta(days=days))
+
+    async def end_overdue_calls() -> None:
+        await engine.paused_calls.expire_all()
+        await engine.resume_worker.recover()
+
+    jobs = (
+        PeriodicJob("end_overdue_calls", _OVERDUE_CALLS_SECONDS, end_overdue_calls),
+        PeriodicJob("collect_garbage", settings.retention_interval_seconds, collector.run_once),
+    )
+    return PeriodicJobs(PeriodicJobStore(engine.database), jobs)
 
 
 def schedule_service(engine: ToolRuntime) -> ScheduleService:
@@ -508,7 +539,7 @@ async def services(
         engine = assemble(settings, database, tools=tools, live=live, process_id=process_id, binds_logins=binds_logins)
         stores, mounts = engine.stores, engine.workspace_services.mounts
         await recover_node(stores.files, engine.workspace_services.sync, node=settings.node_name)
-        await engine.waiting.recover()
+        await engine.resume_worker.recover()
         # It ends after everything that writes to the audit log, with a last seal.
         await opened.enter_async_context(
             _at_work(audit_sealer(settings, stores).run(settings.audit_seal_interval_seconds))
@@ -529,19 +560,16 @@ async def services(
             engine.background.end_all_of,
             data_dir=settings.data_dir,
             node=settings.node_name,
-            process=str(heartbeat.id),
+            process_id=heartbeat.id,
             lease=settings.heartbeat_lease_seconds,
             deleted=stores.workspace_deleted,
         )
-        days = settings.version_retention_days
-        collector = RetentionWorker(stores.retention, keep=None if days is None else timedelta(days=days), bin=bin_)
         jobs = (
             EndedLogins(api.accounts, api.connection_limits).run(),
             engine.shell.probe(),
             exporter.run(settings.audit_checkpoint_seconds),
-            collector.run(settings.retention_interval_seconds),
+            bin_.run(settings.retention_interval_seconds),
             deletion.run(),
-            engine.waiting.run(),
             engine.background.run(),
         )
         try:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import secrets
 import signal
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -168,8 +167,4 @@ async def _decide_and_do(site: Site, workspace: str, user: str, approval: str) -
     tenant = Tenant(WorkspaceId(UUID(workspace)), UserId(UUID(user)))
     async with engine_at(site) as engine:
         await engine.paused_calls.decide(tenant, PauseId(UUID(approval)), ApprovalDecision(approved=True), via="test")
-        for allowed in await engine.stores.paused_call_claims.claim(
-            node=site.node, lease=timedelta(seconds=60), limit=100
-        ):
-            if str(allowed.pause.id) == approval:
-                await engine.waiting.resume_call(allowed)
+        await engine.resume_worker.execute(tenant.workspace_id, PauseId(UUID(approval)))

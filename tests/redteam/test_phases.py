@@ -9,6 +9,7 @@ import pytest
 from tests.fakes.model_server import ModelServer
 from tests.integration.conftest import WorkspaceFixture, model, providers, workspace
 from tests.integration.gate.builders import joined
+from tests.integration.gate.test_approvals import serving
 from tests.integration.runs.conftest import RunFixture, opened_office, says, yes
 from tests.wait_until import PATIENCE
 from toolcrib.core.callers import WorkspaceRole
@@ -133,14 +134,9 @@ async def test_resumed_call_has_the_phase_of_its_execution(
     await sessions.enter_phase(tenant, session.id, then)
 
     await workspace.engine.paused_calls.decide(tenant, asked.metadata["pause_id"], yes(), via="test")
-    async with asyncio.timeout(PATIENCE):
-        running = asyncio.create_task(workspace.engine.waiting.run())
-        try:
-            while (await workspace.stores.calls.get(tenant, asked.call_id)).state not in ("done", "denied"):
-                pass
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+    async with serving(workspace), asyncio.timeout(PATIENCE):
+        while (await workspace.stores.calls.get(tenant, asked.call_id)).state not in ("done", "denied"):
+            pass
 
     # Read by a call: the worker was stopped, perhaps between its commit and the disk.
     assert (await workspace.call("read", path="/made.txt")).succeeded is made

@@ -197,6 +197,11 @@ class PausedCall:
         return self.state is PauseState.PENDING
 
     @property
+    def is_for_a_worker(self) -> bool:
+        """Whether it was decided and a worker resumes it: its run does not, or it must be asked again."""
+        return self.state is PauseState.STALE or (self.state is PauseState.APPROVED and self.run_id is None)
+
+    @property
     def approval(self) -> ApprovalRequest:
         """What a person is asked to approve."""
         assert isinstance(self.request, ApprovalRequest)

@@ -3,12 +3,12 @@
 Notifications are hints. A lost one only delays delivery, because the hub also polls.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from toolcrib.core.events import Delta
-from toolcrib.core.ids import RunId, SessionId, WorkspaceId
+from toolcrib.core.ids import PauseId, RunId, SessionId, WorkspaceId
+from toolcrib.core.paused_calls import PausedCall
 
 # Session ids are unique only within a workspace.
 
@@ -60,32 +60,35 @@ class NodeBus:
 
 
 class WakeSignal:
-    """Wakes the workers of this process when something was decided or submitted here.
+    """Starts at once what was decided or submitted in this process.
 
-    A missed signal only costs time.
+    A missed signal only costs time: everything is also in the durable queue.
     """
 
     def __init__(self) -> None:
-        self._subscribers: list[asyncio.Event] = []
-        self._starters: list[Callable[[WorkspaceId, RunId], None]] = []
+        self._start_run: list[Callable[[WorkspaceId, RunId], None]] = []
+        self._resume_call: list[Callable[[WorkspaceId, PauseId], None]] = []
 
-    def subscribe(self) -> asyncio.Event:
-        """Return an event that is set with every notification. The waiting task clears it."""
-        subscriber = asyncio.Event()
-        self._subscribers.append(subscriber)
-        return subscriber
-
-    def start_with(self, start: Callable[[WorkspaceId, RunId], None]) -> None:
-        """Call ``start`` for every run that becomes ready in this process."""
-        self._starters.append(start)
+    def start_with(
+        self, run: Callable[[WorkspaceId, RunId], None], call: Callable[[WorkspaceId, PauseId], None]
+    ) -> None:
+        """Call these for every run that becomes ready in this process, and for every call that was approved in it."""
+        self._start_run.append(run)
+        self._resume_call.append(call)
 
     def notify(self, workspace_id: WorkspaceId, ready: Iterable[RunId] = ()) -> None:
-        """Wake all subscribers. ``ready`` are runs that may have become ready."""
-        for subscriber in self._subscribers:
-            subscriber.set()
+        """Start runs that may have become ready."""
         for run_id in ready:
-            for start in self._starters:
+            for start in self._start_run:
                 start(workspace_id, run_id)
+
+    def notify_ended(self, pause: PausedCall) -> None:
+        """Continue what waited for this pause."""
+        if pause.run_id is not None:
+            self.notify(pause.workspace_id, [pause.run_id])
+        if pause.is_for_a_worker:
+            for resume in self._resume_call:
+                resume(pause.workspace_id, pause.id)
 
 
 class EventPublisher(Protocol):

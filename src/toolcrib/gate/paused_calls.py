@@ -12,7 +12,7 @@ from toolcrib.core.callers import Agent, Caller, WorkspaceRole
 from toolcrib.core.change_sets import ChangeSet
 from toolcrib.core.errors import BadArguments, CallDenied, Conflict, NotFound, ToolcribError
 from toolcrib.core.events import Event
-from toolcrib.core.ids import CallId, PauseId, RunId, WorkspaceId
+from toolcrib.core.ids import CallId, PauseId
 from toolcrib.core.paused_calls import (
     ApprovalDecision,
     ApprovalRequest,
@@ -69,6 +69,7 @@ from toolcrib.workspace.changes.change_preview import preview_changes
 log = structlog.get_logger(__name__)
 
 _SESSION_DELETED = "The session of this call was deleted"
+_EXPIRED_AT_ONCE = 100
 
 
 class PausedCalls:
@@ -86,13 +87,13 @@ class PausedCalls:
         *,
         process: str,
         timeout: timedelta,
-        on_decision: Callable[[WorkspaceId, list[RunId]], None],
+        on_ended: Callable[[PausedCall], None],
     ) -> None:
         """Create the service.
 
         Args:
             timeout: How long a call waits before it expires.
-            on_decision: Called after each end of a pause, with the run that waited, to wake the workers.
+            on_ended: Called after each end of a pause, to wake the workers.
         """
         self._store = store
         self._blobs = blobs
@@ -100,7 +101,7 @@ class PausedCalls:
         self._live = live
         self._process = process
         self._timeout = timeout
-        self._on_decision = on_decision
+        self._on_ended = on_ended
         # Reading needs no more than the store.
         self.get = store.get
         self.of_call = store.of_call
@@ -274,6 +275,11 @@ class PausedCalls:
             pause = await self._end(connection, tenant, pause, PauseState.CANCELLED, error)
         self._notify_ended(pause)
 
+    async def expire_all(self) -> None:
+        """End all overdue pauses."""
+        while await self.expire(limit=_EXPIRED_AT_ONCE):
+            pass
+
     async def expire(self, *, limit: int) -> int:
         """End overdue pauses and return how many. One that fails to end does not block the others."""
         ended = 0
@@ -430,7 +436,7 @@ class PausedCalls:
             await EventStore.append_within(connection, tenant, Event(pause.session_id, event["type"], event["payload"]))
 
     def _notify_ended(self, pause: PausedCall) -> None:
-        self._on_decision(pause.workspace_id, [pause.run_id] if pause.run_id else [])
+        self._on_ended(pause)
         self._notify(pause)
 
     def _notify(self, pause: PausedCall) -> None:

@@ -1,13 +1,13 @@
-"""Processes paused calls: executes approved ones, asks again about stale ones, and expires overdue ones.
+"""Resumes paused calls that people have decided: executes approved ones, and asks again about stale ones.
 
-All state is in rows. The worker may stop at any moment on any node; the next one continues.
+A call that was decided in this process starts at once. Every call is also in the durable queue, which starts it later,
+elsewhere, or again. Whoever claims it first executes it; the other waits until it has ended.
 """
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from datetime import timedelta
 
 import structlog
 
@@ -23,6 +23,7 @@ from toolcrib.core.errors import (
     ToolcribError,
     Unauthenticated,
 )
+from toolcrib.core.ids import PauseId, ProcessId, WorkspaceId
 from toolcrib.core.paused_calls import ApprovedCall
 from toolcrib.core.tool_calls import Outcome, OutcomeState, ToolCall
 from toolcrib.gate.call_pipeline import Gate
@@ -39,28 +40,24 @@ from toolcrib.storage.tool_calls import InterruptedCall, ToolCallStore
 
 log = structlog.get_logger(__name__)
 
-# A worker renews its claims at this interval, and is considered dead after the lease.
-_BEAT = 15.0
-_LEASE = timedelta(seconds=60)
-# How many approved calls one node executes at a time.
+# How many approved calls one process executes at a time.
 _AT_ONCE = 8
 _BATCH = 100
-# Decisions made on this node are processed at once; a poll at this interval finds the others.
-_ROUND = 1.0
-_EXPIRY_ROUND = 5.0
+# After an error, and while another process executes the call.
+_RETRY_SECONDS = 5.0
 
 
-@contextmanager
-def _errors_logged(event: str, **facts: str) -> Iterator[None]:
-    """Log what one round of a loop raises. No error may end the loop, because no other task does its work."""
+async def _is_over(work: Awaitable[bool], event: str, pause_id: PauseId) -> bool:
+    """Return what the work returns. An error is logged, and the call is tried again: it must not be lost."""
     try:
-        yield
+        return await work
     except ToolcribError as error:
-        log.warning(event, error=error.message, **facts)
+        log.warning(event, error=error.message, pause_id=str(pause_id))
     except OperationalError as error:
-        log.warning("resume_worker.database_error", error=str(error), **facts)
+        log.warning("resume_worker.database_error", error=str(error), pause_id=str(pause_id))
     except Exception:
-        log.exception(event, **facts)
+        log.exception(event, pause_id=str(pause_id))
+    return False
 
 
 class _CallerDeleted(Exception):
@@ -68,7 +65,7 @@ class _CallerDeleted(Exception):
 
 
 class ResumeWorker:
-    """Resumes paused calls; one per server. ``decided`` is set by a decision on this node; polling finds the others."""
+    """One per server. ``start`` is for calls that were decided here, ``execute`` for the durable queue."""
 
     def __init__(
         self,
@@ -81,8 +78,7 @@ class ResumeWorker:
         calls: ToolCallStore,
         *,
         node: str,
-        process: str,
-        decided: asyncio.Event,
+        process_id: ProcessId,
         lease: float = 15.0,
         max_attempts: int = 3,
         drain: Drain | None = None,
@@ -90,7 +86,7 @@ class ResumeWorker:
         """Create the worker.
 
         Args:
-            process: The name under which claims are made.
+            process_id: The process that claims.
             lease: A process that is silent for this many seconds is considered dead.
             max_attempts: A call that this many processes did not survive is given up. The last attempt runs alone.
         """
@@ -102,92 +98,120 @@ class ResumeWorker:
         self._session_agents = session_agents
         self._calls = calls
         self._node = node
-        self._process = process
-        self._process_lease = lease
+        self._process_id = process_id
+        self._lease = lease
         self._max_attempts = max_attempts
-        self._poked = decided
-        self._at_work: dict[asyncio.Task[None], ApprovedCall] = {}
+        self._tasks: dict[PauseId, asyncio.Task[None]] = {}
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._alone = asyncio.Lock()
+        self._is_stopped = False
         self._drain = drain or Drain()
         self._drain.add(self._finish)
 
     async def recover(self) -> int:
         """End the calls of dead processes. Returns how many."""
-        await self._claims.release_dead(lease=self._process_lease)
         found = 0
-        while batch := await self._calls.interrupted(lease=self._process_lease, limit=_BATCH):
+        while batch := await self._calls.interrupted(lease=self._lease, limit=_BATCH):
             for call in batch:
                 await self._end(call)
             found += len(batch)
         return found
 
-    async def run(self) -> None:
-        """Run until cancelled; another worker continues the calls in progress."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._resume_loop(tasks))
-            tasks.create_task(self._renew_loop())
-            tasks.create_task(self._expire_loop())
+    def start(self, workspace_id: WorkspaceId, pause_id: PauseId) -> None:
+        """Start a call that was decided."""
+        if not self._is_stopped and not self._drain.has_begun:
+            self._begin(workspace_id, pause_id)
 
-    async def _resume_loop(self, tasks: asyncio.TaskGroup) -> None:
-        while True:
-            with _errors_logged("resume_worker.loop_failed"):
-                await self._resume_some(tasks)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_ROUND):
-                    await self._poked.wait()
-            self._poked.clear()
+    async def start_due(self) -> None:
+        """Start the calls that this node's processes left behind."""
+        for workspace_id, pause_id in await self._claims.due(node=self._node, lease=self._lease, limit=_BATCH):
+            self.start(workspace_id, pause_id)
 
-    async def _resume_some(self, tasks: asyncio.TaskGroup) -> None:
-        while (room := _AT_ONCE - len(self._at_work)) and not any(map(self._is_alone, self._at_work.values())):
+    async def execute(self, workspace_id: WorkspaceId, pause_id: PauseId) -> None:
+        """Execute a call that the queue has started. Returns once it has ended, or is in the queue again."""
+        if self._is_stopped:
+            # The entry stays begun, and another process takes it.
+            await asyncio.Future()
+        await asyncio.shield(self._begin(workspace_id, pause_id))
+
+    async def stop(self) -> None:
+        """Release the calls for other processes."""
+        self._is_stopped = True
+        for task in (at_work := list(self._tasks.values())):
+            task.cancel()
+        await asyncio.gather(*at_work, return_exceptions=True)
+
+    async def resume_call(self, approved: ApprovedCall) -> bool:
+        """Execute a claimed call. Returns False if it must be tried again."""
+        return await _is_over(self._resume_or_abandon(approved), "resume_worker.call_failed", approved.pause.id)
+
+    def _begin(self, workspace_id: WorkspaceId, pause_id: PauseId) -> asyncio.Task[None]:
+        task = self._tasks.get(pause_id)
+        if task is None:
+            task = asyncio.create_task(self._resume(workspace_id, pause_id), name=f"paused call {pause_id}")
+            self._tasks[pause_id] = task
+            task.add_done_callback(lambda _: self._tasks.pop(pause_id))
+        return task
+
+    async def _resume(self, workspace_id: WorkspaceId, pause_id: PauseId) -> None:
+        try:
+            while True:
+                work = self._claim_and_execute(workspace_id, pause_id)
+                if await _is_over(work, "resume_worker.claim_failed", pause_id):
+                    return
+                await asyncio.sleep(_RETRY_SECONDS)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._release(workspace_id, pause_id))
+            raise
+
+    async def _claim_and_execute(self, workspace_id: WorkspaceId, pause_id: PauseId) -> bool:
+        """Return whether the call is over. It is not if it failed, or if another process executes it."""
+        attempts = await self._claims.attempts(workspace_id, pause_id)
+        if attempts is None:
+            return True
+        async with self._turn(alone=attempts >= max(self._max_attempts - 1, 1)):
             if self._drain.has_begun:
-                return
+                return False
             claimed = await self._claims.claim(
-                node=self._node,
-                holder=self._process,
-                lease=_LEASE,
-                limit=room,
-                alone_after=max(self._max_attempts - 1, 1),
-                idle=not self._at_work,
+                self._process_id, workspace_id, pause_id, node=self._node, lease=self._lease
             )
-            for approved in claimed:
-                task = tasks.create_task(self.resume_call(approved))
-                self._at_work[task] = approved
-                task.add_done_callback(self._done)
-            if len(claimed) < room:
-                return
+            if claimed is not None:
+                return await self.resume_call(claimed)
+        return await self._is_moved(workspace_id, pause_id)
+
+    @asynccontextmanager
+    async def _turn(self, *, alone: bool) -> AsyncIterator[None]:
+        """Wait for room. A call that runs ``alone`` takes all of it, so that no other call is blamed for a crash."""
+        async with AsyncExitStack() as held:
+            if alone:
+                await held.enter_async_context(self._alone)
+            for _ in range(_AT_ONCE if alone else 1):
+                await held.enter_async_context(self._room)
+            yield
 
     async def _finish(self) -> None:
-        while self._at_work:
-            await asyncio.wait(self._at_work)
+        # Once the drain has begun, nobody claims after this.
+        async with self._turn(alone=True):
+            pass
 
-    def _is_alone(self, approved: ApprovedCall) -> bool:
-        return approved.attempts > max(self._max_attempts - 1, 1)
+    async def _is_moved(self, workspace_id: WorkspaceId, pause_id: PauseId) -> bool:
+        return await self._claims.release_moved(
+            self._process_id, workspace_id, pause_id, node=self._node, lease=self._lease
+        )
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        del self._at_work[task]
-        self._poked.set()
-
-    async def resume_call(self, approved: ApprovedCall) -> None:
-        # After an error the claim stays until its lease ends: a call that always fails is not retried without pause.
-        with _errors_logged("resume_worker.call_failed", pause_id=str(approved.pause.id)):
-            try:
-                await self._resume_or_abandon(approved)
-            except asyncio.CancelledError:
-                await asyncio.shield(self._release(approved))
-                raise
-
-    async def _release(self, approved: ApprovedCall) -> None:
+    async def _release(self, workspace_id: WorkspaceId, pause_id: PauseId) -> None:
         """Release the claim because this process stops. It does not count as an attempt."""
         try:
-            await self._claims.release(self._process, approved.pause.id)
+            await self._claims.release(self._process_id, workspace_id, pause_id)
         except OperationalError as error:
-            log.warning("resume_worker.release_failed", pause_id=str(approved.pause.id), error=str(error))
+            log.warning("resume_worker.release_failed", pause_id=str(pause_id), error=str(error))
 
-    async def _resume_or_abandon(self, approved: ApprovedCall) -> None:
+    async def _resume_or_abandon(self, approved: ApprovedCall) -> bool:
         pause = approved.pause
         if approved.attempts > self._max_attempts:
             log.error("resume_worker.call_abandoned", pause_id=str(pause.id), tool=pause.tool)
             await self._pauses.abandon(approved, GivenUp.after(self._max_attempts))
-            return
+            return True
         try:
             agent = await self._agent(approved)
             await self._executor.resume(approved, agent)
@@ -197,7 +221,8 @@ class ResumeWorker:
             denial = NotDecided("The user this agent acts for is no longer a member of the workspace.")
             await self._pauses.abandon(approved, denial)
         except Superseded:
-            await self._claims.release_moved(pause, self._node)
+            return await self._is_moved(pause.workspace_id, pause.id)
+        return True
 
     async def _agent(self, approved: ApprovedCall) -> Agent | None:
         """Return the calling agent with its current rules.
@@ -225,22 +250,6 @@ class ResumeWorker:
             raise _CallerDeleted("The run that started this session was deleted. Nothing was changed.") from None
         return agent
 
-    async def _renew_loop(self) -> None:
-        while True:
-            await asyncio.sleep(_BEAT)
-            ids = [approved.pause.id for approved in self._at_work.values()]
-            if ids:
-                with _errors_logged("resume_worker.renew_failed"):
-                    await self._claims.renew(self._process, ids)
-
-    async def _expire_loop(self) -> None:
-        while True:
-            with _errors_logged("resume_worker.expire_failed"):
-                while await self._pauses.expire(limit=_BATCH):
-                    pass
-                await self.recover()
-            await asyncio.sleep(_EXPIRY_ROUND)
-
     async def _end(self, call: InterruptedCall) -> None:
         known = " Nothing was changed." if call.idempotent else " It is unknown whether it took effect."
         error = Interrupted(f"The server stopped while this ran.{known} Repeat the call if it is still needed.")
@@ -260,5 +269,8 @@ class ResumeWorker:
 
     async def _record_end(self, request: CallRequest, outcome: Outcome, error: ToolcribError) -> None:
         # As the system: the user may not be a member any more.
-        tenant, record = Tenant(request.caller.workspace_id), ended_record(request, outcome, process=self._process)
+        tenant, record = (
+            Tenant(request.caller.workspace_id),
+            ended_record(request, outcome, process=str(self._process_id)),
+        )
         await self._calls.record(tenant, record, audit_record(request, "failed", error=error))

@@ -9,7 +9,7 @@ from secrets import token_hex
 
 import structlog
 
-from toolcrib.core.ids import WorkspaceId
+from toolcrib.core.ids import ProcessId, WorkspaceId
 from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.runtime.process_setup import make_private
 from toolcrib.sandbox.transaction import remove_staging
@@ -40,7 +40,7 @@ class WorkspaceDeletion:
         *,
         data_dir: Path,
         node: str,
-        process: str,
+        process_id: ProcessId,
         lease: float,
         deleted: asyncio.Event,
     ) -> None:
@@ -49,7 +49,7 @@ class WorkspaceDeletion:
         self._end_processes = end_processes
         self._data_dir = data_dir
         self._node = node
-        self._process = process
+        self._process_id = process_id
         self._lease = lease
         self._deleted = deleted
 
@@ -71,7 +71,7 @@ class WorkspaceDeletion:
 
     async def remove_some(self, *, again_after: timedelta = _AGAIN_AFTER) -> int:
         """Remove what is due on this server. Returns how many workspaces that was."""
-        due = await self._rows.claim(node=self._node, process=self._process, lease=self._lease, again_after=again_after)
+        due = await self._rows.claim(self._process_id, node=self._node, lease=self._lease, again_after=again_after)
         for one in due:
             await (self._remove_rows(one) if one.is_rows else self._remove_trees(one))
             await self._rows.finish(one)

@@ -18,7 +18,8 @@ from uuid import UUID
 import structlog
 
 from toolcrib.core.errors import Misconfigured
-from toolcrib.core.ids import ProcessId, RunId, ScheduleId, WorkspaceId
+from toolcrib.core.ids import PauseId, ProcessId, RunId, ScheduleId, WorkspaceId
+from toolcrib.runs.periodic_jobs import PeriodicJobs
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.storage import migrate
 from toolcrib.storage.database import session_name
@@ -33,10 +34,14 @@ log = structlog.get_logger(__name__)
 
 # Runs that become ready in this process start at once; the queue finds the others at this interval.
 _POLL_SECONDS: Final = 0.5
+# The queue of what one process does for all nodes. Also in storage/periodic_jobs.py.
+_INSTALLATION: Final = "installation"
+_INSTALLATION_POLL_SECONDS: Final = 5.0
+_JOBS_AT_ONCE: Final = 4
 # Of the workflow, not of Toolcrib: processes of different releases share the queue during an upgrade. Also in SQL.
 _VERSION: Final = "runs-1"
 _KEEP_FINISHED: Final = timedelta(minutes=2)
-_DELETE_SECONDS: Final = 60.0
+_TIDY_SECONDS: Final = 60.0
 _FORGET_AFTER_LEASES: Final = 100
 _DELETED_AT_ONCE: Final = 1_000
 # They start workflows and end them; a workflow that runs holds none.
@@ -68,7 +73,9 @@ class DurableQueue:
         slots: int,
         advance: Callable[[WorkspaceId, RunId, int], Coroutine[Any, Any, None]],
         start_queued: Callable[[WorkspaceId], Coroutine[Any, Any, object]],
+        resume: Callable[[WorkspaceId, PauseId], Coroutine[Any, Any, None]],
         fire: Callable[[WorkspaceId, ScheduleId, int], Coroutine[Any, Any, None]],
+        periodic: PeriodicJobs,
     ) -> None:
         """Create the queue.
 
@@ -77,7 +84,9 @@ class DurableQueue:
             advance: Executes a run that was queued for an epoch. Returns when it ended, waits, or is in the queue
                 again.
             start_queued: Starts queued runs of a workspace that has room for them.
+            resume: Executes an approved call. Returns when it has ended, or is in the queue again.
             fire: Fires a schedule that is due at this time, in seconds since 1970, and enters its next firing.
+            periodic: The jobs that one process does for the whole installation.
         """
         self.dsn = dsn
         self.name = f"runs@{node}"
@@ -87,7 +96,9 @@ class DurableQueue:
         self.loop = asyncio.get_running_loop()
         self.advance = advance
         self.start_queued = start_queued
+        self.resume = resume
         self.fire = fire
+        self.periodic = periodic
         self.is_closed = False
         # DBOS's calls block. One thread for them, however long the server runs.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="toolcrib-queue")
@@ -107,7 +118,7 @@ class DurableQueue:
         await asyncio.sleep(after)
         try:
             await self._open()
-            deleted = time.monotonic()
+            tidied = time.monotonic() - _TIDY_SECONDS
             while True:
                 if heartbeat.is_steady:
                     await _end_sessions_of_dead(processes, lease)
@@ -116,9 +127,10 @@ class DurableQueue:
                     await self._in_thread(_engine.launch_if_failed)
                     await self._in_thread(_requeue_dead, self.name, alive)
                     await processes.delete_dead(seconds=lease * _FORGET_AFTER_LEASES)
-                    if time.monotonic() > deleted + _DELETE_SECONDS:
+                    if time.monotonic() >= tidied + _TIDY_SECONDS:
+                        await self.periodic.enter()
                         await self._in_thread(_delete_finished, self.name)
-                        deleted = time.monotonic()
+                        tidied = time.monotonic()
                 except Exception as error:  # noqa: BLE001 - no error may end this loop; most are the database's
                     log.warning("durable.round_failed", error=str(error))
                 await asyncio.sleep(lease / 4)
@@ -245,10 +257,13 @@ class _Engine:
         if DBOS.executor_id != executor_id:
             raise Misconfigured("This program uses DBOS itself. Run Toolcrib as a server of its own: `toolcrib serve`.")
         _register_workflow()
-        DBOS.listen_queues(sorted({queue.name for queue in queues}))
+        DBOS.listen_queues(sorted({_INSTALLATION, *(queue.name for queue in queues)}))
         DBOS.launch()
         for queue in queues:
             DBOS.register_queue(queue.name, worker_concurrency=queue.slots, polling_interval_sec=_POLL_SECONDS)
+        DBOS.register_queue(
+            _INSTALLATION, worker_concurrency=_JOBS_AT_ONCE, polling_interval_sec=_INSTALLATION_POLL_SECONDS
+        )
         if self._launched_as not in ("", executor_id):
             # Its runs go on in this process. Their entries come here again, and wait for them.
             begun = DBOS.list_workflows(
@@ -280,12 +295,24 @@ def _register_workflow() -> None:
         if queue := _engine.queue_of(queue_name):
             await _in_loop_of(queue, queue.start_queued(WorkspaceId(UUID(workspace_id))))
 
+    @DBOS.workflow(name="resume_call")
+    async def resume_call(workspace_id: str, pause_id: str, queue_name: str) -> None:
+        queue = await _required_queue(queue_name)
+        await _in_loop_of(queue, queue.resume(WorkspaceId(UUID(workspace_id)), PauseId(UUID(pause_id))))
+
     @DBOS.workflow(name="schedule")
     async def schedule(workspace_id: str, schedule_id: str, queue_name: str) -> None:
         queue = await _required_queue(queue_name)
         # The id of the entry ends with the time: one entry for each firing.
         due = int((DBOS.workflow_id or "").rpartition("/")[2])
         await _in_loop_of(queue, queue.fire(WorkspaceId(UUID(workspace_id)), ScheduleId(UUID(schedule_id)), due))
+
+    @DBOS.workflow(name="periodic")
+    async def periodic(job: str) -> None:
+        queue = await _required_queue(_INSTALLATION)
+        # The id of the entry ends with the time, as that of a schedule.
+        due = int((DBOS.workflow_id or "").rpartition("/")[2])
+        await _in_loop_of(queue, queue.periodic.do(job, due))
 
     _is_registered.set()
 
@@ -307,7 +334,7 @@ async def _in_loop_of(queue: DurableQueue, work: Coroutine[Any, Any, object]) ->
 def _requeue_dead(name: str, alive: Set[str]) -> int:
     from dbos import DBOS
 
-    begun = DBOS.list_workflows(queue_name=name, status="PENDING", load_input=False, load_output=False)
+    begun = DBOS.list_workflows(queue_name=[name, _INSTALLATION], status="PENDING", load_input=False, load_output=False)
     return _requeue([one for one in begun if alive.isdisjoint((one.executor_id or "").split("+"))])
 
 
@@ -326,7 +353,7 @@ def _delete_finished(name: str) -> None:
     while True:
         finished = DBOS.list_workflows(
             status=["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"],
-            queue_name=name,
+            queue_name=[name, _INSTALLATION],
             completed_before=before,
             limit=_DELETED_AT_ONCE,
             load_input=False,

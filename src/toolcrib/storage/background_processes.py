@@ -128,8 +128,7 @@ class BackgroundProcessStore(Store):
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
-                select id from toolcrib.server_processes
-                where id = any (%s) and heartbeat_at > now() - make_interval(secs => %s)
+                select p.id from unnest(%s::uuid[]) as p (id) where toolcrib.process_is_alive(p.id, %s)
                 """,
                 (list(processes), seconds),
             )
@@ -147,7 +146,7 @@ class BackgroundProcessStore(Store):
                 select {_BEFORE_THE_END}, {_END_OF_ORPHAN} from toolcrib.background_processes b
                 left join toolcrib.server_processes p on p.id = b.process_id
                 where b.node = %(node)s and b.ended_ns is null
-                  and (p.id is null or p.heartbeat_at < now() - make_interval(secs => %(seconds)s))
+                  and not toolcrib.process_is_alive(b.process_id, %(seconds)s)
                 """,
                 {"node": node, "seconds": seconds},
             )

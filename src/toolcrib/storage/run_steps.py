@@ -27,11 +27,11 @@ from toolcrib.storage.runs import (
 )
 from toolcrib.storage.tool_calls import save_tool_call
 
-_IS_ALIVE = """exists (select from toolcrib.server_processes p
-                          where p.id = r.worker_id and p.heartbeat_at > now() - make_interval(secs => %(lease)s))"""
-
 # A run that is put aside is taken before its time only to be ended.
 _IS_DUE = "(r.not_before is null or r.not_before <= now() or r.cancelled_by is not null)"
+
+_IS_FREE = f"""((r.state = 'ready' and {_IS_DUE})
+                   or (r.state = 'running' and not toolcrib.process_is_alive(r.worker_id, %(lease)s)))"""
 
 
 class RunStepStore(RunStore):
@@ -57,7 +57,7 @@ class RunStepStore(RunStore):
                     takeovers = r.takeovers + case when r.state = 'running' then 1 else 0 end,
                     started_at = coalesce(r.started_at, now())
                 where r.workspace_id = %(workspace)s and r.id = %(run)s
-                  and ((r.state = 'ready' and {_IS_DUE}) or (r.state = 'running' and not {_IS_ALIVE}))
+                  and {_IS_FREE}
                   and exists (select from toolcrib.workspaces w
                               where w.id = r.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s)
                 returning {COLUMNS}
@@ -95,7 +95,7 @@ class RunStepStore(RunStore):
                 select r.workspace_id, r.id from toolcrib.runs r
                 join toolcrib.workspaces w on w.id = r.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s
                 where r.state in ('ready', 'running')
-                  and ((r.state = 'ready' and {_IS_DUE}) or (r.state = 'running' and not {_IS_ALIVE}))
+                  and {_IS_FREE}
                 order by r.created_at limit %(limit)s
                 """,  # noqa: S608 - constants of this module
                 {"node": node, "lease": lease, "limit": limit},
@@ -106,12 +106,12 @@ class RunStepStore(RunStore):
         """Return which of these runs no live process executes any more."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
-                f"""
+                """
                 select r.id from toolcrib.runs r
                 join unnest(%(workspaces)s::uuid[], %(runs)s::uuid[]) as asked (workspace_id, id)
                     using (workspace_id, id)
-                where r.state = 'running' and {_IS_ALIVE}
-                """,  # noqa: S608 - constants of this module
+                where r.state = 'running' and toolcrib.process_is_alive(r.worker_id, %(lease)s)
+                """,
                 {"workspaces": list(run_ids.values()), "runs": list(run_ids), "lease": lease},
             )
             executed = {id_ for (id_,) in await cursor.fetchall()}

@@ -11,7 +11,7 @@ from psycopg.errors import UniqueViolation
 from toolcrib.core.agents import TrustLevel
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import Conflict, NotFound
-from toolcrib.core.ids import AgentId, UserId, WorkspaceId, new_id
+from toolcrib.core.ids import AgentId, ProcessId, UserId, WorkspaceId, new_id
 from toolcrib.storage.database import Connection, Database, Store, Tenant, require
 from toolcrib.storage.quotas import WORKSPACES, has_all, one_at_a_time
 from toolcrib.storage.users import ActingUser, acting
@@ -272,7 +272,9 @@ class DeletedWorkspace:
 class DeletedWorkspaceStore(Store):
     """Queries of the workspace deletion."""
 
-    async def claim(self, *, node: str, process: str, lease: float, again_after: timedelta) -> list[DeletedWorkspace]:
+    async def claim(
+        self, process_id: ProcessId, *, node: str, lease: float, again_after: timedelta
+    ) -> list[DeletedWorkspace]:
         """Claim deletions that no live process works on: unfinished ones, and finished ones due for a second pass."""
         async with self._database.as_system() as connection:
             return await connection.fetch_all(
@@ -290,7 +292,7 @@ class DeletedWorkspaceStore(Store):
                 from due where d.workspace_id = due.workspace_id and d.node = due.node
                 returning d.workspace_id, d.node
                 """,
-                {"node": node, "process": process, "lease": lease, "again": again_after},
+                {"node": node, "process": process_id, "lease": lease, "again": again_after},
             )
 
     async def remove_rows(self, workspace_id: WorkspaceId, *, limit: int) -> int:

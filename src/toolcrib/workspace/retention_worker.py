@@ -27,22 +27,11 @@ class RetentionWorker:
         self._keep = keep
         self._bin = bin
 
-    async def run(self, every_seconds: float) -> None:
-        """Collect repeatedly. A failure is logged and retried, because nothing depends on it."""
-        while True:
-            try:
-                collected = await self.collect()
-                if collected.versions or collected.blobs or collected.trashed:
-                    log.info(
-                        "retention.completed",
-                        versions=collected.versions,
-                        blobs=collected.blobs,
-                        bytes=collected.bytes,
-                        trashed=collected.trashed,
-                    )
-            except Exception:
-                log.exception("retention.failed", remedy="Nothing is lost; it will be retried.")
-            await asyncio.sleep(every_seconds)
+    async def run_once(self) -> None:
+        """Collect, and log what was collected."""
+        collected = await self.collect()
+        if collected.versions or collected.blobs:
+            log.info("retention.completed", versions=collected.versions, blobs=collected.blobs, bytes=collected.bytes)
 
     async def collect(self, *, grace: timedelta = GRACE) -> CollectedGarbage:
         """Run one full collection, in batches, so that no lock is held for long."""
@@ -66,6 +55,16 @@ class TrashCollector:
         self._entries = entries
         self._mounts = mounts
         self._node = node
+
+    async def run(self, every_seconds: float) -> None:
+        """Delete expired entries repeatedly. A failure is logged and retried, because nothing depends on it."""
+        while True:
+            try:
+                if removed := await self.empty():
+                    log.info("trash.emptied", entries=removed)
+            except Exception:
+                log.exception("trash.failed", remedy="Nothing is lost; it will be retried.")
+            await asyncio.sleep(every_seconds)
 
     async def empty(self) -> int:
         """Delete expired entries.

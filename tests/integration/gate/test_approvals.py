@@ -1,6 +1,8 @@
 """Approvals: a call that needs one is stored; a person decides it once; only what was approved is executed."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -12,13 +14,24 @@ from tests.integration.gate.builders import EVERYTHING, audit_records_of, joined
 from tests.wait_until import PATIENCE
 from toolcrib.core.callers import Caller, WorkspaceRole
 from toolcrib.core.errors import BadArguments, Conflict, Forbidden, NotFound
-from toolcrib.core.ids import CallId, PauseId, new_id
-from toolcrib.core.paused_calls import TRANSITIONS, ApprovalDecision, GrantRule, GrantScope, PausedCall, PauseState
+from toolcrib.core.ids import CallId, PauseId, ProcessId, new_id
+from toolcrib.core.paused_calls import (
+    TRANSITIONS,
+    ApprovalDecision,
+    ApprovedCall,
+    GrantRule,
+    GrantScope,
+    PausedCall,
+    PauseState,
+)
+from toolcrib.core.runs import Run
 from toolcrib.core.tool_calls import Danger, Effects, Outcome, ToolCategory
+from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.tool_calls import StoredCall
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
+from toolcrib.wiring import run_service
 
 YES, NO = ApprovalDecision(approved=True), ApprovalDecision(approved=False)
 
@@ -46,15 +59,41 @@ async def decide(
     )
 
 
+async def claimed(workspace: WorkspaceFixture) -> list[ApprovedCall]:
+    """Claim what is due in the workspace, for a process without a heartbeat: the next may claim it as well."""
+    claims, node, lease = workspace.stores.paused_call_claims, workspace.settings.node_name, 15.0
+    process_id = ProcessId(new_id())
+    found = [
+        await claims.claim(process_id, workspace_id, pause_id, node=node, lease=lease)
+        for workspace_id, pause_id in await claims.due(node=node, lease=lease, limit=1_000)
+        if workspace_id == workspace.caller.workspace_id
+    ]
+    return [one for one in found if one is not None]
+
+
+@asynccontextmanager
+async def serving(workspace: WorkspaceFixture, *, queue_after: float = 0.0) -> AsyncIterator[None]:
+    """Resume calls as a server does."""
+    engine = workspace.engine
+
+    async def leave(_: Run) -> None:
+        # Another test's run, which is released at the end.
+        await asyncio.Future()
+
+    with ProcessHeartbeat.start(
+        engine.settings.system_url,
+        node=engine.settings.node_name,
+        lease=engine.settings.heartbeat_lease_seconds,
+        process_id=engine.process_id,
+    ) as heartbeat:
+        async with run_service(engine, leave, heartbeat, queue_after=queue_after):
+            yield
+
+
 async def carried_out(workspace: WorkspaceFixture) -> list[Outcome]:
     """Do one round of the server's loop."""
-    claimed = await workspace.stores.paused_call_claims.claim(
-        node=workspace.settings.node_name, lease=timedelta(seconds=60), limit=100
-    )
     outcomes = []
-    for allowed in claimed:
-        if allowed.pause.workspace_id != workspace.caller.workspace_id:
-            continue
+    for allowed in await claimed(workspace):
         assert allowed.pause.agent_id is not None
         agent = await workspace.stores.agents.get(workspace.tenant, allowed.pause.agent_id)
         outcomes.append(await workspace.engine.executor.resume(allowed, agent.as_caller))
@@ -445,10 +484,7 @@ async def test_started_call_with_external_effects_is_not_repeated_unless_safe(wo
         outcome = await workspace.call(tool, agent)
         await workspace.engine.paused_calls.decide(workspace.tenant, outcome.metadata["pause_id"], YES, via="test")
         # A node claims the call, starts it, and dies.
-        await workspace.stores.paused_call_claims.claim(
-            node=workspace.settings.node_name, lease=timedelta(seconds=60), limit=100
-        )
-        await workspace.stores.paused_call_claims.release_dead(lease=15.0)
+        await claimed(workspace)
         [outcomes[tool]] = await carried_out(workspace)
 
     assert outcomes["ring"].state == "unknown"
@@ -474,15 +510,12 @@ async def test_decisions_made_while_no_server_runs_are_executed_by_the_next_one(
     for approval in approvals:
         await decide(workspace, approval)
 
-    running = asyncio.create_task(workspace.engine.waiting.run())
-    async with asyncio.timeout(PATIENCE):
+    async with serving(workspace), asyncio.timeout(PATIENCE):
         while [(await stored(workspace, approval.call_id)).state for approval in approvals] != ["done"] * 3:
             pass
         # The commit precedes the write to disk by a moment; a reader applies what is pending.
         for number in range(3):
             assert (await workspace.result("read", path=f"/{number}"))["content"] == f"{number}"
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
 
 
 async def _let_time_pass(workspace: WorkspaceFixture, approval_id: PauseId) -> None:

@@ -2,10 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -17,18 +15,20 @@ from tests.integration.gate.test_approvals import (
     YES,
     asked,
     carried_out,
+    claimed,
     decide,
     events,
     guided,
     in_session,
+    serving,
     stored,
 )
 from tests.wait_until import PATIENCE
 from toolcrib.core.callers import Caller, WorkspaceRole
 from toolcrib.core.errors import BadArguments, Conflict, NotFound
 from toolcrib.core.files import ContentKind
-from toolcrib.core.ids import AgentId, CallId, SessionId, UserId
-from toolcrib.core.paused_calls import ApprovalDecision, ApprovedCall, GrantRule, GrantScope, PauseKind, PauseState
+from toolcrib.core.ids import AgentId, CallId, PauseId, SessionId, UserId
+from toolcrib.core.paused_calls import ApprovalDecision, GrantRule, GrantScope, PauseKind, PauseState
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.storage.database import Tenant
@@ -36,18 +36,6 @@ from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
 
 ENDED = ("done", "denied", "unknown")
-
-
-@asynccontextmanager
-async def carrying_out(workspace: WorkspaceFixture) -> AsyncIterator[None]:
-    """The loop of a server, which must still run at the end of the test."""
-    running = asyncio.create_task(workspace.engine.waiting.run())
-    try:
-        yield
-        assert not running.done(), "The loop has died."
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 async def until_ended(workspace: WorkspaceFixture, *calls: CallId) -> list[str]:
@@ -100,7 +88,7 @@ async def test_stale_call_of_an_agent_without_permission_ends(workspace: Workspa
         workspace.tenant, agent.agent.id, definition="tool_permissions: {read: {allowed: true}}"
     )
 
-    async with carrying_out(workspace):
+    async with serving(workspace):
         assert await until_ended(workspace, approval.call_id) == ["denied"]
 
     assert await open_rows(workspace) == []
@@ -129,7 +117,7 @@ async def test_paused_call_of_a_removed_caller_ends_and_blocks_no_other(
     await decide(workspace, other)
     await _leave(workspace, gone, agent.agent_id, agent.session_id, agent.user_id)
 
-    async with carrying_out(workspace):
+    async with serving(workspace):
         assert await until_ended(workspace, approval.call_id, other.call_id) == ["denied", "done"]
 
     assert (await workspace.engine.paused_calls.get(tenant, approval.id)).state is PauseState.CANCELLED
@@ -163,7 +151,7 @@ async def test_deleting_a_session_ends_its_paused_calls(workspace: WorkspaceFixt
 
     with pytest.raises(Conflict):
         await decide(workspace, approval)
-    async with carrying_out(workspace):
+    async with serving(workspace):
         assert await until_ended(workspace, approval.call_id, question.call_id) == ["denied", "denied"]
 
 
@@ -188,14 +176,13 @@ async def test_deleting_a_workspace_ends_its_paused_calls(workspace: WorkspaceFi
     agent = await in_session(workspace, await guided(workspace))
     approval = await asked(workspace, agent)
     await decide(workspace, await asked(workspace, agent, path="/b", content=""))
-    claimed = await workspace.stores.paused_call_claims.claim(
-        node=workspace.settings.node_name, lease=timedelta(seconds=60), limit=100
-    )
+    begun = await claimed(workspace)
+    assert len(begun) == 1
     await workspace.stores.workspaces.delete(workspace.tenant)
 
     # A call that was claimed before is tried, has no effect and disturbs no other.
-    for allowed in claimed:
-        await workspace.engine.waiting.resume_call(allowed)
+    for allowed in begun:
+        await workspace.engine.resume_worker.resume_call(allowed)
 
     with pytest.raises(Exception, match="not a member"):
         await decide(workspace, approval)
@@ -215,33 +202,91 @@ async def test_approved_call_survives_a_server_shutdown(workspace: WorkspaceFixt
         return "rang"
 
     ring.waits = True  # type: ignore[attr-defined]
-    workspace = with_tools(
-        workspace,
-        Tool(
-            name="ring",
-            toolset="workspace",
-            description="Rings.",
-            category=ToolCategory.EXEC,
-            danger=Danger.DANGEROUS,
-            arguments=ToolArguments,
-            effects=lambda _: Effects(hosts=("bell.example",)),
-            function=ring,
-            checks_membership=False,
-        ),
+    bell = Tool(
+        name="ring",
+        toolset="workspace",
+        description="Rings.",
+        category=ToolCategory.EXEC,
+        danger=Danger.DANGEROUS,
+        arguments=ToolArguments,
+        effects=lambda _: Effects(hosts=("bell.example",)),
+        function=ring,
+        checks_membership=False,
     )
+    workspace = with_tools(workspace, bell)
     agent = await in_session(workspace, await workspace.agent(tool_permissions={"ring": {"allowed": True}}))
     outcome = await workspace.call("ring", agent)
     await workspace.engine.paused_calls.decide(workspace.tenant, outcome.metadata["pause_id"], YES, via="test")
-    async with carrying_out(workspace), asyncio.timeout(PATIENCE):
+    async with serving(workspace), asyncio.timeout(PATIENCE):
         await begun.wait()
     assert (await stored(workspace, outcome.call_id)).state == "running"
 
     ring.waits = False  # type: ignore[attr-defined]
-    await workspace.engine.waiting.recover()
-    async with carrying_out(workspace):
+    workspace = with_tools(workspace, bell)
+    await workspace.engine.resume_worker.recover()
+    async with serving(workspace):
         assert await until_ended(workspace, outcome.call_id) == ["done"]
 
     assert (await stored(workspace, outcome.call_id)).result == "rang"
+    [(attempts, entries)] = await rows(
+        workspace, "select attempts, queue_entry from toolcrib.paused_calls where workspace_id = %s"
+    )
+    assert (attempts, entries) == (1, 2), "the stopped server counts no attempt, and puts the call into the queue again"
+
+
+@pytest.mark.req("HU-1", part="two nodes")
+async def test_call_decided_in_another_process_is_executed_by_the_server(workspace: WorkspaceFixture) -> None:
+    approval = await asked(workspace, await guided(workspace))
+    elsewhere = workspace.with_engine()
+
+    async with serving(workspace):
+        await decide(elsewhere, approval)
+        assert await until_ended(workspace, approval.call_id) == ["done"]
+
+
+async def test_call_decided_in_this_process_does_not_wait_for_the_queue(workspace: WorkspaceFixture) -> None:
+    """More of them than are executed at a time."""
+    agent = await guided(workspace)
+    approvals = [await asked(workspace, agent, path=f"/{number}", content="") for number in range(12)]
+
+    async with serving(workspace, queue_after=10 * PATIENCE):
+        for approval in approvals:
+            await decide(workspace, approval)
+        ended = await until_ended(workspace, *(approval.call_id for approval in approvals))
+
+    assert ended == ["done"] * len(approvals)
+
+
+@pytest.mark.req("HU-1", part="survives restarts")
+async def test_call_of_a_process_that_dies_is_continued_by_one_that_waits_for_it(workspace: WorkspaceFixture) -> None:
+    approval = await asked(workspace, await guided(workspace))
+    await decide(workspace, approval)
+    settings, claims = workspace.settings, workspace.stores.paused_call_claims
+    with ExitStack() as other:
+        alive = other.enter_context(ProcessHeartbeat.start(settings.system_url, node=settings.node_name, lease=15.0))
+        taken = await claims.claim(
+            alive.id, approval.workspace_id, approval.id, node=settings.node_name, lease=alive.lease
+        )
+        assert taken is not None
+
+        async with serving(workspace):
+            async with asyncio.timeout(PATIENCE):
+                while await _entry_states(workspace, approval.id) != ["PENDING"]:
+                    pass
+            assert (await stored(workspace, approval.call_id)).state == "paused"
+            other.close()
+            assert await until_ended(workspace, approval.call_id) == ["done"]
+
+    [(attempts,)] = await rows(workspace, "select attempts from toolcrib.paused_calls where workspace_id = %s")
+    assert attempts == 2
+
+
+async def _entry_states(workspace: WorkspaceFixture, pause_id: PauseId) -> list[str]:
+    async with workspace.database.as_system() as connection:
+        cursor = await connection.execute(
+            "select status from dbos.workflow_status where workflow_uuid like %s", (f"call/{pause_id}/%",)
+        )
+        return [status for (status,) in await cursor.fetchall()]
 
 
 async def test_call_planned_without_changes_cannot_make_some_later(workspace: WorkspaceFixture) -> None:
@@ -312,38 +357,31 @@ async def test_concurrent_nodes_claim_each_call_once(workspace: WorkspaceFixture
     approvals = [await asked(workspace, agent, path=f"/{n}", content=f"{n}") for n in range(12)]
     for approval in approvals:
         await decide(workspace, approval)
-    rows_ = workspace.stores.paused_call_claims
+    claims = workspace.stores.paused_call_claims
     here, system_url = workspace.settings.node_name, workspace.settings.system_url
 
-    # With heartbeats: other servers of this database release the claims of dead processes.
     with (
         ProcessHeartbeat.start(system_url, node=here, lease=60.0) as ours_alive,
+        ProcessHeartbeat.start(system_url, node=here, lease=60.0) as second_alive,
         ProcessHeartbeat.start(system_url, node="elsewhere", lease=60.0) as other_alive,
     ):
         takers = [
-            rows_.claim(node=node, holder=str(process.id), lease=timedelta(seconds=60), limit=5)
-            for node, process in ((here, ours_alive), ("elsewhere", other_alive)) * 6
+            claims.claim(process.id, approval.workspace_id, approval.id, node=node, lease=60.0)
+            for approval in approvals
+            for node, process in (("elsewhere", other_alive), (here, ours_alive), (here, second_alive))
         ]
         taken = await asyncio.gather(*takers)
 
-    ours = {approval.id for approval in approvals}
-    ids = [allowed.pause.id for batch in taken for allowed in batch if allowed.pause.id in ours]
-    assert sorted(ids) == sorted(ours)
-    assert not [one for batch in taken[1::2] for one in batch if one.pause.id in ours], "only the home carries out"
+    ids = [allowed.pause.id for allowed in taken if allowed is not None]
+    assert sorted(ids) == sorted(approval.id for approval in approvals)
+    assert taken[::3] == [None] * len(approvals), "only the home carries out"
 
 
 @pytest.mark.req("HU-1", part="a lease that ran out")
 async def test_slow_node_and_its_successor_execute_the_call_once(workspace: WorkspaceFixture) -> None:
     approval = await asked(workspace, await guided(workspace))
     await decide(workspace, approval)
-
-    async def claimed() -> ApprovedCall:
-        found = await workspace.stores.paused_call_claims.claim(
-            node=workspace.settings.node_name, lease=timedelta(0), limit=100
-        )
-        return next(one for one in found if one.pause.id == approval.id)
-
-    slow, quick = await claimed(), await claimed()
+    [slow], [quick] = await claimed(workspace), await claimed(workspace)
     other = workspace.with_engine().engine
     assert approval.agent_id is not None
     agent = (await workspace.stores.agents.get(workspace.tenant, approval.agent_id)).as_caller

@@ -324,7 +324,7 @@ async def test_background_run_comes_after_those_of_all_workspaces(node: Node) ->
 @pytest.mark.req("SC-8", part="finished entries of the queue")
 async def test_finished_entries_are_deleted(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(durable, "_KEEP_FINISHED", timedelta(0))
-    monkeypatch.setattr(durable, "_DELETE_SECONDS", 0.0)
+    monkeypatch.setattr(durable, "_TIDY_SECONDS", 0.0)
     office = await node.office()
     stub = Stub(office.runs)
     async with at_work(office, execute=stub):

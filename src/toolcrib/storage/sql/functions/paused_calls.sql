@@ -77,6 +77,27 @@ $$;
 create or replace trigger expire_paused_calls after delete on sessions
     for each row execute function expire_paused_calls();
 
+-- Puts an approved call that no run executes, or a stale one, into the queue of its workspace's node: after the decision,
+-- and when its claim is released. Its place is the number of the workspace's calls that are already there.
+create or replace function toolcrib.enqueue_approved_call() returns trigger
+language plpgsql volatile security definer set search_path = pg_catalog, toolcrib, pg_temp
+as $$
+declare
+    v_rank  integer;
+begin
+    select count(*) into v_rank from toolcrib.paused_calls p
+    where p.workspace_id = new.workspace_id and p.state in ('approved', 'stale') and p.resumed_at is null;
+    new.queue_entry := old.queue_entry + 1;
+    perform toolcrib.enqueue_workflow(
+        'resume_call', new.workspace_id, new.id, 'call/' || new.id || '/' || new.queue_entry, v_rank, 0);
+    return new;
+end
+$$;
+create or replace trigger enqueue_approved_call before update of state, claimed_by on toolcrib.paused_calls
+    for each row when (new.claimed_by is null and new.resumed_at is null
+                       and (new.state = 'stale' or (new.state = 'approved' and new.run_id is null)))
+    execute function toolcrib.enqueue_approved_call();
+
 -- Returns the active grants of an agent as JSON.
 create or replace function toolcrib.agent_grants(p_workspace uuid, p_agent uuid) returns jsonb
 language plpgsql stable

@@ -191,7 +191,11 @@ as $$
 declare
     v_queue  text;
 begin
-    select 'runs@' || coalesce(w.home_node, '') into v_queue from toolcrib.workspaces w where w.id = p_workspace;
+    select 'runs@' || nullif(w.home_node, '') into v_queue from toolcrib.workspaces w where w.id = p_workspace;
+    if v_queue is null then
+        -- The workspace was deleted: it has no home.
+        return;
+    end if;
     perform dbos.enqueue_workflow(
         p_workflow, v_queue,
         positional_args => array[to_json(p_workspace::text), to_json(p_run::text), to_json(v_queue)],
@@ -311,11 +315,11 @@ end
 $$;
 
 -- Whether a process is alive: its last heartbeat is within the lease.
-create or replace function toolcrib.process_is_alive(p_process text, p_lease double precision) returns boolean
+create or replace function toolcrib.process_is_alive(p_process uuid, p_lease double precision) returns boolean
 language plpgsql stable
 as $$
 begin
     return exists (select from toolcrib.server_processes p
-                   where p.id::text = p_process and p.heartbeat_at > now() - make_interval(secs => p_lease));
+                   where p.id = p_process and p.heartbeat_at > now() - make_interval(secs => p_lease));
 end
 $$;

@@ -11,7 +11,7 @@ declare
 begin
     select * into v_call from jsonb_to_record(p_call)
         as c (id uuid, session_id uuid, run_id uuid, run_epoch bigint, user_id uuid, agent_id uuid, tool text,
-              arguments jsonb, state text, result jsonb, error jsonb, change_set_id uuid, process_id text,
+              arguments jsonb, state text, result jsonb, error jsonb, change_set_id uuid, process_id uuid,
               idempotent boolean, pause_id uuid, is_violation boolean, events jsonb);
 
     -- A call that a run makes has the epoch of the run. A call that a person's decision ends needs no running run.

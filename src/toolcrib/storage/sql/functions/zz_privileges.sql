@@ -31,6 +31,7 @@ grant select on alembic_version to toolcrib_app;
 grant select on users, members, agents, api_keys, grants to toolcrib_definer;
 grant select (id, max_trust, home_node) on workspaces to toolcrib_definer;
 grant select (workspace_id, id, session_id, state, held) on runs to toolcrib_definer;
+grant select (workspace_id, state, resumed_at) on paused_calls to toolcrib_definer;
 grant select, update (revoked_at) on refresh_tokens to toolcrib_definer;
 grant select, update (fingerprint) on files to toolcrib_definer;
 grant select, delete on pending_applies, connection_tickets to toolcrib_definer;
@@ -137,7 +138,8 @@ declare
 begin
     foreach v_table in array array[
         'users', 'workspaces', 'members', 'agents', 'api_keys', 'grants', 'refresh_tokens', 'files',
-        'pending_applies', 'connection_tickets', 'audit_records', 'outsiders', 'invitations', 'runs'
+        'pending_applies', 'connection_tickets', 'audit_records', 'outsiders', 'invitations', 'runs',
+        'paused_calls'
     ] loop
         execute format('drop policy if exists definer on toolcrib.%I', v_table);
         execute format('create policy definer on toolcrib.%I to toolcrib_definer using (true) with check (true)', v_table);

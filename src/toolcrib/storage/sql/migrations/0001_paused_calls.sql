@@ -48,10 +48,12 @@ create table paused_calls (
     grant_scope           text check (grant_scope in ('once', 'session', 'always')),
     rejection_reason      text,
 
-    -- One process at a time executes an approved call. Another may take over a claim that is too old.
-    claimed_by            text,
+    -- One process at a time executes an approved call. Another may take over the claim of a dead one. `queue_entry` is
+    -- the number of its last entry in the durable queue.
+    claimed_by            uuid,
     claimed_at            timestamptz,
     attempts              integer not null default 0,
+    queue_entry           integer not null default 0,
     resumed_at            timestamptz,
 
     primary key (workspace_id, id),
@@ -68,7 +70,7 @@ create unique index paused_calls_question on paused_calls (workspace_id, call_id
 create index paused_calls_call on paused_calls (workspace_id, call_id, created_at);
 create index paused_calls_pending on paused_calls (workspace_id, id) where state = 'pending';
 create index paused_calls_expiring on paused_calls (expires_at) where state = 'pending';
-create index paused_calls_due on paused_calls (decided_at) where state in ('approved', 'stale') and resumed_at is null;
+create index paused_calls_due on paused_calls (workspace_id) where state in ('approved', 'stale') and resumed_at is null;
 create index paused_calls_ignored_folders on paused_calls (workspace_id, session_id) where effects ? 'ignored_folders';
 
 -- Rules that approvals create: an agent may make such calls again, in one session or until the grant is revoked.

@@ -187,7 +187,7 @@ create table tool_calls (
     arguments      jsonb not null,
     state          text not null check (state in ('running', 'paused', 'done', 'denied', 'unknown')),
     -- The process that executes it.
-    process_id     text,
+    process_id     uuid,
     -- Whether it may be executed again after a crash.
     idempotent     boolean not null default true,
     -- Whether it violated the sandbox, which counts against its run.

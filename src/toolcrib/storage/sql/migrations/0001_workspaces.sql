@@ -154,7 +154,7 @@ create table deleted_workspaces (
     deleted_by    uuid not null,
     deleted_at    timestamptz not null default now(),
     -- The process that works on it.
-    claimed_by    text,
+    claimed_by    uuid,
     -- When everything was deleted. A call in progress may have written since, so it is checked once more.
     finished_at   timestamptz,
     primary key (workspace_id, node)

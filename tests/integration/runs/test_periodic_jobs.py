@@ -1,0 +1,152 @@
+"""Jobs of the whole installation: one process does each when it is due, and the next due time always comes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.conftest import DatabaseUrls
+from tests.integration.conftest import WorkspaceFixture
+from tests.integration.gate.test_approvals import asked, guided, serving, stored
+from tests.wait_until import PATIENCE
+from toolcrib.core.ids import ProcessId, new_id
+from toolcrib.runs.durable import DurableQueue
+from toolcrib.runs.periodic_jobs import PeriodicJob, PeriodicJobs
+from toolcrib.runs.process_heartbeat import ProcessHeartbeat
+from toolcrib.settings import Settings
+from toolcrib.storage.database import Database
+from toolcrib.storage.periodic_jobs import PeriodicJobStore
+from toolcrib.storage.server_processes import ServerProcessStore
+
+LEASE = 2.0
+
+
+class Entries:
+    """A job of this test only, and its entries in the queue."""
+
+    def __init__(self, urls: DatabaseUrls, database: Database) -> None:
+        self.job = f"job-{new_id()}"
+        self.store = PeriodicJobStore(database)
+        self._url = urls.owner
+
+    def of(self, *, status: str = "%") -> list[str]:
+        return self._rows(
+            "select workflow_uuid from dbos.workflow_status where workflow_uuid like %s and status like %s "
+            "order by delay_until_epoch_ms",
+            f"periodic/{self.job}/%",
+            status,
+        )
+
+    def begin(self, process_id: ProcessId) -> None:
+        """Let a process begin them: it dies at once."""
+        self._rows(
+            "update dbos.workflow_status set status = 'PENDING', executor_id = %s, application_name = 'toolcrib' "
+            "where workflow_uuid like %s returning workflow_uuid",
+            str(process_id),
+            f"periodic/{self.job}/%",
+        )
+
+    def delete(self) -> None:
+        self._rows(
+            "delete from dbos.workflow_status where workflow_uuid like %s returning workflow_uuid",
+            f"periodic/{self.job}/%",
+        )
+
+    def _rows(self, statement: str, *parameters: Any) -> list[str]:
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            return [row[0] for row in connection.execute(statement.encode(), parameters).fetchall()]
+
+
+@pytest.fixture
+def entries(database_urls: DatabaseUrls, database: Database) -> Entries:
+    return Entries(database_urls, database)
+
+
+@asynccontextmanager
+async def at_work(
+    settings: Settings, database: Database, entries: Entries, work: Callable[[], Awaitable[object]], *, seconds: float
+) -> AsyncIterator[None]:
+    """Work the queue with one job, as a process of a node of its own."""
+    periodic = PeriodicJobs(entries.store, [PeriodicJob(entries.job, seconds, work)])
+    node = f"node-{new_id()}"
+
+    async def nothing(*_: object) -> None: ...
+
+    with ProcessHeartbeat.start(settings.system_url, node=node, lease=LEASE) as heartbeat:
+        queue = DurableQueue(
+            settings.system_url,
+            node=node,
+            process_id=heartbeat.id,
+            slots=1,
+            advance=nothing,
+            start_queued=nothing,
+            resume=nothing,
+            fire=nothing,
+            periodic=periodic,
+        )
+        working = asyncio.create_task(queue.run(ServerProcessStore(database), heartbeat))
+        try:
+            await queue.opened()
+            yield
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            await periodic.stop()
+            # No other test's process knows the job.
+            entries.delete()
+
+
+async def test_due_time_has_one_entry_however_many_processes_enter_it(entries: Entries) -> None:
+    await asyncio.gather(*(entries.store.enter(entries.job, 3_600) for _ in range(8)))
+
+    [entry] = entries.of(status="DELAYED")
+    due = int(entry.rpartition("/")[2])
+    assert due % 3_600_000 == 0
+    # A process whose clock is ahead does the job too early. Its next due time is another one.
+    await entries.store.enter(entries.job, 3_600, after_ms=due)
+    assert entries.of() == [entry, f"periodic/{entries.job}/{due + 3_600_000}"]
+    entries.delete()
+
+
+async def test_job_that_fails_is_done_again_at_its_next_due_time(
+    settings: Settings, database: Database, entries: Entries
+) -> None:
+    done: list[str] = []
+    again = asyncio.Event()
+
+    async def work() -> None:
+        done.append("once")
+        if len(done) == 1:
+            raise RuntimeError("It fails.")
+        again.set()
+
+    async with at_work(settings, database, entries, work, seconds=1), asyncio.timeout(PATIENCE):
+        await again.wait()
+
+
+async def test_job_of_a_dead_process_is_done_by_the_next_one(
+    settings: Settings, database: Database, entries: Entries
+) -> None:
+    await entries.store.enter(entries.job, 86_400)
+    entries.begin(ProcessId(new_id()))
+    done = asyncio.Event()
+
+    async def work() -> None:
+        done.set()
+
+    async with at_work(settings, database, entries, work, seconds=86_400), asyncio.timeout(PATIENCE):
+        await done.wait()
+
+
+@pytest.mark.req("HU-1", part="expiry")
+async def test_server_ends_an_overdue_approval(workspace: WorkspaceFixture) -> None:
+    approval = await asked(workspace, await guided(workspace))
+    async with workspace.database.as_system() as connection:
+        await connection.execute("update toolcrib.paused_calls set expires_at = now() where id = %s", (approval.id,))
+
+    async with serving(workspace), asyncio.timeout(PATIENCE):
+        while (await stored(workspace, approval.call_id)).state != "denied":
+            pass
