@@ -76,6 +76,16 @@ class Settings(BaseSettings):
         default=(),
         description="Directories with MCP server programs, comma-separated. The sandbox mounts them at the same paths.",
     )
+    model_requests_at_once: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000,
+        description="How many model requests run at once with one credential, in all processes together. Users may set "
+        "lower limits for their own; those of the environment in local mode have this one.",
+    )
+    model_requests_per_minute: int | None = Field(
+        default=None, ge=1, le=10_000, description="How many model requests start within a minute with one credential."
+    )
     model_proxy: str | None = Field(default=None, description="URL of a proxy for requests to model providers.")
 
     version_retention_days: float | None = Field(

@@ -14,6 +14,7 @@ from toolcrib.api.api_services import ApiServices
 from toolcrib.api.auth.connection_auth import EndedLogins
 from toolcrib.api.passwords import Passwords
 from toolcrib.core.ids import ProcessId, new_id
+from toolcrib.core.provider_credentials import RequestLimits
 from toolcrib.core.runs import Run
 from toolcrib.events import EventHub
 from toolcrib.events.event_bus import EventPublisher, NullPublisher, WakeSignal
@@ -31,6 +32,7 @@ from toolcrib.mcp.mcp_toolsets import McpToolsets
 from toolcrib.providers.provider_registry import ProviderRegistry, open_providers
 from toolcrib.runs.durable import DurableQueue
 from toolcrib.runs.loaded_run import CredentialResolver
+from toolcrib.runs.model_slots import ModelSlots
 from toolcrib.runs.model_turn import ProviderPatience
 from toolcrib.runs.periodic_jobs import PeriodicJob, PeriodicJobs
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
@@ -58,6 +60,7 @@ from toolcrib.storage.file_history import SnapshotStore, UndoStore
 from toolcrib.storage.files import FileStore
 from toolcrib.storage.invitations import InvitationStore
 from toolcrib.storage.mcp_servers import McpServerStore
+from toolcrib.storage.model_slots import ModelSlotStore
 from toolcrib.storage.packages import PackageStore
 from toolcrib.storage.paused_call_claims import PausedCallClaims
 from toolcrib.storage.paused_calls import PausedCallStore
@@ -102,7 +105,11 @@ class Stores:
 
     def __init__(self, settings: Settings, database: Database, *, binds_logins: bool = False) -> None:
         self.workspace_deleted = asyncio.Event()
-        self.access = ProviderCredentialStore(database, credentials_lock(settings))
+        self.access = ProviderCredentialStore(
+            database,
+            credentials_lock(settings),
+            limits=RequestLimits(settings.model_requests_at_once, settings.model_requests_per_minute),
+        )
         self.accounts = UserStore(database, bound_to=settings.jwt_secret.get_secret_value() if binds_logins else "")
         self.agents = AgentStore(database)
         self.audit = AuditStore(database)
@@ -142,6 +149,7 @@ class ToolRuntime:
     resume_worker: ResumeWorker
     wake_signal: WakeSignal
     drain: Drain
+    model_slots: ModelSlots
     shell: Shell
     background: BackgroundShell
     toolbox: McpToolsets
@@ -285,6 +293,9 @@ def assemble(
         resume_worker=resume_worker,
         wake_signal=wake_signal,
         drain=drain,
+        model_slots=ModelSlots(
+            ModelSlotStore(database), wake_signal, process_id, lease=settings.heartbeat_lease_seconds
+        ),
         shell=shell,
         background=background,
         toolbox=toolbox,
@@ -301,6 +312,7 @@ def run_executor(engine: ToolRuntime, providers: ProviderRegistry) -> RunExecuto
         agents=engine.stores.agents,
         access=CredentialResolver(engine.stores.access),
         providers=providers,
+        slots=engine.model_slots,
         registry=engine.registry,
         executor=engine.executor,
         pauses=engine.paused_calls,
@@ -570,6 +582,7 @@ async def services(
             exporter.run(settings.audit_checkpoint_seconds),
             bin_.run(settings.retention_interval_seconds),
             deletion.run(),
+            engine.model_slots.run(),
             engine.background.run(),
         )
         try:

@@ -53,7 +53,7 @@ pytestmark = pytest.mark.xdist_group("tenants")
 PUBLIC = {"register", "registration", "login", "use_link", "refresh", "health", "live", "ready", "accept_invitation"}
 # Routes without a workspace: each returns or changes only the caller's own data.
 OWN = {"create_workspace", "list_workspaces", "create_api_key", "list_api_keys", "revoke_api_key", "logout", "me",
-       "list_providers", "list_credentials", "store_credentials", "remove_credentials", "list_models",
+       "list_providers", "list_credentials", "store_credentials", "remove_credentials", "limit_requests", "list_models",
        "get_status"}  # fmt: skip
 # What a viewer may do in a workspace. Everything else there is denied.
 VIEWER_MAY = {
@@ -71,7 +71,7 @@ VIEWER_TOOLS = {
     "bash_output", "bash_list", "read_result", "review",
 }  # fmt: skip
 # Only these return data that belongs to no workspace: another's id is not found.
-NOT_FOUND = {"revoke_api_key", "list_models"}
+NOT_FOUND = {"revoke_api_key", "list_models", "limit_requests"}
 
 # The bodies and queries of routes that take them.
 BODIES: dict[str, Any] = {
@@ -90,6 +90,7 @@ BODIES: dict[str, Any] = {
     "retry_run": None,
     "decide_review": {"all": "revert", "version": "intruder"},
     "store_credentials": {"secret": "mine", "check": False},
+    "limit_requests": {"at_once": 2},
     "create_workspace": {"name": "mine"},
     "change_workspace": {"name": "intruder"},
     "add_member": {"email": "{intruder}", "role": "owner"},

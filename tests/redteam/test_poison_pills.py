@@ -90,8 +90,9 @@ async def model(script: Script) -> AsyncIterator[ModelServer]:
         yield server
 
 
+@pytest.mark.req("SC-9", part="an attempt limit")
 async def test_run_that_kills_its_server_is_abandoned_and_a_concurrent_one_is_not(
-    server: Server, urls: DatabaseUrls, script: Script, model: ModelServer
+    server: Server, urls: DatabaseUrls, script: Script, model: ModelServer, tmp_path: Path
 ) -> None:
     server.start()
     cluster = await ServerCluster.opened(server)
@@ -119,6 +120,18 @@ async def test_run_that_kills_its_server_is_abandoned_and_a_concurrent_one_is_no
     )
     assert model_input["error"] == error
     assert rows(urls, "select distinct state from toolcrib.tool_calls") == [("done",)]
+    # REST and the command line show why it ended, and after how many attempts.
+    run = await cluster.send(server, "GET", cluster.at(f"runs/{poison}"))
+    environment = {"PATH": server.environment["PATH"], "HOME": str(tmp_path), "NO_COLOR": "1"}
+    environment |= {"TOOLCRIB_SERVER": server.origin, "TOOLCRIB_TOKEN": cluster.token}
+    environment |= {"TOOLCRIB_WORKSPACE": cluster.workspace}
+    asked = ("runs", "show", poison)
+    shown = await asyncio.to_thread(run_command, *asked, environment=environment, scratch=tmp_path)
+    assert (run["end_reason"], run["error"]["code"], run["attempts"]) == ("failed", "GIVEN_UP", ATTEMPTS)
+    assert run["error"]["message"].startswith(GIVEN_UP)
+    assert shown.status == 0, shown.said
+    assert f"error:     GIVEN_UP: {GIVEN_UP}" in shown.said
+    assert f"attempts:  {ATTEMPTS}" in shown.said
     # The session works again.
     after = await cluster.say(server, poisoned, "/fine.txt")
     await until(urls, f"select count(*) from toolcrib.runs where id = '{after}' and end_reason = 'done'", 1)

@@ -92,6 +92,26 @@ def logout(location: WorkspaceLocation, provider: ProviderArgument) -> None:
 
 @app.command()
 @in_workspace_of_group
+def limit(
+    location: WorkspaceLocation,
+    provider: ProviderArgument,
+    at_once: Annotated[int | None, typer.Option(min=1, max=10_000, help="How many requests run at once.")] = None,
+    per_minute: Annotated[int | None, typer.Option(min=1, max=10_000, help="How many start within a minute.")] = None,
+) -> None:
+    """Limit the requests with your API key for a provider; without options, remove the limits.
+
+    Runs that have no room wait, and go on by themselves.
+
+    Example: toolcrib models limit anthropic --at-once 4 --per-minute 50
+    """
+    location.client.limit_requests(provider, at_once=at_once, per_minute=per_minute)
+    limits = [f"{at_once} at once"] if at_once else []
+    limits += [f"{per_minute} per minute"] if per_minute else []
+    typer.echo(f"Requests to {one_line(provider, 40)}: {', '.join(limits) or 'no limit of yours'}.")
+
+
+@app.command()
+@in_workspace_of_group
 def use(
     location: WorkspaceLocation,
     model: Annotated[str, typer.Argument(help="PROVIDER/MODEL")],

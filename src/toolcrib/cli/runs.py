@@ -22,6 +22,7 @@ _WAITS = {
     RunWait.RELEASE: "somebody to release it: the session was stopped",
     RunWait.QUEUE: "room among the workspace's runs",
     RunWait.WORKER: "a free place in a server process",
+    RunWait.CREDENTIAL: "room among the requests that the credential allows: `toolcrib models limit` sets it",
     RunWait.PERSON: "a person: `toolcrib approve` or `toolcrib answer`",
 }
 

@@ -395,7 +395,9 @@ def stop(payload: Mapping[str, Any]) -> str | None:
 
 
 def provider_wait(payload: Mapping[str, Any]) -> str | None:
-    """Returns until when a run waits for its provider; None if it does not."""
+    """Returns until when a run waits for its provider, or that it waits for its credential; None if it does not."""
+    if payload.get("waitsFor") == "credential":
+        return "The limits of the credential leave no room. The run goes on when other requests have ended."
     if payload.get("waitsFor") != "provider":
         return None
     until = datetime.fromisoformat(str(payload.get("until"))).astimezone()

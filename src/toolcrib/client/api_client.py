@@ -353,6 +353,11 @@ class Client:
         """Delete your credentials for a provider."""
         self._http.send("DELETE", f"/credentials/{provider}")
 
+    def limit_requests(self, provider: str, *, at_once: int | None = None, per_minute: int | None = None) -> None:
+        """Limit the model requests with your credentials for a provider. None: any number."""
+        body = {"at_once": at_once, "per_minute": per_minute}
+        self._http.send("PUT", f"/credentials/{provider}/limits", body)
+
     def models(self, provider: str) -> list[ModelOut]:
         """Return the models of a provider that you may use."""
         return self._http.page(ModelOut, f"/providers/{provider}/models")

@@ -59,7 +59,8 @@ class RunWait(StrEnum):
     """What a run waits for.
 
     ``queue``: an earlier run of its session, or room among the workspace's runs. ``worker``: a free place in a server
-    process. ``provider``: the model's provider limits requests.
+    process. ``provider``: the model's provider limits requests. ``credential``: the credential's own limits have no
+    room for another request.
     """
 
     RELEASE = "release"
@@ -67,6 +68,7 @@ class RunWait(StrEnum):
     WORKER = "worker"
     PERSON = "person"
     PROVIDER = "provider"
+    CREDENTIAL = "credential"
 
 
 class RunEnding(StrEnum):
@@ -122,6 +124,8 @@ class Run:
     # How often it was put aside since the model last answered, and for how long in total.
     provider_waits: int = 0
     provider_wait_ms: int = 0
+    # Put aside until its credential has room for another model request.
+    awaits_slot: bool = False
     # A child run: the run that waits for its end, and what was left of that run's turns and time when it started.
     parent_run_id: RunId | None = None
     max_turns: int | None = None
@@ -130,11 +134,18 @@ class Run:
     child_turns: int = 0
 
     @property
+    def is_put_aside(self) -> bool:
+        """Whether it waits between two turns, in no process."""
+        return self.state is RunState.READY and (self.awaits_slot or self.not_before is not None)
+
+    @property
     def waits_for(self) -> RunWait | None:
         """What the run waits for; None while it is executed, and after its end."""
         match self.state:
             case RunState.QUEUED:
                 return RunWait.RELEASE if self.held else RunWait.QUEUE
+            case RunState.READY if self.awaits_slot:
+                return RunWait.CREDENTIAL
             case RunState.READY:
                 return RunWait.WORKER if self.not_before is None else RunWait.PROVIDER
             case RunState.WAITING:

@@ -103,16 +103,20 @@ class ProviderRegistry:
         *,
         seconds: float = TURN_SECONDS,
         patience: RetryPolicy = DEFAULT_RETRY,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> AsyncGenerator[StreamEvent, None]:
         """Stream one turn of a model: retried as long as nothing was shown, and limited to so many seconds in total.
 
         Use it within ``contextlib.aclosing``; leaving or cancelling it closes the connection at once.
+
+        Args:
+            pause: Waits before another attempt.
         """
         provider = await self.get(name)
         if flaw := request_flaw(name, request):
             yield StreamFailed(flaw)
             return
-        attempts = retrying(partial(provider.stream, request, credentials), patience=patience)
+        attempts = retrying(partial(provider.stream, request, credentials), patience=patience, pause=pause)
         async with aclosing(within(seconds, attempts)) as events:
             async for event in events:
                 yield event

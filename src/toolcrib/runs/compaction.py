@@ -16,6 +16,7 @@ from toolcrib.policy.model_results import CallProgress
 from toolcrib.providers.provider import ModelRequest
 from toolcrib.providers.provider_registry import ProviderRegistry
 from toolcrib.runs.loaded_run import LoadedRun, compactable
+from toolcrib.runs.model_slots import ModelSlots
 
 _ASKED = (
     "Summarise this part of a conversation between a person and an assistant with tools, for the assistant to go on "
@@ -29,14 +30,18 @@ _LONGEST_RESULT = 1_500
 
 
 async def summarize(
-    loaded: LoadedRun, providers: ProviderRegistry, credentials: ProviderCredentials
+    loaded: LoadedRun, providers: ProviderRegistry, slots: ModelSlots, credentials: ProviderCredentials
 ) -> tuple[SessionMessage, int]:
-    """Return the summary, and the position of the last message that it replaces."""
+    """Return the summary, and the position of the last message that it replaces.
+
+    Raises:
+        NoModelSlot: The credential has no room for a request.
+    """
     up_to = compactable(loaded.messages)
     assert up_to is not None and loaded.window is not None
     older = [one for one in loaded.messages if one.position <= up_to or one.role == "summary"]
     room = int(loaded.window * _SUMMARY_SHARE * _CHARACTERS_PER_TOKEN)
-    text = await _by_the_model(loaded, older, providers, credentials)
+    text = await _by_the_model(loaded, older, providers, slots, credentials)
     how = "model"
     if not text.strip():
         text, how = _by_rule(older, loaded.calls), "rule"
@@ -53,7 +58,11 @@ async def summarize(
 
 
 async def _by_the_model(
-    loaded: LoadedRun, older: Sequence[SessionMessage], providers: ProviderRegistry, credentials: ProviderCredentials
+    loaded: LoadedRun,
+    older: Sequence[SessionMessage],
+    providers: ProviderRegistry,
+    slots: ModelSlots,
+    credentials: ProviderCredentials,
 ) -> str:
     rules = loaded.agent.rules
     assert rules.provider and rules.model and loaded.window
@@ -65,10 +74,11 @@ async def _by_the_model(
         wire=rules.wire,
     )
     reception = MessageBuilder()
-    events = providers.stream_turn(rules.provider, request, credentials, seconds=rules.turn_timeout)
-    async with aclosing(events):
-        async for event in events:
-            reception.add(event)
+    async with slots.hold(loaded.run, rules.provider, credentials) as pause:
+        events = providers.stream_turn(rules.provider, request, credentials, seconds=rules.turn_timeout, pause=pause)
+        async with aclosing(events):
+            async for event in events:
+                reception.add(event)
     is_summary = reception.finish is not None and reception.finish.reason is not FinishReason.REFUSAL
     return reception.message().text if is_summary else ""
 

@@ -236,7 +236,7 @@ class CredentialResolver:
         if stored is not None:
             return stored
         if not provider_class(provider).needs_credentials:
-            return ProviderCredentials()
+            return ProviderCredentials(limits=self._rows.limits)
         raise NotFound(
             f"You have no credentials for {provider!r}. Store them in the settings, with `toolcrib models login "
             f"{provider}` or with PUT /api/v1/credentials/{provider}, then send the message again."

@@ -21,12 +21,14 @@ from toolcrib.core.messages import (
     to_stored,
 )
 from toolcrib.core.model_stream import MessageBuilder, TextDelta, ThinkingDelta
+from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.core.runs import RequestedCallState, Run, SessionMessage
 from toolcrib.events.event_bus import EventPublisher
 from toolcrib.policy.model_results import CallProgress
 from toolcrib.providers.provider import PASSING, ModelRequest, ToolChoice, ToolSpec
 from toolcrib.providers.provider_registry import ProviderRegistry, RetryPolicy
 from toolcrib.runs.loaded_run import CredentialResolver, LoadedRun, as_message
+from toolcrib.runs.model_slots import ModelSlots, Pause
 from toolcrib.runs.prompt_context import PromptContext
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.run_steps import RunStepStore
@@ -132,9 +134,15 @@ class ModelTurn:
     """Calls models. Stateless between runs."""
 
     def __init__(
-        self, runs: RunStepStore, access: CredentialResolver, providers: ProviderRegistry, live: EventPublisher
+        self,
+        runs: RunStepStore,
+        access: CredentialResolver,
+        providers: ProviderRegistry,
+        slots: ModelSlots,
+        live: EventPublisher,
     ) -> None:
         self._runs = runs
+        self._slots = slots
         self._access = access
         self._providers = providers
         self._live = live
@@ -144,6 +152,9 @@ class ModelTurn:
 
         Returns:
             The failure if the provider failed; it is not committed yet.
+
+        Raises:
+            NoModelSlot: The credential has no room for another request.
         """
         request = _request(loaded, conclude=conclude)
         message_id, reception = MessageId(new_id()), MessageBuilder()
@@ -177,12 +188,26 @@ class ModelTurn:
         run, rules = loaded.run, loaded.agent.rules
         assert rules.provider is not None
         credentials = await self._access.of(run.user_id, rules.provider)
+        async with self._slots.hold(run, rules.provider, credentials) as pause:
+            await self._stream_with(loaded, request, message_id, reception, credentials, pause)
+
+    async def _stream_with(
+        self,
+        loaded: LoadedRun,
+        request: ModelRequest,
+        message_id: MessageId,
+        reception: MessageBuilder,
+        credentials: ProviderCredentials,
+        pause: Pause,
+    ) -> None:
+        run, rules = loaded.run, loaded.agent.rules
+        assert rules.provider is not None
         started = {"messageId": message_id, "runId": run.id, "model": request.model, "attempt": run.epoch}
         await self._runs.save_turn(run, _turn_facts(loaded, events=[(EventType.STREAM_START, started)], counts=0))
         self._notify(loaded)
         message = {DeltaType.TEXT: 0, DeltaType.THINKING: 0}
         events = self._providers.stream_turn(
-            rules.provider, request, credentials, seconds=rules.turn_timeout, patience=_HELD_RETRIES
+            rules.provider, request, credentials, seconds=rules.turn_timeout, patience=_HELD_RETRIES, pause=pause
         )
         async with aclosing(events):
             async for event in events:

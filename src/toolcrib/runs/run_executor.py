@@ -33,6 +33,7 @@ from toolcrib.gate.session_agents import SessionAgents
 from toolcrib.providers.provider_registry import ProviderRegistry
 from toolcrib.runs.compaction import summarize
 from toolcrib.runs.loaded_run import CredentialResolver, LoadedRun, RunLoader, planned_calls
+from toolcrib.runs.model_slots import ModelSlots, NoModelSlot
 from toolcrib.runs.model_turn import FailedTurn, ModelTurn, ProviderPatience
 from toolcrib.runs.next_step import CallModel, CompactHistory, EndRun, ExecuteCalls, WaitForPerson, next_step
 from toolcrib.runs.prompt_context_loader import PromptContextLoader
@@ -152,6 +153,7 @@ class RunExecutor:
         agents: AgentStore,
         access: CredentialResolver,
         providers: ProviderRegistry,
+        slots: ModelSlots,
         registry: ToolRegistry,
         executor: Gate,
         pauses: PausedCalls,
@@ -169,12 +171,13 @@ class RunExecutor:
         self._max_attempts = max_attempts
         self._access = access
         self._providers = providers
+        self._slots = slots
         self._executor = executor
         self._pauses = pauses
         self._live = live
         self._contexts = contexts
         self._loader = RunLoader(runs, sessions, agents, access, providers, registry, session_agents)
-        self._asking = ModelTurn(runs, access, providers, live)
+        self._asking = ModelTurn(runs, access, providers, slots, live)
         self._endings = RunFinisher(runs, registry, pauses, live, wake_signal)
 
     async def __call__(self, run: Run) -> None:
@@ -211,11 +214,8 @@ class RunExecutor:
                 await self._runs.release(loaded.run)
                 return
             match step:
-                case CallModel(conclude):
-                    await self._loader.refresh_rules(loaded)
-                    await self._contexts.prepare(loaded)
-                    cut = await self._asking.run(loaded, conclude=conclude)
-                    if cut is not None and await self._let_go(loaded, cut):
+                case CallModel() | CompactHistory():
+                    if not await self._call_model(loaded, step):
                         return
                 case ExecuteCalls(calls):
                     await self._execute(loaded, calls)
@@ -224,13 +224,35 @@ class RunExecutor:
                         self._live.notify(run.workspace_id, run.session_id)
                         return
                     await self._reload_calls(loaded)
-                case CompactHistory():
-                    await self._compact(loaded)
                 case EndRun(end_reason):
                     await self._endings.end(loaded.run, loaded.planned, end_reason, error=_why(end_reason, loaded))
                     return
                 case _:
                     assert_never(step)
+
+    async def _call_model(self, loaded: LoadedRun, step: CallModel | CompactHistory) -> bool:
+        """Call the model, for an answer or for a summary. Returns False if the run ended or is put aside."""
+        try:
+            if isinstance(step, CompactHistory):
+                await self._compact(loaded)
+                return True
+            await self._loader.refresh_rules(loaded)
+            await self._contexts.prepare(loaded)
+            cut = await self._asking.run(loaded, conclude=step.conclude)
+        except NoModelSlot:
+            return not await self._await_slot(loaded)
+        return cut is None or not await self._let_go(loaded, cut)
+
+    async def _await_slot(self, loaded: LoadedRun) -> bool:
+        """Put the run aside until its credential has room. False if it has by now, or the run was cancelled."""
+        run, provider = loaded.run, loaded.agent.rules.provider
+        assert provider is not None
+        if not await self._runs.await_slot(run, provider):
+            await self._reload_calls(loaded)
+            return False
+        log.info("run.awaits_slot", run_id=str(run.id), provider=provider)
+        self._live.notify(run.workspace_id, run.session_id)
+        return True
 
     async def _let_go(self, loaded: LoadedRun, cut: FailedTurn) -> bool:
         """Put the run aside if its provider limits requests, otherwise fail it. False if it was cancelled meanwhile."""
@@ -340,7 +362,7 @@ class RunExecutor:
         rules = loaded.agent.rules
         assert rules.provider is not None
         credentials = await self._access.of(loaded.run.user_id, rules.provider)
-        summary, up_to = await summarize(loaded, self._providers, credentials)
+        summary, up_to = await summarize(loaded, self._providers, self._slots, credentials)
         tokens = loaded.compacted(summary, up_to)
         position = await self._runs.compact(loaded.run, summary, up_to, context_tokens=tokens)
         loaded.messages[0] = replace(summary, position=position)

@@ -20,8 +20,21 @@ class ProviderCredentialsOut(OutModel):
     provider: str
     kind: Literal["models", "search"] = Field(description="What the credentials are for: models or web search.")
     base_url: str | None
+    at_once: int | None = Field(
+        description="How many model requests run at once: your limit or, if lower, the server's."
+    )
+    per_minute: int | None = Field(description="How many model requests start within a minute: the lower limit again.")
     created_at: datetime
     updated_at: datetime
+
+
+class RequestLimitsIn(InModel):
+    """Limits of the model requests with your credentials, in all processes of the server together."""
+
+    at_once: int | None = Field(default=None, ge=1, le=10_000, description="How many run at once. Null: any number.")
+    per_minute: int | None = Field(
+        default=None, ge=1, le=10_000, description="How many start within a minute. Null: any number."
+    )
 
 
 class ModelOut(OutModel):

@@ -3,7 +3,7 @@
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from toolcrib.core.errors import Misconfigured, NotFound, ProviderError, ProviderErrorKind
 from toolcrib.core.ids import UserId
-from toolcrib.core.provider_credentials import ProviderCredentials
+from toolcrib.core.provider_credentials import ProviderCredentials, RequestLimits
 from toolcrib.storage.database import Database
 from toolcrib.storage.users import ActingUser, acting
 
@@ -80,14 +80,18 @@ class ProviderCredentialsInfo:
     base_url: str | None
     created_at: datetime
     updated_at: datetime
+    # The limits that hold: the person's own, and the operator's.
+    limits: RequestLimits
 
 
 class ProviderCredentialStore:
     """Queries on credentials. The secret is read only for the provider's client."""
 
-    def __init__(self, database: Database, lock: Encryptor) -> None:
+    def __init__(self, database: Database, lock: Encryptor, *, limits: RequestLimits = RequestLimits()) -> None:  # noqa: B008 - frozen
+        """Create the store. ``limits`` are the operator's, for every credential."""
         self._database = database
         self._lock = lock
+        self.limits = limits
         self._of_environment: dict[UserId, Mapping[str, ProviderCredentials]] = {}
         self._since = datetime.now(UTC)
 
@@ -116,17 +120,50 @@ class ProviderCredentialStore:
         async with acting(self._database, person) as connection:
             cursor = await connection.execute(
                 """
-                select provider, base_url, created_at, updated_at from toolcrib.provider_credentials
-                where user_id = %s order by provider
+                select provider, base_url, created_at, updated_at, at_once, per_minute
+                from toolcrib.provider_credentials where user_id = %s order by provider
                 """,
                 (person.user_id,),
             )
-            stored = {row[0]: ProviderCredentialsInfo(*row) for row in await cursor.fetchall()}
+            stored = {
+                provider: ProviderCredentialsInfo(
+                    provider, base_url, created_at, updated_at, RequestLimits(*limits).within(self.limits)
+                )
+                for provider, base_url, created_at, updated_at, *limits in await cursor.fetchall()
+            }
         of_environment = {
-            provider: ProviderCredentialsInfo(provider, credentials.base_url, self._since, self._since)
+            provider: ProviderCredentialsInfo(provider, credentials.base_url, self._since, self._since, self.limits)
             for provider, credentials in self._of_environment.get(person.user_id, {}).items()
         }
         return sorted((stored | of_environment).values(), key=lambda info: info.provider)
+
+    async def set_limits(self, person: ActingUser, provider: str, limits: RequestLimits) -> None:
+        """Limit the model requests with a person's stored credentials. Runs that wait for room get it at once.
+
+        Raises:
+            NotFound: There are none, or they are those of the environment.
+        """
+        if provider in self._of_environment.get(person.user_id, {}):
+            raise NotFound(
+                f"The credentials for {provider!r} come from the environment. Limit them with "
+                "TOOLCRIB_MODEL_REQUESTS_AT_ONCE and TOOLCRIB_MODEL_REQUESTS_PER_MINUTE."
+            )
+        async with acting(self._database, person) as connection:
+            cursor = await connection.execute(
+                """
+                update toolcrib.provider_credentials set at_once = %s, per_minute = %s, updated_at = now()
+                where user_id = %s and provider = %s
+                """,
+                (limits.at_once, limits.per_minute, person.user_id, provider),
+            )
+            if cursor.rowcount == 0:
+                raise NotFound(f"You have no credentials for {provider!r}.")
+        holding = limits.within(self.limits)
+        async with self._database.as_system() as connection:
+            await connection.execute(
+                "update toolcrib.model_lanes set at_once = %s, per_minute = %s where user_id = %s and provider = %s",
+                (holding.at_once, holding.per_minute, person.user_id, provider),
+            )
 
     async def remove(self, person: ActingUser, provider: str) -> None:
         """Delete a person's credentials for a provider."""
@@ -151,20 +188,21 @@ class ProviderCredentialStore:
     async def of(self, user_id: UserId, provider: str) -> ProviderCredentials | None:
         """Return a person's decrypted credentials for a provider, with the system role, for their run."""
         if (given := self._of_environment.get(user_id, {}).get(provider)) is not None:
-            return given
+            return replace(given, limits=self.limits)
         async with self._database.as_system() as connection:
             row = await connection.fetch_row(
                 """
-                select base_url, encrypted, key_id from toolcrib.provider_credentials
+                select base_url, encrypted, key_id, at_once, per_minute from toolcrib.provider_credentials
                 where user_id = %s and provider = %s
                 """,
                 (user_id, provider),
             )
         if row is None:
             return None
-        base_url, encrypted, key_id = row
+        base_url, encrypted, key_id, at_once, per_minute = row
         found = json.loads(self._lock.decrypt(EncryptedText(key_id, bytes(encrypted)), owner=_owner(user_id, provider)))
-        return ProviderCredentials(found["secret"], base_url, found["headers"])
+        limits = RequestLimits(at_once, per_minute).within(self.limits)
+        return ProviderCredentials(found["secret"], base_url, found["headers"], limits)
 
 
 def _owner(user_id: UserId, provider: str) -> str:

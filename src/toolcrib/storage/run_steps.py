@@ -28,7 +28,8 @@ from toolcrib.storage.runs import (
 from toolcrib.storage.tool_calls import save_tool_call
 
 # A run that is put aside is taken before its time only to be ended.
-_IS_DUE = "(r.not_before is null or r.not_before <= now() or r.cancelled_by is not null)"
+_IS_DUE = """((not r.awaits_slot and (r.not_before is null or r.not_before <= now()))
+                 or r.cancelled_by is not null)"""
 
 _IS_FREE = f"""((r.state = 'ready' and {_IS_DUE})
                    or (r.state = 'running' and not toolcrib.process_is_alive(r.worker_id, %(lease)s)))"""
@@ -50,7 +51,7 @@ class RunStepStore(RunStore):
                 f"""
                 update toolcrib.runs r set
                     state = 'running', epoch = r.epoch + 1, worker_id = %(process)s, active_since = now(),
-                    not_before = null,
+                    not_before = null, awaits_slot = false,
                     active_ms = r.active_ms
                         + case when r.state = 'running' then {ELAPSED} else 0 end,
                     -- Counted before the work starts, because this process may die too.
@@ -278,6 +279,34 @@ class RunStepStore(RunStore):
                   and r.state = 'running' and r.cancelled_by is null
                 """,  # noqa: S608 - a constant of this module
                 {"seconds": seconds, "workspace": run.workspace_id, "run": run.id, "epoch": run.epoch},
+            )
+            if cursor.rowcount == 0:
+                return False
+            await append_run_state_event(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
+        return True
+
+    async def await_slot(self, run: Run, provider: str) -> bool:
+        """Release a run until its credential has room for another model request. No process holds it meanwhile.
+
+        Returns:
+            False if it has room already, or the run was cancelled. It then stays with this process.
+
+        Raises:
+            Superseded: Another process has taken over the run.
+        """
+        async with self._database.transaction(Tenant(run.workspace_id)) as connection:
+            await lock_run(connection, run)
+            cursor = await connection.execute(
+                f"""
+                update toolcrib.runs r set state = 'ready', worker_id = null, active_ms = r.active_ms + {ELAPSED},
+                    active_since = null, awaits_slot = true
+                where r.workspace_id = %(workspace)s and r.id = %(run)s and r.epoch = %(epoch)s
+                  and r.state = 'running' and r.cancelled_by is null
+                  and exists (select from toolcrib.model_slots s
+                              where s.workspace_id = r.workspace_id and s.run_id = r.id and s.user_id = r.user_id
+                                and s.provider = %(provider)s and s.granted_at is null)
+                """,  # noqa: S608 - a constant of this module
+                {"workspace": run.workspace_id, "run": run.id, "epoch": run.epoch, "provider": provider},
             )
             if cursor.rowcount == 0:
                 return False

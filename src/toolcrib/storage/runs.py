@@ -211,7 +211,7 @@ class RunStore:
                 await connection.execute("select toolcrib.set_run_ready(%s, %s)", (tenant.workspace_id, run_id))
             await lock_session(connection, run)
             await _hold_queued(connection, run)
-            if run.state is RunState.READY and run.not_before is not None:
+            if run.is_put_aside:
                 # Put aside between two turns, so that it has no open calls. We hold its row: nobody takes it meanwhile.
                 await self._end(connection, run, RunEnding.CANCELLED, None)
                 return await one_run(connection, tenant, run_id)
@@ -231,11 +231,12 @@ class RunStore:
             row = await connection.fetch_row(
                 """
                 update toolcrib.runs set cancelled_by = coalesce(cancelled_by, %s)
-                where workspace_id = %s and id = %s and state <> 'ended' returning state, not_before
+                where workspace_id = %s and id = %s and state <> 'ended'
+                returning state, not_before is not null or awaits_slot
                 """,
                 (user_id or run.user_id, run.workspace_id, child_id),
             )
-            is_put_aside = row is not None and row[0] == RunState.READY and row[1] is not None
+            is_put_aside = row is not None and row[0] == RunState.READY and row[1]
             if row is not None and (row[0] == RunState.QUEUED or is_put_aside):
                 await _mark_ended(connection, child, RunEnding.CANCELLED, None)
             elif row is not None and row[0] == RunState.WAITING:
@@ -292,7 +293,7 @@ _NAMES = (
     "id", "workspace_id", "session_id", "user_id", "agent_id", "via", "prompt", "state", "end_reason", "epoch", "turns",
     "input_tokens", "output_tokens", "context_tokens", "active_ms", "active_since", "cancelled_by", "error",
     "created_at", "started_at", "ended_at", "attempts", "takeovers", "held", "priority", "not_before",
-    "provider_waits", "provider_wait_ms", "parent_run_id", "max_turns", "max_active_ms", "child_turns",
+    "provider_waits", "provider_wait_ms", "awaits_slot", "parent_run_id", "max_turns", "max_active_ms", "child_turns",
 )  # fmt: skip
 COLUMNS = ", ".join(f"r.{name}" for name in _NAMES)
 SELECT = f"select {', '.join(_NAMES)} from toolcrib.runs "  # noqa: S608 - constants of this module
@@ -399,7 +400,7 @@ async def _mark_ended(connection: Connection, run: Run, end_reason: RunEnding, e
     await connection.execute(
         f"""
         update toolcrib.runs r set state = 'ended', end_reason = %s, error = %s, worker_id = null, ended_at = now(),
-            active_ms = r.active_ms + {ELAPSED}, active_since = null, not_before = null
+            active_ms = r.active_ms + {ELAPSED}, active_since = null, not_before = null, awaits_slot = false
         where r.workspace_id = %s and r.id = %s
         """,  # noqa: S608 - a constant of this module
         (end_reason, None if error is None else json_text(error), run.workspace_id, run.id),
@@ -444,6 +445,8 @@ async def append_run_state_event(connection: Connection, run: Run) -> None:
         payload |= {"prompt": run.prompt, "held": run.held}
     if run.not_before is not None:
         payload |= {"waitsFor": run.waits_for, "until": run.not_before.isoformat()}
+    elif run.awaits_slot:
+        payload |= {"waitsFor": run.waits_for}
     await connection.execute(
         "select toolcrib.append_event(%s, %s, 'run-state', %s)",
         (run.workspace_id, run.session_id, json_text(payload)),

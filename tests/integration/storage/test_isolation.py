@@ -70,14 +70,17 @@ insert into toolcrib.conversation_cursors (workspace_id, session_id, digest, las
 insert into toolcrib.background_processes (workspace_id, id, call_id, user_id, command, isolation, node, process_id,
                                            started_ns)
     values (%(workspace)s, %(id)s, %(id)s, %(user)s, 'true', 'namespaces', 'n', %(id)s, 0);
+insert into toolcrib.model_lanes (user_id, provider) values (%(user)s, 'p');
+insert into toolcrib.model_slots (workspace_id, run_id, user_id, provider, place)
+    values (%(workspace)s, %(id)s, %(user)s, 'p', 0);
 insert into toolcrib.usage_counters (workspace_id, slot) values (%(workspace)s, 0) on conflict do nothing;
 insert into toolcrib.connection_tickets
     (secret_hash, workspace_id, user_id, token_version, expires_at, connection_expires_at)
     values (%(hash)s, %(workspace)s, %(user)s, 0, now() + interval '1 day', now());
 """
-# None contains tenant data: the seal chain, the process heartbeats, how often outsiders were denied, and the
-# schema's revision.
-NOBODYS = {"audit_seals", "server_processes", "alembic_version", "outsiders"}
+# None is read by the app role: the seal chain, the process heartbeats, how often outsiders were denied, the schema's
+# revision, and how many model requests run with a limited credential.
+NOBODYS = {"audit_seals", "server_processes", "alembic_version", "outsiders", "model_lanes", "model_starts"}
 
 
 @pytest.fixture

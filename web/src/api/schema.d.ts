@@ -590,6 +590,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/credentials/{provider}/limits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Limit Requests
+         * @description Limit the model requests with your credentials, in all processes of the server together.
+         *
+         *     A run that has no room waits in no process (`waits_for: credential`), and goes on soon after there is room.
+         *     Workspaces take turns. Replaces earlier limits.
+         */
+        put: operations["limit_requests"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/providers/{provider}/models": {
         parameters: {
             query?: never;
@@ -3665,6 +3688,16 @@ export interface components {
             /** Base Url */
             base_url: string | null;
             /**
+             * At Once
+             * @description How many model requests run at once: your limit or, if lower, the server's.
+             */
+            at_once: number | null;
+            /**
+             * Per Minute
+             * @description How many model requests start within a minute: the lower limit again.
+             */
+            per_minute: number | null;
+            /**
              * Created At
              * Format: date-time
              */
@@ -3792,6 +3825,22 @@ export interface components {
         RegistrationOut: {
             /** Open */
             open: boolean;
+        };
+        /**
+         * RequestLimitsIn
+         * @description Limits of the model requests with your credentials, in all processes of the server together.
+         */
+        RequestLimitsIn: {
+            /**
+             * At Once
+             * @description How many run at once. Null: any number.
+             */
+            at_once?: number | null;
+            /**
+             * Per Minute
+             * @description How many start within a minute. Null: any number.
+             */
+            per_minute?: number | null;
         };
         /**
          * RestoreIn
@@ -4073,10 +4122,11 @@ export interface components {
          * @description What a run waits for.
          *
          *     ``queue``: an earlier run of its session, or room among the workspace's runs. ``worker``: a free place in a server
-         *     process. ``provider``: the model's provider limits requests.
+         *     process. ``provider``: the model's provider limits requests. ``credential``: the credential's own limits have no
+         *     room for another request.
          * @enum {string}
          */
-        RunWait: "release" | "queue" | "worker" | "person" | "provider";
+        RunWait: "release" | "queue" | "worker" | "person" | "provider" | "credential";
         /**
          * ScheduleCreate
          * @description A message to an agent, sent as you at the times of a cron expression. Each time starts a new session.
@@ -7243,6 +7293,66 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    limit_requests: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                provider: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RequestLimitsIn"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
             };
             /** @description Unauthorized */
             401: {

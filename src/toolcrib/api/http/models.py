@@ -1,6 +1,5 @@
 """Model providers, their models, and a person's own credentials for providers and search engines."""
 
-from dataclasses import asdict
 from typing import Annotated, Literal
 
 from fastapi import APIRouter
@@ -11,9 +10,9 @@ from toolcrib.api.auth.principal import APerson, Present, Principal
 from toolcrib.api.http_errors import examples
 from toolcrib.api.request_guard import StrictRoute
 from toolcrib.core.errors import BadArguments
-from toolcrib.core.provider_credentials import ProviderCredentials
+from toolcrib.core.provider_credentials import ProviderCredentials, RequestLimits
 from toolcrib.providers.provider_registry import provider_classes
-from toolcrib.schemas.models import ModelOut, ProviderCredentialsIn, ProviderCredentialsOut
+from toolcrib.schemas.models import ModelOut, ProviderCredentialsIn, ProviderCredentialsOut, RequestLimitsIn
 from toolcrib.schemas.schema_base import Page
 from toolcrib.storage.provider_credentials import ProviderCredentialsInfo
 from toolcrib.websearch.brave import ENGINES
@@ -71,7 +70,27 @@ async def _store_search_key(
 
 def _shown(info: ProviderCredentialsInfo) -> ProviderCredentialsOut:
     kind: Literal["models", "search"] = "search" if info.provider in ENGINES else "models"
-    return ProviderCredentialsOut(**asdict(info), kind=kind)
+    return ProviderCredentialsOut(
+        provider=info.provider,
+        kind=kind,
+        base_url=info.base_url,
+        at_once=info.limits.at_once,
+        per_minute=info.limits.per_minute,
+        created_at=info.created_at,
+        updated_at=info.updated_at,
+    )
+
+
+@router.put("/credentials/{provider}/limits", status_code=204, responses=examples("VALIDATION_ERROR", "NOT_FOUND"))
+async def limit_requests(provider: Provider, given: RequestLimitsIn, principal: APerson, services: Injected) -> None:
+    """Limit the model requests with your credentials, in all processes of the server together.
+
+    A run that has no room waits in no process (`waits_for: credential`), and goes on soon after there is room.
+    Workspaces take turns. Replaces earlier limits.
+    """
+    if provider in ENGINES:
+        raise BadArguments({"provider": f"{provider!r} is a search engine. Only model requests can be limited."})
+    await services.access.set_limits(principal.person, provider, RequestLimits(given.at_once, given.per_minute))
 
 
 @router.delete("/credentials/{provider}", status_code=204, responses=examples("NOT_FOUND"))

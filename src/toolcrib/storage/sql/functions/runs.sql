@@ -180,7 +180,7 @@ begin
 end
 $$;
 create or replace trigger enqueue_ready_run after insert or update of state on toolcrib.runs
-    for each row when (new.state = 'ready') execute function toolcrib.enqueue_ready_run();
+    for each row when (new.state = 'ready' and not new.awaits_slot) execute function toolcrib.enqueue_ready_run();
 
 -- The only access to the queue for sessions of the app role, and only for the functions above.
 create or replace function toolcrib.enqueue_workflow(

@@ -18,7 +18,7 @@ grant select, insert, update on
     to toolcrib_app;
 grant select, insert, update, delete on provider_credentials to toolcrib_app;
 grant select, insert on blobs, versions, events to toolcrib_app;
-grant select on audit_records to toolcrib_app;
+grant select on audit_records, model_slots to toolcrib_app;
 grant select, insert, delete on connection_tickets to toolcrib_app;
 grant select, insert on deleted_workspaces to toolcrib_app;
 grant select, insert, update (revoked_at) on invitations to toolcrib_app;
@@ -49,7 +49,8 @@ begin
         'trash', 'versions', 'pending_applies', 'proposed_changes', 'sessions', 'events', 'tool_calls', 'audit_records',
         'audit_seals', 'usage_counters', 'paused_calls', 'grants', 'runs', 'messages', 'server_processes',
         'provider_credentials', 'mcp_servers', 'conversation_cursors', 'background_processes', 'outsiders',
-        'deleted_workspaces', 'invitations', 'packages', 'reviewed_files', 'schedules'
+        'deleted_workspaces', 'invitations', 'packages', 'reviewed_files', 'schedules', 'model_lanes', 'model_slots',
+        'model_starts'
     ] loop
         execute format('alter table toolcrib.%I enable row level security', v_table);
         execute format('drop policy if exists system on toolcrib.%I', v_table);
@@ -59,7 +60,7 @@ begin
         'agents', 'blobs', 'change_sets', 'files', 'versions', 'pending_applies', 'proposed_changes', 'sessions',
         'events', 'trash', 'tool_calls', 'usage_counters', 'paused_calls', 'grants', 'runs', 'messages',
         'mcp_servers', 'conversation_cursors', 'background_processes', 'deleted_workspaces', 'invitations', 'packages',
-        'reviewed_files', 'schedules'
+        'reviewed_files', 'schedules', 'model_slots'
     ] loop
         execute format('drop policy if exists tenant on toolcrib.%I', v_table);
         execute format('create policy tenant on toolcrib.%I to toolcrib_app

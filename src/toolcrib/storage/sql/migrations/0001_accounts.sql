@@ -38,6 +38,9 @@ create table provider_credentials (
     base_url    text,
     encrypted   bytea not null,
     key_id      text not null,
+    -- How many model requests may run at once, and how many may start within a minute. Null: no limit.
+    at_once     integer check (at_once > 0),
+    per_minute  integer check (per_minute > 0),
     created_at  timestamptz not null default now(),
     updated_at  timestamptz not null default now(),
     primary key (user_id, provider)

@@ -117,6 +117,8 @@ create table runs (
     -- How often it was put aside since the model last answered, and for how long in total.
     provider_waits  integer not null default 0,
     provider_wait_ms  bigint not null default 0,
+    -- Put aside, because its credential has no room for another request: nobody takes it before it has a slot.
+    awaits_slot     boolean not null default false,
     -- Time spent working, without the time spent waiting for a person or put aside.
     active_ms       bigint not null default 0,
     active_since    timestamptz,
@@ -243,6 +245,51 @@ create table background_processes (
     primary key (workspace_id, id)
 );
 create index background_processes_running on background_processes (process_id) where ended_ns is null;
+
+-- Credentials with limits: how many model requests may run at once, and how many may start within a minute. The row is
+-- locked to give out slots. Which credential it is: the user's for the provider.
+create table model_lanes (
+    user_id     uuid not null references users on delete cascade,
+    provider    text not null,
+    -- The limits that hold, as the last request found them. Null: none.
+    at_once     integer,
+    per_minute  integer,
+    -- Slots that are given out, and the place of the last one.
+    held        integer not null default 0,
+    place       bigint not null default 0,
+    primary key (user_id, provider)
+);
+
+-- Runs that have a slot for a model request, and those that wait for one, by place. A workspace's next place comes after
+-- its last one, and never before the place of the lane: so workspaces take turns.
+create table model_slots (
+    workspace_id   uuid not null references workspaces on delete cascade,
+    run_id         uuid not null,
+    user_id        uuid not null,
+    provider       text not null,
+    place          bigint not null,
+    waiting_since  timestamptz not null default clock_timestamp(),
+    -- Null: it waits.
+    granted_at     timestamptz,
+    -- Whose request it is. Null: the run has not been taken since.
+    process_id     uuid,
+    primary key (workspace_id, run_id, user_id, provider),
+    foreign key (user_id, provider) references model_lanes on delete cascade
+);
+create index model_slots_lane on model_slots (user_id, provider, workspace_id, place);
+create index model_slots_waiting on model_slots (user_id, provider, place, waiting_since) where granted_at is null;
+create index model_slots_unclaimed on model_slots (granted_at) where granted_at is not null and process_id is null;
+create index model_slots_process on model_slots (process_id) where process_id is not null;
+
+-- When requests started, for one minute.
+create table model_starts (
+    user_id     uuid not null,
+    provider    text not null,
+    run_id      uuid not null,
+    started_at  timestamptz not null default clock_timestamp(),
+    foreign key (user_id, provider) references model_lanes on delete cascade
+);
+create index model_starts_time on model_starts (user_id, provider, started_at);
 
 -- Server processes and their heartbeats. When one stops, others take over its work.
 create table server_processes (
