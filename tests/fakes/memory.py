@@ -11,7 +11,7 @@ from tests.fakes.scripted_turns import Scene
 from tests.fakes.tools import TOOLS
 from toolcrib.core.messages import Message, UserMessage
 from toolcrib.core.model_stream import StreamEvent
-from toolcrib.providers import anthropic_messages, chat_completions, ollama, openai_responses
+from toolcrib.providers import anthropic_messages, chat_completions, gemini, ollama, openai_responses
 from toolcrib.providers.provider import ModelRequest
 from toolcrib.providers.stream_reader import (
     JsonLineSplitter,
@@ -26,6 +26,7 @@ WIRES: dict[str, Callable[[Scene], list[bytes]]] = {
     "anthropic": wires.anthropic,
     "openai": wires.chat_completions,
     "responses": wires.responses,
+    "gemini": wires.gemini,
     "ollama": wires.ollama,
 }
 
@@ -39,6 +40,8 @@ def understanding(wire: str, request: ModelRequest) -> tuple[StreamSplitter, Str
             return SseSplitter(), chat_completions.ChatCompletionReader(request, names, provider="openai-compatible")
         case "responses":
             return SseSplitter(), openai_responses.ResponsesEventReader(request, names, provider="openai")
+        case "gemini":
+            return SseSplitter(), gemini.GeminiChunkReader(request, names, provider="gemini")
     return JsonLineSplitter(), ollama.OllamaLineReader(request, names, provider="ollama")
 
 

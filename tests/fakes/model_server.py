@@ -108,6 +108,8 @@ class ModelServer:
         if self.responder is not None:
             return self.responder(request)
         path = request.path.split("?")[0]
+        if "x-goog-api-key" in request.headers or ":streamGenerateContent" in path:
+            return self._as_gemini(path, request)
         if path.startswith("/api/"):
             return self._as_ollama(path, request)
         if path.endswith("/v1/messages") or request.headers.get("anthropic-version"):
@@ -162,6 +164,26 @@ class ModelServer:
         if scene is None:
             return refuse(404, "model_not_found", "no such scene")
         return Answer(tuple(wires.responses(scene, request.body["model"])))
+
+    def _as_gemini(self, path: str, request: Received) -> Answer:
+        def refuse(status: int, kind: str, message: str) -> Answer:
+            return plain(status, {"error": {"code": status, "message": message, "status": kind}})
+
+        if request.headers.get("x-goog-api-key") != KEY:
+            return refuse(400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key.")
+        if path.endswith("/models"):
+            fake = {"name": "models/gemini-fake", "displayName": "Gemini Fake", "inputTokenLimit": 1_048_576}
+            methods = {"outputTokenLimit": 65_536, "supportedGenerationMethods": ["generateContent", "countTokens"]}
+            other = {"name": "models/embedding-fake", "supportedGenerationMethods": ["embedContent"]}
+            return plain(200, {"models": [fake | methods, other]})
+        model = path.split("/")[-1].split(":")[0]
+        if reason := strictness.gemini_refusal(request.body, model, wires.SIGNATURE):
+            return refuse(400, "INVALID_ARGUMENT", reason)
+        last = request.body["contents"][-1]["parts"][-1]
+        scene = _scene(last.get("text", ""))
+        if scene is None:
+            return refuse(404, "NOT_FOUND", "no such scene: models/x is not found for API version v1beta")
+        return Answer(tuple(wires.gemini(scene, model)))
 
     def _as_ollama(self, path: str, request: Received) -> Answer:
         if path == "/api/tags":

@@ -22,6 +22,10 @@ def responses_refusal(body: dict[str, Any], encrypted: str) -> str | None:
     return next(_responses(body, encrypted), None)
 
 
+def gemini_refusal(body: dict[str, Any], model: str, signature: str) -> str | None:
+    return next(_gemini(body, model, signature), None)
+
+
 def ollama_refusal(body: dict[str, Any]) -> str | None:
     return next(_ollama(body), None)
 
@@ -263,6 +267,72 @@ def _response_items(items: list[dict[str, Any]], encrypted: str) -> Iterator[str
                     waiting.remove(item["call_id"])
     if waiting:
         yield f"No tool output found for function call {waiting[0]}."
+
+
+# What Toolcrib may send to Gemini, as its reference lists the fields. The service rejects others.
+GEMINI_FIELDS = (
+    {"contents"},
+    {"systemInstruction", "tools", "toolConfig", "generationConfig"},
+)
+GEMINI_OPTIONS = (set[str](), {"maxOutputTokens", "temperature", "thinkingConfig"})
+GEMINI_THINKING = (set[str](), {"includeThoughts", "thinkingLevel", "thinkingBudget"})
+GEMINI_DECLARATION = ({"name"}, {"description", "parametersJsonSchema"})
+GEMINI_PART = (set[str](), {"text", "functionCall", "functionResponse", "inlineData", "thoughtSignature"})
+GEMINI_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
+
+
+def _gemini(body: dict[str, Any], model: str, signature: str) -> Iterator[str]:
+    yield from _fields(body, GEMINI_FIELDS, "")
+    options = body.get("generationConfig", {})
+    yield from _fields(options, GEMINI_OPTIONS, "generation_config")
+    thinking = options.get("thinkingConfig", {})
+    yield from _fields(thinking, GEMINI_THINKING, "thinking_config")
+    if "thinkingLevel" in thinking and "thinkingBudget" in thinking:
+        yield "You can only set only one of thinking budget and thinking level."
+    if thinking.get("thinkingLevel", "LOW") not in ("MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH"):
+        yield f"Invalid value at 'thinking_level': {thinking['thinkingLevel']}"
+    for tool in body.get("tools", ()):
+        for declared in tool["functionDeclarations"]:
+            yield from _fields(declared, GEMINI_DECLARATION, "function_declarations")
+            if not GEMINI_NAME.fullmatch(declared["name"]):
+                yield f"Invalid function name: {declared['name']}"
+    contents = body.get("contents")
+    if not contents:
+        yield "GenerateContentRequest.contents: contents is not specified"
+        return
+    for number, content in enumerate(contents):
+        yield from _gemini_content(contents, number, content, signed=model.startswith(("gemini-3", "gemini-fake")))
+        for part in content["parts"]:
+            given = part.get("thoughtSignature", signature)
+            if given not in (signature, "skip_thought_signature_validator"):
+                yield "Corrupted thought signature."
+    if contents[-1]["role"] != "user":
+        yield "Please ensure that the conversation ends with a user role."
+
+
+def _gemini_content(
+    contents: list[dict[str, Any]], number: int, content: dict[str, Any], *, signed: bool
+) -> Iterator[str]:
+    if content["role"] not in ("user", "model"):
+        yield "Please use a valid role: user, model."
+    if not content["parts"]:
+        yield "Unable to submit request because it must have at least one part."
+    for part in content["parts"]:
+        yield from _fields(part, GEMINI_PART, "parts")
+        if len(part.keys() - {"thoughtSignature"}) != 1:
+            yield "parts: exactly one kind of data is required."
+        if part.get("text") == "":
+            yield "Unable to submit request because it has an empty text parameter."
+    before = contents[number - 1]["parts"] if number else []
+    calls = [part["functionCall"] for part in before if "functionCall" in part]
+    results = [part["functionResponse"] for part in content["parts"] if "functionResponse" in part]
+    if content["role"] == "user" and [call["id"] for call in calls] != [result["id"] for result in results]:
+        yield "The number of function response parts must equal the number of function call parts of the call turn."
+    own = [part for part in content["parts"] if "functionCall" in part]
+    if own and not before:
+        yield "Please ensure that function call turn comes immediately after a user turn."
+    if own and signed and "thoughtSignature" not in own[0]:
+        yield f"Function call `{own[0]['functionCall']['name']}` is missing a `thought_signature`."
 
 
 def _ollama(body: dict[str, Any]) -> Iterator[str]:

@@ -132,6 +132,31 @@ def responses(scene: Scene, model: str = "gpt-fake") -> list[bytes]:
     return [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events]
 
 
+def gemini(scene: Scene, model: str = "gemini-fake") -> list[bytes]:
+    parts: list[dict[str, Any]] = [{"text": piece, "thought": True} for piece in pieces(scene.thinking)]
+    parts += [{"text": piece} for piece in pieces(scene.text)]
+    for number, call in enumerate(scene.calls):
+        function = {"id": call.id, "name": call.name, "args": json.loads(call.arguments)}
+        # Only the first call of a message is signed.
+        parts.append({"functionCall": function} | ({} if number else {"thoughtSignature": SIGNATURE}))
+    reasons = {
+        FinishReason.STOP: "STOP",
+        FinishReason.TOOL_CALLS: "STOP",
+        FinishReason.LENGTH: "MAX_TOKENS",
+        FinishReason.REFUSAL: "SAFETY",
+    }
+    head: dict[str, Any] = {"modelVersion": model, "responseId": "gemini-fake-1"}
+    chunks = [head | {"candidates": [{"content": {"parts": [part], "role": "model"}, "index": 0}]} for part in parts]
+    last = {"content": {"parts": [{"text": ""}], "role": "model"}, "finishReason": reasons[scene.reason], "index": 0}
+    usage = {
+        "promptTokenCount": scene.input_tokens,
+        "candidatesTokenCount": scene.output_tokens,
+        "totalTokenCount": scene.input_tokens + scene.output_tokens,
+    }
+    chunks.append(head | {"candidates": [last], "usageMetadata": usage})
+    return [f"data: {json.dumps(chunk)}\r\n\r\n".encode() for chunk in chunks]
+
+
 def ollama(scene: Scene, model: str = "llama-fake") -> list[bytes]:
     head = {"model": model, "created_at": "2026-01-01T00:00:00Z"}
     messages: list[dict[str, Any]] = [{"thinking": piece, "content": ""} for piece in pieces(scene.thinking)]

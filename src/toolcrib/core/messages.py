@@ -1,9 +1,10 @@
 """Messages to and from a model, independent of the provider."""
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, NewType
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, NewType
 
 # The provider's id of a call, which the result must repeat. Toolcrib's own id of a call is a ``CallId``.
 ToolCallId = NewType("ToolCallId", str)
@@ -15,10 +16,38 @@ class SystemMessage:
     text: str
 
 
+IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+PDF_TYPE: Final = "application/pdf"
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """An image or a PDF that a model reads with a message: one of ``IMAGE_TYPES``, or ``PDF_TYPE``."""
+
+    name: str
+    media_type: str
+    data: bytes = field(repr=False)
+
+    @property
+    def is_image(self) -> bool:
+        return self.media_type in IMAGE_TYPES
+
+    @property
+    def base64(self) -> str:
+        """The content in base64."""
+        return b64encode(self.data).decode()
+
+    @property
+    def data_url(self) -> str:
+        """The content as a URL."""
+        return f"data:{self.media_type};base64,{self.base64}"
+
+
 @dataclass(frozen=True, slots=True)
 class UserMessage:
     role: ClassVar = "user"
     text: str
+    attachments: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +94,7 @@ class ToolResultMessage:
     call_id: ToolCallId
     text: str
     is_error: bool = False
+    attachments: tuple[Attachment, ...] = ()
 
 
 Message = SystemMessage | UserMessage | AssistantMessage | ToolResultMessage

@@ -6,6 +6,7 @@ from typing import Any
 
 from toolcrib.core.messages import (
     AssistantMessage,
+    Attachment,
     Message,
     ModelToolCall,
     ProviderMetadata,
@@ -271,7 +272,9 @@ def _blocks(message: Message, names: ToolNameEncoder, provider: str, model: str)
             return _assistant_blocks(message, names, provider, model)
         case ToolResultMessage():
             return [_result(message)]
-        case UserMessage(text) | SystemMessage(text):
+        case UserMessage(text, attachments):
+            return [*map(_attached, attachments), *([{"type": "text", "text": text}] if text else [])]
+        case SystemMessage(text):
             return [{"type": "text", "text": text}]
 
 
@@ -280,8 +283,16 @@ def _said_by_user(text: str) -> dict[str, Any]:
 
 
 def _result(message: ToolResultMessage) -> dict[str, Any]:
-    block = {"type": "tool_result", "tool_use_id": wire_id(message.call_id), "content": message.text}
+    content: str | list[dict[str, Any]] = message.text
+    if message.attachments:
+        content = [{"type": "text", "text": message.text}, *map(_attached, message.attachments)]
+    block = {"type": "tool_result", "tool_use_id": wire_id(message.call_id), "content": content}
     return block | ({"is_error": True} if message.is_error else {})
+
+
+def _attached(one: Attachment) -> dict[str, Any]:
+    source = {"type": "base64", "media_type": one.media_type, "data": one.base64}
+    return {"type": "image", "source": source} if one.is_image else {"type": "document", "source": source}
 
 
 def _assistant_blocks(

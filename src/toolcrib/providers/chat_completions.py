@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from toolcrib.core.messages import (
     AssistantMessage,
+    Attachment,
     Message,
     ModelToolCall,
     ProviderMetadata,
@@ -42,7 +44,7 @@ def request_body(
     request: ModelRequest, names: ToolNameEncoder, *, provider: str, max_tokens_field: str
 ) -> dict[str, Any]:
     """Return the request body in OpenAI's format."""
-    messages = messages_to_send(request)
+    messages = _after_results(messages_to_send(request))
     asked = max((at for at, message in enumerate(messages) if isinstance(message, UserMessage)), default=-1)
     body: dict[str, Any] = {
         "model": request.model,
@@ -188,6 +190,8 @@ def _message(
     message: Message, names: ToolNameEncoder, stored: Mapping[str, Any], *, with_thinking: bool
 ) -> dict[str, Any]:
     match message:
+        case UserMessage(text, attachments) if attachments:
+            return {"role": message.role, "content": _parts(text, attachments)}
         case SystemMessage(text) | UserMessage(text):
             return {"role": message.role, "content": text}
         case ToolResultMessage(call_id, text):
@@ -200,6 +204,36 @@ def _message(
             if calls:
                 wire_message["tool_calls"] = _tool_calls(calls, names, stored.get("call_extras", {}))
             return wire_message
+
+
+def _after_results(messages: Sequence[Message]) -> list[Message]:
+    """Move what results bring to a message of its own after them: a result is only text on this wire."""
+    moved: list[Message] = []
+    waiting: list[Attachment] = []
+    for message in messages:
+        if waiting and not isinstance(message, ToolResultMessage):
+            moved.append(_shown(waiting))
+            waiting = []
+        if isinstance(message, ToolResultMessage) and message.attachments:
+            waiting.extend(message.attachments)
+            message = replace(message, attachments=())
+        moved.append(message)
+    return [*moved, _shown(waiting)] if waiting else moved
+
+
+def _shown(attachments: Sequence[Attachment]) -> UserMessage:
+    names = ", ".join(one.name for one in attachments)
+    return UserMessage(f"[Files of the results above: {names}]", tuple(attachments))
+
+
+def _parts(text: str, attachments: Sequence[Attachment]) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = [
+        {"type": "image_url", "image_url": {"url": one.data_url}}
+        if one.is_image
+        else {"type": "file", "file": {"filename": one.name, "file_data": one.data_url}}
+        for one in attachments
+    ]
+    return [*parts, *([{"type": "text", "text": text}] if text else [])]
 
 
 def _tool_calls(

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import httpx2
 
 from toolcrib.core.errors import ProviderError
-from toolcrib.core.messages import AssistantMessage, Message, SystemMessage, ToolResultMessage, UserMessage
+from toolcrib.core.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolResultMessage, UserMessage
 from toolcrib.core.model_options import Effort
 from toolcrib.core.model_stream import (
     FinishReason,
@@ -208,14 +208,15 @@ def _messages(messages: Sequence[Message], names: ToolNameEncoder) -> list[dict[
     called: dict[str, str] = {}
     for message in messages:
         match message:
-            case SystemMessage(text) | UserMessage(text):
+            case UserMessage(text, attachments):
+                wire_messages.append({"role": message.role, "content": text, **_images(attachments)})
+            case SystemMessage(text):
                 wire_messages.append({"role": message.role, "content": text})
-            case ToolResultMessage(call_id, text):
+            case ToolResultMessage(call_id, text, _, attachments):
                 # Older versions identify the call by the tool's name, newer ones by its id.
                 name = called[call_id]
-                wire_messages.append(
-                    {"role": "tool", "content": text, "tool_name": name, "tool_call_id": wire_id(call_id)}
-                )
+                result = {"role": "tool", "content": text, "tool_name": name, "tool_call_id": wire_id(call_id)}
+                wire_messages.append(result | _images(attachments))
             case AssistantMessage(text, thinking, calls):
                 called |= {call.id: names.encode(call.name) for call in calls}
                 wire_message: dict[str, Any] = {"role": "assistant", "content": text}
@@ -234,3 +235,8 @@ def _messages(messages: Sequence[Message], names: ToolNameEncoder) -> list[dict[
                     ]
                 wire_messages.append(wire_message)
     return wire_messages
+
+
+def _images(attachments: Sequence[Attachment]) -> dict[str, Any]:
+    images = [one.base64 for one in attachments if one.is_image]
+    return {"images": images} if images else {}

@@ -10,6 +10,7 @@ from typing import Any
 
 from toolcrib.core.messages import (
     AssistantMessage,
+    Attachment,
     Message,
     ModelToolCall,
     ProviderMetadata,
@@ -227,13 +228,26 @@ def _items(message: Message, names: ToolNameEncoder, provider: str, model: str) 
     match message:
         case SystemMessage():
             return []
-        case UserMessage(text):
-            return [{"role": "user", "content": text}]
-        case ToolResultMessage(call_id, text):
-            return [{"type": "function_call_output", "call_id": wire_id(call_id), "output": text}]
+        case UserMessage(text, attachments):
+            return [{"role": "user", "content": _content(text, attachments)}]
+        case ToolResultMessage(call_id, text, _, attachments):
+            output = _content(text, attachments)
+            return [{"type": "function_call_output", "call_id": wire_id(call_id), "output": output}]
         case AssistantMessage():
             stored = noted(message, provider, model).get("items") or ()
             return _as_noted(message, stored, names) or _plain_items(message, names)
+
+
+def _content(text: str, attachments: Sequence[Attachment]) -> str | list[dict[str, Any]]:
+    if not attachments:
+        return text
+    parts = [
+        {"type": "input_image", "image_url": one.data_url, "detail": "auto"}
+        if one.is_image
+        else {"type": "input_file", "filename": one.name, "file_data": one.data_url}
+        for one in attachments
+    ]
+    return [*parts, *([{"type": "input_text", "text": text}] if text else [])]
 
 
 def _plain_items(message: AssistantMessage, names: ToolNameEncoder) -> list[dict[str, Any]]:

@@ -206,6 +206,7 @@ _TOO_LONG: Final = (
     "prompt is too long",
     "model_max_prompt_tokens_exceeded",
     "request_too_large",
+    "exceeds the maximum number of tokens",
 )
 _NO_TOOLS: Final = ("not support tools", "not support tool", "support tool use", "support function calling")
 _NO_CREDIT: Final = ("insufficient_quota", "credit balance is too low", "billing")
@@ -216,7 +217,10 @@ _NO_MODEL: Final = (
     "model:",
     "does not exist",
     "try pulling",
+    "is not found for api version",
 )
+# In the body of Google's errors.
+_RETRY_DELAY = re.compile(r'"retrydelay": ?"(\d{1,6}(?:\.\d{1,9})?)s"', re.IGNORECASE)
 
 
 def response_error(
@@ -231,7 +235,7 @@ def response_error(
         shown if len(shown) <= MAX_BODY else shown[:MAX_BODY] + "…",
         kind=kind,
         remedy=_REMEDIES[kind],
-        retry_after=_retry_after(headers or {}, time.time() if now is None else now),
+        retry_after=_retry_after(headers or {}, body, time.time() if now is None else now),
     )
 
 
@@ -247,7 +251,11 @@ def _error_kind(status: int, body: str) -> ProviderErrorKind:
         case 402:
             return ProviderErrorKind.QUOTA
         case 429:
-            return ProviderErrorKind.QUOTA if _says(body, _NO_CREDIT) else ProviderErrorKind.RATE_LIMIT
+            # Google mentions billing at every limit, and says when it ends.
+            is_quota = _says(body, _NO_CREDIT) and not _RETRY_DELAY.search(body)
+            return ProviderErrorKind.QUOTA if is_quota else ProviderErrorKind.RATE_LIMIT
+        case 400 if _says(body, ("api_key_invalid", "api key not valid")):
+            return ProviderErrorKind.CREDENTIALS
         case 404 if _says(body, _NO_MODEL):
             return ProviderErrorKind.UNKNOWN_MODEL
         case 503 | 529:
@@ -274,8 +282,8 @@ def _says(body: str, phrases: tuple[str, ...]) -> bool:
     return any(phrase in body for phrase in phrases)
 
 
-def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the seconds of `retry-after-ms` or `retry-after` (a number or a date); None without a valid value."""
+def _retry_after(headers: Mapping[str, str], body: str, now: float) -> float | None:
+    """Return the seconds of `retry-after-ms` or `retry-after` (a number or a date), or of Google's `retryDelay`."""
     found = {name.lower(): value for name, value in headers.items() if name.lower().startswith("retry-after")}
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
@@ -288,4 +296,5 @@ def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
     try:
         return max(0.0, parsedate_to_datetime(found["retry-after"]).timestamp() - now)
     except (KeyError, ValueError, OverflowError):
-        return None
+        delay = _RETRY_DELAY.search(body)
+        return float(delay[1]) if delay else None

@@ -22,7 +22,7 @@ from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.providers.http_pool import new_client
 from toolcrib.providers.model_catalog import load_catalog
 from toolcrib.providers.provider import PASSING, ModelInfo, ModelRequest, Provider, stream_error
-from toolcrib.providers.request_check import request_flaw
+from toolcrib.providers.request_check import readable, request_flaw
 from toolcrib.runtime.process_setup import freeze_gc
 from toolcrib.runtime.reusable_timeout import ReusableTimeout
 
@@ -116,7 +116,8 @@ class ProviderRegistry:
         if flaw := request_flaw(name, request):
             yield StreamFailed(flaw)
             return
-        attempts = retrying(partial(provider.stream, request, credentials), patience=patience, pause=pause)
+        fitted = readable(name, request)
+        attempts = retrying(partial(provider.stream, fitted, credentials), patience=patience, pause=pause)
         async with aclosing(within(seconds, attempts)) as events:
             async for event in events:
                 yield event

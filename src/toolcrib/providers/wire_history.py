@@ -47,7 +47,10 @@ def pair_tool_results(messages: Sequence[Message]) -> list[Message]:
                 )
             case ToolResultMessage():
                 continue
-            case SystemMessage(text) | UserMessage(text) | AssistantMessage(text):
+            case UserMessage(text, attachments):
+                if text.strip() or attachments:
+                    sent.append(message if text.strip() else replace(message, text=""))
+            case SystemMessage(text) | AssistantMessage(text):
                 if text.strip():
                     sent.append(message)
     return sent
@@ -68,8 +71,9 @@ def without_tool_calls(messages: Iterable[Message]) -> Iterator[Message]:
                 names |= {call.id: call.name for call in calls}
                 call_lines = [f"[Called {call.name} with {call.arguments}]" for call in calls]
                 yield AssistantMessage("\n".join([text, *call_lines] if text else call_lines))
-            case ToolResultMessage(call_id, text, is_error):
-                yield UserMessage(f"[{'Error' if is_error else 'Result'} of {names.get(call_id, 'a call')}]\n{text}")
+            case ToolResultMessage(call_id, text, is_error, attachments):
+                kind, name = "Error" if is_error else "Result", names.get(call_id, "a call")
+                yield UserMessage(f"[{kind} of {name}]\n{text}", attachments)
             case _:
                 yield message
 

@@ -12,12 +12,23 @@ from toolcrib.providers.provider import Provider
 from toolcrib.providers.provider_registry import ProviderRegistry, open_providers, provider_classes
 
 # The base path and the model of each provider's fake. By default it imitates OpenAI.
-PATHS = {"anthropic": "", "copilot": "", "ollama": ""}
-MODELS = {"anthropic": "claude-fake", "ollama": "llama-fake", "copilot responses": "gpt-5-fake"}
+PATHS = {"anthropic": "", "copilot": "", "gemini": "/v1beta", "ollama": ""}
+MODELS = {
+    "anthropic": "claude-fake",
+    "gemini": "gemini-fake",
+    "ollama": "llama-fake",
+    "copilot responses": "gpt-5-fake",
+}
 # The other API of a provider that has two.
 NAMES = [*provider_classes(), "copilot responses"]
 # The wire format of each; by default Chat Completions.
-FORMATS = {"anthropic": "anthropic", "ollama": "ollama", "openai": "responses", "copilot responses": "responses"}
+FORMATS = {
+    "anthropic": "anthropic",
+    "gemini": "gemini",
+    "ollama": "ollama",
+    "openai": "responses",
+    "copilot responses": "responses",
+}
 
 
 @dataclass(frozen=True)

@@ -244,7 +244,7 @@ async def test_model_queries_end_in_time(
 
 
 async def test_unknown_provider_is_reported_with_the_known_ones(providers: ProviderRegistry) -> None:
-    with pytest.raises(NotFound, match="anthropic, copilot, openai"):
+    with pytest.raises(NotFound, match="anthropic, copilot, gemini, openai"):
         await providers.get("bard")
 
 

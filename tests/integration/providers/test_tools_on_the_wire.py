@@ -81,10 +81,14 @@ async def test_ac28_tools_are_formatted_for_each_provider(access: Access, fake: 
     await call_events(access)
 
     first = fake.last.body["tools"][0]
+    if access.wire == "gemini":
+        first = first["functionDeclarations"][0]
     function = {"name": "fs_read", "description": "Read a file.", "parameters": SCHEMA}
     match access.wire:
         case "anthropic":
             assert first == {"name": "fs_read", "description": "Read a file.", "input_schema": SCHEMA}
+        case "gemini":
+            assert first == {"name": "fs_read", "description": "Read a file.", "parametersJsonSchema": SCHEMA}
         case "responses":
             assert first == {"type": "function", **function, "strict": False}
         case _:
@@ -101,11 +105,14 @@ async def test_tool_results_are_formatted_for_each_provider(access: Access, fake
     )
     await taken(access.provider.stream(ModelRequest(access.model, messages, tools=TOOLS), access.credentials))
 
-    last = fake.last.body["input" if access.wire == "responses" else "messages"][-1]
+    last = fake.last.body[{"responses": "input", "gemini": "contents"}.get(access.wire, "messages")][-1]
     match access.wire:
         case "anthropic":
             block = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "X"}
             assert last == {"role": "user", "content": [block]}
+        case "gemini":
+            response = {"id": "toolu_1", "name": "fs_read", "response": {"output": "X"}}
+            assert last == {"role": "user", "parts": [{"functionResponse": response}]}
         case "responses":
             assert last == {"type": "function_call_output", "call_id": "toolu_1", "output": "X"}
         case "ollama":

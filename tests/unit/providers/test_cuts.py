@@ -19,6 +19,7 @@ LAST = {
     "anthropic": b'{"type": "message_stop"}\n\n',
     "openai": b"data: [DONE]\n\n",
     "responses": b"\n\n",
+    "gemini": b"\r\n\r\n",
     "ollama": b'"eval_count": 7}',
 }
 
