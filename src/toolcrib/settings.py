@@ -174,6 +174,18 @@ class Settings(BaseSettings):
         description="Author of the commits that agents make, if not `agent`. Local mode uses your git identity.",
     )
     git_author_email: str | None = Field(default=None, description="Address of that author.")
+    tool_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
+        default=(),
+        description="Directories with programs for commands, comma-separated. The sandbox mounts them read-only at the "
+        "same paths. Local mode uses those in your home.",
+    )
+    command_path: str | None = Field(default=None, description="PATH of commands. Local mode uses yours.")
+    command_cache_bytes: int = Field(
+        default=0,
+        ge=0,
+        description="Maximum size of the cache (`~/.cache`) that each agent's commands keep in a workspace. 0: none. "
+        "Local mode: 5 GB.",
+    )
     max_file_bytes: int = Field(
         default=10_000_000, gt=0, description="Maximum size of a file that tools read or write."
     )
@@ -221,6 +233,7 @@ class Settings(BaseSettings):
         "allowed_private_model_hosts",
         "allowed_private_mcp_hosts",
         "mcp_program_dirs",
+        "tool_dirs",
         mode="before",
     )
     @classmethod

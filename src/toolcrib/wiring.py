@@ -79,6 +79,7 @@ from toolcrib.storage.virtual_files import VirtualFileStore
 from toolcrib.storage.workspaces import DeletedWorkspaceStore, WorkspaceStore
 from toolcrib.tools.shell.background_shell import BackgroundShell
 from toolcrib.tools.shell.shell import Shell
+from toolcrib.tools.shell.toolchain import Toolchain
 from toolcrib.tools.tool import Tool
 from toolcrib.tools.tool_registry import ToolRegistry, discover_tools
 from toolcrib.tools.web.web_search import WebSearch
@@ -181,7 +182,13 @@ def assemble(
     search_keys = SearchKeys(stores.access, url=settings.brave_url)
     search = FallbackSearch(search_engines(settings), seconds=settings.web_search_timeout_seconds)
     sandbox = sandbox or Sandbox()
-    shell = Shell(sandbox, settings.data_dir / "staging", environment=git_author(settings))
+    shell = Shell(
+        sandbox,
+        settings.data_dir / "staging",
+        environment=git_author(settings),
+        toolchain=Toolchain(settings.tool_dirs, settings.command_path),
+        cache_bytes=settings.command_cache_bytes,
+    )
     toolbox = McpToolsets(
         McpServerStore(database, credentials_lock(settings)), partial(mcp_connections, settings, sandbox)
     )

@@ -384,6 +384,7 @@ def test_no_secret_is_shown_or_logged_and_only_the_owner_can_read_its_file(own: 
         assert not any(secret in text for text in [*own.said, *logs])
 
 
+@pytest.mark.req("AG-4", part="git identity")
 def test_commits_of_agents_have_the_persons_identity(own: Laptop) -> None:
     project, home = own.project(), own.base / "home"
     config = home / ".gitconfig"

@@ -28,6 +28,7 @@ from toolcrib.local.git_identity import git_identity
 from toolcrib.local.in_process_server import ServerAddress, ServerOwner, log_to, serving
 from toolcrib.local.postgres_cluster import DATABASE, OWNER, PostgresCluster
 from toolcrib.local.state_directory import FileLock, LocalDirectories, LocalSecrets, held, project_key, write_private
+from toolcrib.local.toolchain import command_path, tool_directories, usable_directories
 from toolcrib.runs import durable
 from toolcrib.runtime.process_setup import require_linux
 from toolcrib.settings import Settings, load_settings
@@ -261,6 +262,8 @@ def _settings(urls: DatabaseUrls, secrets: LocalSecrets, tree: Path, project: Pa
         "allowed_private_model_hosts": ("*",),
         "allowed_private_mcp_hosts": ("*",),
         "pool_size": 6,
+        "tool_dirs": tool_directories(Path.home()),
+        "command_cache_bytes": 5_000_000_000,
         # The traffic stays on this machine. Without HTTPS, some browsers do not keep secure cookies.
         "secure_cookies": False,
     }
@@ -268,8 +271,15 @@ def _settings(urls: DatabaseUrls, secrets: LocalSecrets, tree: Path, project: Pa
         usual |= {"git_author_name": author[0], "git_author_email": author[1]}
     data = {name: value for name, value in usual.items() if f"TOOLCRIB_{name.upper()}" not in os.environ}
     settings = load_settings(**ours, **data)
-    # Added to the hosts of the environment: the links of `toolcrib web` use this one.
-    return settings.model_copy(update={"allowed_hosts": (*settings.allowed_hosts, _page_host(secret))})
+    directories = usable_directories(settings.tool_dirs, apart_from=(tree, project.parent.parent))
+    return settings.model_copy(
+        update={
+            # Added to the hosts of the environment: the links of `toolcrib web` use this one.
+            "allowed_hosts": (*settings.allowed_hosts, _page_host(secret)),
+            "tool_dirs": directories,
+            "command_path": settings.command_path or command_path(os.environ.get("PATH", ""), directories),
+        }
+    )
 
 
 def _node(secrets: LocalSecrets, tree: Path) -> str:

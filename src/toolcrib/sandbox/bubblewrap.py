@@ -93,6 +93,7 @@ class ViewMount:
         target: Its path in the view.
         masked: Files or folders, relative to ``root``, that are empty in the view.
         fixed: Others that are read-only. Only a live view applies them; elsewhere the effect is checked afterwards.
+        kept_bytes: If set, it is written directly, is no part of the effect, and may have at most so many bytes.
     """
 
     name: str
@@ -101,6 +102,7 @@ class ViewMount:
     writable: bool = False
     masked: Collection[str] = field(default_factory=frozenset)
     fixed: Collection[str] = field(default_factory=frozenset)
+    kept_bytes: int = 0
 
 
 # The server's own interpreter, outside its virtual environment. Runs Toolcrib's programs inside the sandbox.

@@ -15,7 +15,7 @@ from toolcrib.policy.environment import clean_environment
 from toolcrib.sandbox import seccomp
 from toolcrib.sandbox.bubblewrap import HOME
 from toolcrib.sandbox.contained_process import UNPREPARED, ContainedProcess, SpawnRequest
-from toolcrib.sandbox.resource_limits import Cgroup, ResourceLimits, watch
+from toolcrib.sandbox.resource_limits import Cgroup, KeptUsage, ResourceLimits, watch
 
 KEPT_BYTES: Final = 100_000
 # Bytes streamed while a command runs. A reader has no use for gigabytes.
@@ -181,7 +181,12 @@ class CommandResult:
 
 
 async def execute(
-    command: SandboxCommand, request: SpawnRequest, emit: Callable[[str], None], *, watched: Sequence[Path]
+    command: SandboxCommand,
+    request: SpawnRequest,
+    emit: Callable[[str], None],
+    *,
+    watched: Sequence[Path],
+    kept: Sequence[KeptUsage] = (),
 ) -> CommandResult:
     """Run a command until it ends, times out or exceeds a limit.
 
@@ -201,7 +206,9 @@ async def execute(
             reasons.append(reason)
             contained.kill()
 
-        watcher = asyncio.create_task(watch(contained.pid, watched, command.limits, stop, grouped=group is not None))
+        watcher = asyncio.create_task(
+            watch(contained.pid, watched, command.limits, stop, kept=kept, grouped=group is not None)
+        )
         try:
             async with asyncio.timeout(command.seconds):
                 await contained.admit()

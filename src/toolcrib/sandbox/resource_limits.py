@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +18,10 @@ MIB: Final = 1 << 20
 _EVERY_SECONDS: Final = 0.2
 # A command with more runnable tasks than this gets only idle processor time.
 MOST_EAGER: Final = max(16, 4 * (os.cpu_count() or 1))
+# How much is written before a folder that outlives commands is counted again, and how many files it may have.
+_RECOUNTED_BYTES: Final = 128 * MIB
+_RECOUNTED_ENTRIES: Final = 20_000
+_MOST_KEPT: Final = 1_000_000
 _PRIVATE: Final = re.compile(r"^(?:RssAnon|VmSwap|HugetlbPages):\s+(\d+) kB$", re.MULTILINE)
 _SHARED: Final = re.compile(rb"^\S+ \S+ \S+ (\S+ \d+) +/dev/zero \(deleted\)$", re.MULTILINE)
 
@@ -48,7 +52,13 @@ class ResourceLimits:
 
 
 async def watch(
-    pid: int, folders: Iterable[Path], limits: ResourceLimits, stop: Callable[[str], None], *, grouped: bool = False
+    pid: int,
+    folders: Iterable[Path],
+    limits: ResourceLimits,
+    stop: Callable[[str], None],
+    *,
+    kept: Sequence["KeptUsage"] = (),
+    grouped: bool = False,
 ) -> None:
     """Watch a process tree and what it writes, until cancelled or the first excess, which is passed to ``stop``.
 
@@ -57,7 +67,8 @@ async def watch(
     disk = _DiskUsage(tuple(folders), limits)
 
     def excess() -> str | None:
-        return _process_excess(pid, limits, grouped=grouped) or disk.excess()
+        reasons = (usage.excess() for usage in kept)
+        return _process_excess(pid, limits, grouped=grouped) or disk.excess() or next(filter(None, reasons), None)
 
     while True:
         began = monotonic()
@@ -165,6 +176,32 @@ class DiskGrowth:
         return None
 
 
+class KeptUsage:
+    """Measures a folder that outlives commands. Counts only when its file system has lost some space."""
+
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        self._folder = folder
+        self._most_bytes = most_bytes
+        self._disk = _DiskUsage((folder,), ResourceLimits())
+        self._free = self._disk.free_now()
+
+    def excess(self) -> str | None:
+        """Return which limit the folder exceeds, or ``None``."""
+        free = self._disk.free_now()
+        if self._free[0] - free[0] <= _RECOUNTED_BYTES and self._free[1] - free[1] <= _RECOUNTED_ENTRIES:
+            return None
+        self._free = free
+        return (
+            f"more than {self._most_bytes // MIB} MiB in its cache" if exceeds(self._folder, self._most_bytes) else None
+        )
+
+
+def exceeds(folder: Path, most_bytes: int) -> bool:
+    """Whether a folder has more bytes or very many files. What cannot be counted counts as too much."""
+    usage = _DiskUsage((folder,), ResourceLimits(disk_bytes=most_bytes, entries=_MOST_KEPT))
+    return usage.excess() is not None or usage.is_locked
+
+
 class _DiskUsage:
     """Disk usage of folders. Unreadable folders are judged by the lost space of the file system."""
 
@@ -173,6 +210,11 @@ class _DiskUsage:
         self._limits = limits
         self._free = self.free_now()
         self._locked = False
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether the last count found a folder that it could not enter."""
+        return self._locked
 
     def excess(self) -> str | None:
         limits = self._limits

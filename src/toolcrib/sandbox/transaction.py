@@ -39,6 +39,7 @@ from toolcrib.sandbox.contained_process import BASE, PATH, SpawnRequest, ViewLay
 from toolcrib.sandbox.copy_view import UNSHARE_ARGS, CopyView
 from toolcrib.sandbox.egress_proxy import SOCKET, EgressNetwork, EgressProxy
 from toolcrib.sandbox.overlay import FilesystemEffect, OverlayView, give
+from toolcrib.sandbox.resource_limits import KeptUsage
 
 WRITTEN: Final = {"tmp": "/tmp", "home": HOME, "shm": "/dev/shm"}  # noqa: S108 - a path in the sandbox
 _PROXY_VARIABLES: Final = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
@@ -131,7 +132,8 @@ class Transaction:
         layers = [ViewLayer(m.root, v.laid() if isinstance(v, OverlayView) else None) for m, v in self._views]
         request = SpawnRequest(self._binary, argv, environment, cwd, binds, layers, self._folder, self._owner)
         watched = [*(self._folder / name for name in WRITTEN), *(view.upper for _, view in self._views if view)]
-        return await execute(command, request, emit, watched=watched)
+        kept = [KeptUsage(mount.root, mount.kept_bytes) for mount in self._mounts if mount.kept_bytes]
+        return await execute(command, request, emit, watched=watched, kept=kept)
 
     async def effect(self) -> FilesystemEffect:
         """Return what the commands did to the writable mounts. Bodies can be opened until the transaction ends."""
@@ -151,7 +153,7 @@ class Transaction:
             self._views.append((mount, view))
 
     def _view(self, mount: ViewMount, folder: Path) -> OverlayView | CopyView | None:
-        if not mount.writable and not mount.masked:
+        if mount.kept_bytes or (not mount.writable and not mount.masked):
             return None
         if self._overlay:
             return OverlayView(mount, folder)

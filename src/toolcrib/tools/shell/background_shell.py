@@ -260,7 +260,7 @@ class BackgroundShell:
 
     async def _zones(self, context: ToolContext, names: ProtectedPathWatch) -> list[ViewMount]:
         closed, mounts = await asyncio.gather(in_thread(names.begin), self._shell.mounts(context))
-        return [
+        zones = [
             replace(
                 mount,
                 fixed=closed.get(root, frozenset()) - frozenset(mount.masked),
@@ -268,6 +268,7 @@ class BackgroundShell:
             )
             for root, mount in mounts
         ]
+        return [*zones, *await self._shell.tool_mounts()]
 
     def _live_tree(
         self, workspace_id: WorkspaceId, disk_of: WorkspaceDisks, roots: Sequence[WorkspacePath]

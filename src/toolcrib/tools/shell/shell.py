@@ -32,6 +32,7 @@ from toolcrib.sandbox.overlay import ChangedEntry, EntryChange, EntryType, Files
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.sandbox.transaction import StagingDirectory
 from toolcrib.tools.context import ToolContext
+from toolcrib.tools.shell.toolchain import CommandCaches, Toolchain
 from toolcrib.workspace.effects.effect_import import CommandBase, UnkeptPaths, import_effects, past
 from toolcrib.workspace.effects.path_effects import PathEffect, UntrackedFiles
 from toolcrib.workspace.fs.mounts import VIEWED
@@ -65,9 +66,19 @@ class CommandRun:
 class Shell:
     """Runs commands for one server. ``environment`` are variables for all of them."""
 
-    def __init__(self, sandbox: Sandbox, staging: Path, *, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        staging: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        toolchain: Toolchain | None = None,
+        cache_bytes: int = 0,
+    ) -> None:
         self._sandbox = sandbox
-        self.environment = environment or {}
+        self._toolchain = toolchain or Toolchain(())
+        self._caches = CommandCaches(staging.parent / "workspaces", most_bytes=cache_bytes)
+        self.environment = {**(environment or {}), **self._toolchain.environment, **self._caches.environment}
         self._data = staging.parent.resolve()
         self._staging = StagingDirectory(staging)
         self._hidden = ProtectedPathScanner()
@@ -124,9 +135,14 @@ class Shell:
         agent = context.caller.agent
         permission = permission_for(agent.rules, TOOL_NAME) if agent else None
         mounts, _ = await asyncio.gather(self.mounts(context, permission), past(base.began_ns))
-        async with self._sandbox.transaction(
-            [mount for _, mount in mounts], self._staging.folder, dispose=self._staging.dispose
-        ) as view:
+        async with (
+            self._caches.mounted(context.caller, mounts[0][1].root) as caches,
+            self._sandbox.transaction(
+                [*(mount for _, mount in mounts), *caches, *await self.tool_mounts()],
+                self._staging.folder,
+                dispose=self._staging.dispose,
+            ) as view,
+        ):
             hosts = tuple(dict.fromkeys((*hosts, *granted_hosts(agent.rules if agent else None, TOOL_NAME))))
             command = SandboxCommand(text, env=self.environment, seconds=seconds, hosts=hosts)
             result = await view.run(command, context.emit)
@@ -166,6 +182,10 @@ class Shell:
         async with self._sandbox.transaction(mounts, self._staging.folder, dispose=self._staging.dispose) as view:
             result = await view.run(SandboxCommand(text, seconds=seconds))
         return result.output.text if result.exit_code == 0 else None
+
+    async def tool_mounts(self) -> list[ViewMount]:
+        """Return the directories with programs as a command sees them."""
+        return await in_thread(partial(self._toolchain.mounts, overlay=(await self._sandbox.require()).overlay))
 
     def target(self, mount: Mount, root: Path) -> str:
         """Return where a command sees a mount.
