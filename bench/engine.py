@@ -215,8 +215,10 @@ class Place:
         """Return the seconds from commit to start of runs that a worker submits."""
         tenant = await self._tenant()
         session = await self._session(tenant)
-        took: list[float] = await self.workers[0].ask("submit", tenant.workspace_id, tenant.user_id, session, count)
-        return took
+        committed = await self.workers[0].ask("submit", tenant.workspace_id, tenant.user_id, session, count)
+        await self._ended()
+        starts, _ = await self._notes()
+        return [starts[run_id] - moment for run_id, moment in committed.items()]
 
     async def submitted_elsewhere(self, count: int) -> list[float]:
         """Return the seconds from commit to start of runs that this process submits."""

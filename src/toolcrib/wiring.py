@@ -336,7 +336,7 @@ def run_executor(engine: ToolRuntime, providers: ProviderRegistry) -> RunExecuto
 
 
 # How many runs one process executes at a time. Most of them wait for their model.
-_RUNS_AT_ONCE = 200
+_RUNS_AT_ONCE = 500
 _LOCAL_QUEUE_AFTER = 5.0
 
 

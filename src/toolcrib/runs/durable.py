@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 # Runs that become ready in this process start at once; the queue finds the others at this interval.
-_POLL_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.55
 # The queue of what one process does for all nodes. Also in storage/periodic_jobs.py.
 _INSTALLATION: Final = "installation"
 _INSTALLATION_POLL_SECONDS: Final = 5.0
@@ -252,6 +252,8 @@ class _Engine:
             "executor_id": executor_id,
             "run_migrations": False,
             "max_executor_threads": _THREADS,
+            # It looks this often for notifications of workflows to each other, which there are none of.
+            "notification_coalesce_sec": 1.0,
         }
         DBOS(config=config)
         if DBOS.executor_id != executor_id:

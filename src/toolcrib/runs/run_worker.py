@@ -5,6 +5,7 @@ starts it later, elsewhere, or again. Whoever comes first takes it; the other wa
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -19,6 +20,10 @@ from toolcrib.storage.run_steps import RunStepStore
 
 log = structlog.get_logger(__name__)
 
+# If entries of the queue come as close together as this, more of them are on their way.
+_BURST_SECONDS = 0.1
+# So many runs are taken in one statement.
+_TAKEN_AT_ONCE = 50
 # How often a process looks for cancelled runs, for runs that others let go, and at its own heartbeat.
 _ROUND = 0.5
 
@@ -42,6 +47,10 @@ class RunWorker:
         self._node = node
         self._slots = slots
         self._running: dict[RunId, asyncio.Task[bool]] = {}
+        # Runs that are to be taken by the next statement.
+        self._asked: dict[RunId, tuple[WorkspaceId, asyncio.Future[Run | None]]] = {}
+        self._taking: asyncio.Task[None] | None = None
+        self._last_entry = self._last_burst = -_ROUND
         # Runs that are being stopped, or that already know that they were cancelled.
         self._stopping: set[RunId] = set()
         # Runs stopped because this process missed its heartbeats: one of them may have been the cause.
@@ -68,8 +77,8 @@ class RunWorker:
     async def execute(self, workspace_id: WorkspaceId, run_id: RunId, epoch: int) -> None:
         """Take and execute a run that the queue has started. Returns once it ended, waits, or is in the queue again."""
         if task := asyncio.current_task():
-            self._executing.add(task)
-            task.add_done_callback(self._executing.discard)
+            self._keep(task)
+        self._start_burst()
         while True:
             try:
                 if await self._is_over(workspace_id, run_id, epoch):
@@ -80,6 +89,31 @@ class RunWorker:
                 # Whoever returns from here gives the run up, so no error may.
                 log.exception("run_worker.run_failed", run_id=str(run_id))
             await asyncio.sleep(_ROUND)
+
+    def _start_burst(self) -> None:
+        """If many entries come, start the runs of all that the queue has given to this process.
+
+        The queue passes them on one by one, each through several threads. They then find their run started.
+        """
+        now = time.monotonic()
+        is_burst, self._last_entry = now - self._last_entry < _BURST_SECONDS, now
+        # Those of one look of the queue are started together, so this is done once for each.
+        if is_burst and now - self._last_burst > _ROUND / 2:
+            self._last_burst = now
+            self._keep(asyncio.create_task(self._start_claimed()))
+
+    async def _start_claimed(self) -> None:
+        try:
+            for workspace_id, run_id in await self._runs.claimed(self._heartbeat.id, node=self._node):
+                if self._can_begin and run_id not in self._running:
+                    self._begin(workspace_id, run_id)
+        except OperationalError as error:
+            # They still come one by one.
+            log.warning("run_worker.database_error", error=str(error))
+
+    def _keep(self, task: asyncio.Task[Any]) -> None:
+        self._executing.add(task)
+        task.add_done_callback(self._executing.discard)
 
     async def _is_over(self, workspace_id: WorkspaceId, run_id: RunId, epoch: int) -> bool:
         if not self._can_begin and run_id not in self._running:
@@ -132,6 +166,8 @@ class RunWorker:
         for task in (at_work := [*self._running.values(), *self._executing]):
             task.cancel()
         await asyncio.gather(*at_work, return_exceptions=True)
+        if self._taking is not None:
+            await self._taking
 
     async def _look(self) -> None:
         if self._heartbeat.is_lost():
@@ -164,9 +200,7 @@ class RunWorker:
     async def _take_and_execute(self, workspace_id: WorkspaceId, run_id: RunId) -> bool:
         """Execute the run as far as possible. Returns False if it is not to be taken."""
         try:
-            run = await self._runs.take(
-                self._heartbeat.id, workspace_id, run_id, node=self._node, lease=self._heartbeat.lease
-            )
+            run = await self._take(workspace_id, run_id)
             if run is None:
                 return False
             if run.cancelled_by is not None:
@@ -182,6 +216,46 @@ class RunWorker:
             # It is ready again: a cancelled one is now ended properly, others continue from what was committed.
             self.start(workspace_id, run_id)
         return True
+
+    async def _take(self, workspace_id: WorkspaceId, run_id: RunId) -> Run | None:
+        """Take a run together with others that start at the same time. None if it is not to be taken."""
+        taken: asyncio.Future[Run | None] = asyncio.get_running_loop().create_future()
+        self._asked[run_id] = (workspace_id, taken)
+        if self._taking is None:
+            self._taking = asyncio.create_task(self._take_asked())
+        try:
+            run = await asyncio.shield(taken)
+        except asyncio.CancelledError:
+            if run := await asyncio.shield(taken):
+                await self._release(run)
+            raise
+        if run is not None:
+            return run
+        # Nor is one that another transaction has locked for a moment. Only this one waits for that.
+        return await self._runs.take(
+            self._heartbeat.id, workspace_id, run_id, node=self._node, lease=self._heartbeat.lease
+        )
+
+    async def _take_asked(self) -> None:
+        """Take what was asked for, and what is asked for meanwhile."""
+        while asked := dict(list(self._asked.items())[:_TAKEN_AT_ONCE]):
+            for run_id in asked:
+                del self._asked[run_id]
+            try:
+                found = await self._runs.take_free(
+                    self._heartbeat.id,
+                    {run_id: workspace_id for run_id, (workspace_id, _) in asked.items()},
+                    node=self._node,
+                    lease=self._heartbeat.lease,
+                )
+            except Exception as error:  # noqa: BLE001 - each of them handles it
+                for _, taken in asked.values():
+                    taken.set_exception(error)
+                continue
+            runs = {run.id: run for run in found}
+            for run_id, (_, taken) in asked.items():
+                taken.set_result(runs.get(run_id))
+        self._taking = None
 
     async def _execute(self, run: Run) -> bool:
         """Execute the run until it ends or waits. Returns True if it was released instead."""

@@ -16,7 +16,8 @@ from typing import Final
 import structlog
 
 LIMIT_SECONDS: Final = 0.25
-_POLL_SECONDS: Final = 0.1
+# Each ping wakes two threads. Of the stalls below half a second, some are missed.
+_POLL_SECONDS: Final = 0.25
 _POLL_SECONDS_WHEN_WRITTEN: Final = 0.02
 _STEP_SECONDS: Final = 0.02
 # For log entries; the file gets all stalls.

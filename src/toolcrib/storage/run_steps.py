@@ -22,8 +22,8 @@ from toolcrib.storage.runs import (
     fetch_runs,
     lock_run,
     lock_session,
-    one_run,
     save_turn,
+    turn_text,
 )
 from toolcrib.storage.tool_calls import save_tool_call
 
@@ -33,6 +33,17 @@ _IS_DUE = """((not r.awaits_slot and (r.not_before is null or r.not_before <= no
 
 _IS_FREE = f"""((r.state = 'ready' and {_IS_DUE})
                    or (r.state = 'running' and not toolcrib.process_is_alive(r.worker_id, %(lease)s)))"""
+
+_CAN_BE_TAKEN = f"""{_IS_FREE}
+                    and exists (select from toolcrib.workspaces w
+                                where w.id = r.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s)"""
+
+# A takeover is counted before the work starts, because this process may die too.
+_TAKEN = f"""state = 'running', epoch = r.epoch + 1, worker_id = %(process)s, active_since = now(),
+                    not_before = null, awaits_slot = false,
+                    active_ms = r.active_ms + case when r.state = 'running' then {ELAPSED} else 0 end,
+                    takeovers = r.takeovers + case when r.state = 'running' then 1 else 0 end,
+                    started_at = coalesce(r.started_at, now())"""
 
 
 class RunStepStore(RunStore):
@@ -49,23 +60,60 @@ class RunStepStore(RunStore):
             found = await fetch_runs(
                 connection,
                 f"""
-                update toolcrib.runs r set
-                    state = 'running', epoch = r.epoch + 1, worker_id = %(process)s, active_since = now(),
-                    not_before = null, awaits_slot = false,
-                    active_ms = r.active_ms
-                        + case when r.state = 'running' then {ELAPSED} else 0 end,
-                    -- Counted before the work starts, because this process may die too.
-                    takeovers = r.takeovers + case when r.state = 'running' then 1 else 0 end,
-                    started_at = coalesce(r.started_at, now())
-                where r.workspace_id = %(workspace)s and r.id = %(run)s
-                  and {_IS_FREE}
-                  and exists (select from toolcrib.workspaces w
-                              where w.id = r.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s)
+                update toolcrib.runs r set {_TAKEN}
+                where r.workspace_id = %(workspace)s and r.id = %(run)s and {_CAN_BE_TAKEN}
                 returning {COLUMNS}
                 """,  # noqa: S608 - constants of this module
                 {"process": process_id, "workspace": workspace_id, "run": run_id, "node": node, "lease": lease},
             )
         return found[0] if found else None
+
+    async def take_free(
+        self, process_id: ProcessId, run_ids: Mapping[RunId, WorkspaceId], *, node: str, lease: float
+    ) -> list[Run]:
+        """Take those of these runs that can be taken and that no other transaction has locked, in one statement."""
+        async with self._database.as_system() as connection:
+            return await fetch_runs(
+                connection,
+                f"""
+                with free as (
+                    select r.workspace_id, r.id from toolcrib.runs r
+                    join unnest(%(workspaces)s::uuid[], %(runs)s::uuid[]) as asked (workspace_id, id)
+                        using (workspace_id, id)
+                    where {_CAN_BE_TAKEN}
+                    for no key update of r skip locked)
+                update toolcrib.runs r set {_TAKEN}
+                from free where r.workspace_id = free.workspace_id and r.id = free.id
+                returning {COLUMNS}
+                """,  # noqa: S608 - constants of this module
+                {
+                    "process": process_id,
+                    "workspaces": list(run_ids.values()),
+                    "runs": list(run_ids),
+                    "node": node,
+                    "lease": lease,
+                },
+            )
+
+    async def claimed(self, process_id: ProcessId, *, node: str) -> list[tuple[WorkspaceId, RunId]]:
+        """Return the ready runs that the durable queue has given to this process, in its order."""
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                """
+                with begun as materialized (
+                    select workflow_uuid, priority, created_at from dbos.workflow_status
+                    where queue_name = 'runs@' || %(node)s and status in ('ENQUEUED', 'PENDING')
+                      and status = 'PENDING' and executor_id = %(process)s and name = 'advance')
+                select r.workspace_id, r.id from begun
+                join dbos.workflow_input i using (workflow_uuid)
+                join toolcrib.runs r on r.workspace_id = (i.inputs::json -> 'positionalArgs' ->> 0)::uuid
+                    and r.id = (i.inputs::json -> 'positionalArgs' ->> 1)::uuid
+                where r.state = 'ready'
+                order by begun.priority, begun.created_at
+                """,
+                {"node": node, "process": str(process_id)},
+            )
+            return [(WorkspaceId(workspace_id), RunId(id_)) for workspace_id, id_ in await cursor.fetchall()]
 
     async def is_running(self, workspace_id: WorkspaceId, run_id: RunId) -> bool:
         """Whether a process has taken the run and not let it go, alive or dead."""
@@ -251,7 +299,7 @@ class RunStepStore(RunStore):
             if cursor.rowcount == 0:
                 return False
             await announce_review(connection, run)
-            await append_run_state_event(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
+            await append_run_state_event(connection, run)
         return True
 
     async def put_aside(self, run: Run, seconds: float, turn: Mapping[str, Any]) -> bool:
@@ -282,7 +330,7 @@ class RunStepStore(RunStore):
             )
             if cursor.rowcount == 0:
                 return False
-            await append_run_state_event(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
+            await append_run_state_event(connection, run)
         return True
 
     async def await_slot(self, run: Run, provider: str) -> bool:
@@ -329,14 +377,25 @@ class RunStepStore(RunStore):
         tenant = Tenant(run.workspace_id)
         async with self._database.transaction(tenant) as connection:
             children = await self._cancel_children(connection, run, run.cancelled_by)
-            await lock_run(connection, run)
-            await lock_session(connection, run)
+            if closing:
+                await lock_run(connection, run)
+                await lock_session(connection, run)
             for call, audit in closing:
                 await save_tool_call(connection, tenant, call)
                 await AuditStore.append_within(connection, audit)
-            if turn is not None:
-                await save_turn(connection, run, turn)
-            started = await self._end(connection, run, end_reason, error)
+            cursor = await connection.execute(
+                "select toolcrib.end_run(%s, %s, %s, %s, %s, %s, %s)",
+                (
+                    run.workspace_id,
+                    run.id,
+                    run.epoch,
+                    end_reason,
+                    None if error is None else json_text(error),
+                    None if turn is None else turn_text(run, turn),
+                    self._max_at_work,
+                ),
+            )
+            started = [RunId(id_) for (id_,) in await cursor.fetchall()]
         return [*started, *children, *([run.parent_run_id] if run.parent_run_id is not None else [])]
 
     async def attempt(self, run: Run, *, fresh: bool) -> None:

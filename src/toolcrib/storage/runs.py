@@ -113,10 +113,7 @@ class RunStore:
         cursor = await connection.execute(
             "select toolcrib.start_queued_runs(%s, %s)", (workspace_id, self._max_at_work)
         )
-        started = [RunId(id_) for (id_,) in await cursor.fetchall()]
-        for run_id in started:
-            await append_run_state_event(connection, await one_run(connection, Tenant(workspace_id), run_id))
-        return started
+        return [RunId(id_) for (id_,) in await cursor.fetchall()]
 
     async def get(self, tenant: Tenant, run_id: RunId) -> Run:
         """Return one run."""
@@ -264,7 +261,7 @@ class RunStore:
             if cursor.rowcount == 0:
                 raise Conflict("The run is not held. Only a message that a stop held can be released.")
             if run_id not in await self._start_queued(connection, tenant.workspace_id):
-                await append_run_state_event(connection, await one_run(connection, tenant, run_id))
+                await append_run_state_event(connection, run)
             return await one_run(connection, tenant, run_id)
 
     async def _end(
@@ -321,9 +318,14 @@ async def save_turn(connection: Connection, run: Run, turn: Mapping[str, Any]) -
     """Write a turn of the model and return the position of its message."""
     row = await connection.fetch_row(
         "select toolcrib.save_turn(%s, %s, %s, %s)",
-        (run.workspace_id, run.id, run.epoch, json_text({**turn, "session_id": run.session_id})),
+        (run.workspace_id, run.id, run.epoch, turn_text(run, turn)),
     )
     return None if row is None else row[0]
+
+
+def turn_text(run: Run, turn: Mapping[str, Any]) -> str:
+    """Return a turn of the model as the functions of the database take it."""
+    return json_text({**turn, "session_id": run.session_id})
 
 
 async def require_session(connection: Connection, tenant: Tenant, session_id: SessionId) -> None:
@@ -398,15 +400,9 @@ async def fetch_runs(connection: Connection, statement: LiteralString, parameter
 
 async def _mark_ended(connection: Connection, run: Run, end_reason: RunEnding, error: Mapping[str, Any] | None) -> None:
     await connection.execute(
-        f"""
-        update toolcrib.runs r set state = 'ended', end_reason = %s, error = %s, worker_id = null, ended_at = now(),
-            active_ms = r.active_ms + {ELAPSED}, active_since = null, not_before = null, awaits_slot = false
-        where r.workspace_id = %s and r.id = %s
-        """,  # noqa: S608 - a constant of this module
-        (end_reason, None if error is None else json_text(error), run.workspace_id, run.id),
+        "select toolcrib.mark_run_ended(%s, %s, %s, %s)",
+        (run.workspace_id, run.id, end_reason, None if error is None else json_text(error)),
     )
-    await announce_review(connection, run)
-    await append_run_state_event(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
 
 
 async def _hold_queued(connection: Connection, stopped: Run) -> None:
@@ -431,23 +427,4 @@ async def announce_review(connection: Connection, run: Run) -> None:
 
 async def append_run_state_event(connection: Connection, run: Run) -> None:
     """Append the event of the run's state."""
-    payload = {
-        "runId": run.id,
-        "state": run.state,
-        "endReason": run.end_reason,
-        "error": run.error,
-        "turns": run.turns,
-        "inputTokens": run.input_tokens,
-        "outputTokens": run.output_tokens,
-    }
-    if run.state is RunState.QUEUED:
-        # It becomes a message only when the run starts; until then this shows what is queued.
-        payload |= {"prompt": run.prompt, "held": run.held}
-    if run.not_before is not None:
-        payload |= {"waitsFor": run.waits_for, "until": run.not_before.isoformat()}
-    elif run.awaits_slot:
-        payload |= {"waitsFor": run.waits_for}
-    await connection.execute(
-        "select toolcrib.append_event(%s, %s, 'run-state', %s)",
-        (run.workspace_id, run.session_id, json_text(payload)),
-    )
+    await connection.execute("select toolcrib.append_run_state(%s, %s)", (run.workspace_id, run.id))

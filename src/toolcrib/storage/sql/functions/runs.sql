@@ -109,6 +109,73 @@ begin
 end
 $$;
 
+-- Appends the event of a run's state.
+create or replace function toolcrib.append_run_state(p_workspace uuid, p_run uuid) returns void
+language plpgsql volatile
+as $$
+declare
+    v_run      record;
+    v_payload  jsonb;
+begin
+    select r.session_id, r.state, r.end_reason, r.error, r.turns, r.input_tokens, r.output_tokens, r.prompt, r.held,
+           r.not_before, r.awaits_slot, r.waits_for_child
+    into v_run from toolcrib.runs r where r.workspace_id = p_workspace and r.id = p_run;
+    v_payload := jsonb_build_object(
+        'runId', p_run, 'state', v_run.state, 'endReason', v_run.end_reason, 'error', v_run.error,
+        'turns', v_run.turns, 'inputTokens', v_run.input_tokens, 'outputTokens', v_run.output_tokens);
+    if v_run.state = 'queued' then
+        -- It becomes a message only when the run starts; until then this shows what is queued.
+        v_payload := v_payload || jsonb_build_object('prompt', v_run.prompt, 'held', v_run.held);
+    end if;
+    if v_run.state = 'waiting' or v_run.awaits_slot or v_run.not_before is not null then
+        v_payload := v_payload || jsonb_build_object('waitsFor', case
+            when v_run.state = 'waiting' then case when v_run.waits_for_child then 'child' else 'person' end
+            when v_run.awaits_slot then 'credential' else 'provider' end);
+    end if;
+    if v_run.not_before is not null then
+        v_payload := v_payload || jsonb_build_object('until', v_run.not_before);
+    end if;
+    perform toolcrib.append_event(p_workspace, v_run.session_id, 'run-state', v_payload);
+end
+$$;
+
+-- Ends a run. The caller has locked it, or its session if it is queued.
+create or replace function toolcrib.mark_run_ended(p_workspace uuid, p_run uuid, p_reason text, p_error jsonb)
+returns void
+language plpgsql volatile
+as $$
+declare
+    v_session  uuid;
+begin
+    update toolcrib.runs r set
+        state = 'ended', end_reason = p_reason, error = p_error, worker_id = null, ended_at = now(),
+        active_ms = r.active_ms + coalesce((extract(epoch from now() - r.active_since) * 1000)::bigint, 0),
+        active_since = null, not_before = null, awaits_slot = false
+    where r.workspace_id = p_workspace and r.id = p_run
+    returning r.session_id into v_session;
+    perform toolcrib.announce_review(p_workspace, v_session, p_run);
+    perform toolcrib.append_run_state(p_workspace, p_run);
+end
+$$;
+
+-- Ends a run of this process, with the last turn of the model if there is one. Returns the runs that start instead of it.
+create or replace function toolcrib.end_run(
+    p_workspace uuid, p_run uuid, p_epoch bigint, p_reason text, p_error jsonb, p_turn jsonb, p_most integer
+) returns setof uuid
+language plpgsql volatile
+as $$
+begin
+    perform toolcrib.lock_run(p_workspace, p_run, p_epoch);
+    perform from toolcrib.sessions s join toolcrib.runs r on r.workspace_id = s.workspace_id and r.session_id = s.id
+    where r.workspace_id = p_workspace and r.id = p_run for no key update of s;
+    if p_turn is not null then
+        perform toolcrib.save_turn(p_workspace, p_run, p_epoch, p_turn);
+    end if;
+    perform toolcrib.mark_run_ended(p_workspace, p_run, p_reason, p_error);
+    return query select toolcrib.start_queued_runs(p_workspace, p_most);
+end
+$$;
+
 -- Starts queued runs of a workspace, by priority and age, while fewer than p_most are at work. A session has one run at a
 -- time. Returns what it started. Runs that are put aside count: others would most likely reach the provider's limit too.
 create or replace function toolcrib.start_queued_runs(p_workspace uuid, p_most integer) returns setof uuid
@@ -137,6 +204,7 @@ begin
             return;
         end if;
         perform toolcrib.start_run(p_workspace, v_run);
+        perform toolcrib.append_run_state(p_workspace, v_run);
         return next v_run;
         v_at_work := v_at_work + 1;
     end loop;
@@ -181,6 +249,29 @@ end
 $$;
 create or replace trigger enqueue_ready_run after insert or update of state on toolcrib.runs
     for each row when (new.state = 'ready' and not new.awaits_slot) execute function toolcrib.enqueue_ready_run();
+
+-- Takes the entry of a run that ended or waits out of the queue. Most runs start at once where they became ready, and
+-- many are over before their entry comes up. An entry that a worker has begun, or is about to, ends by itself.
+create or replace function toolcrib.dequeue_run() returns trigger
+language plpgsql volatile security definer set search_path = pg_catalog, toolcrib, pg_temp
+as $$
+begin
+    with removed as (
+        delete from dbos.workflow_status s
+        where s.workflow_uuid in (
+            select e.workflow_uuid from dbos.workflow_status e
+            where e.workflow_uuid in (new.id || '/' || new.epoch, new.id || '/' || (new.epoch + 1))
+              and e.status in ('ENQUEUED', 'DELAYED')
+            for update skip locked)
+        returning s.workflow_uuid
+    )
+    delete from dbos.workflow_input i using removed where i.workflow_uuid = removed.workflow_uuid;
+    return null;
+end
+$$;
+create or replace trigger dequeue_run after update of state on toolcrib.runs
+    for each row when (old.state in ('ready', 'running') and new.state in ('ended', 'waiting'))
+    execute function toolcrib.dequeue_run();
 
 -- The only access to the queue for sessions of the app role, and only for the functions above.
 create or replace function toolcrib.enqueue_workflow(
