@@ -7,7 +7,7 @@ AGENT = """
 provider: openai-compatible
 model: gpt-fake
 trust: {trust}
-toolsets: [workspace, studio, history]
+toolsets: [workspace, studio, history, agents]
 context_window: 100000
 tool_permissions:
   read: {{allowed: true}}
@@ -15,6 +15,7 @@ tool_permissions:
   edit: {{allowed: true}}
   ask_user: {{allowed: true}}
   bash: {{allowed: true}}
+  run_agent: {{allowed: true}}
   plan_write: {{allowed: true}}
   exit_plan_mode: {{allowed: true}}
 """

@@ -6,7 +6,7 @@ from playwright.async_api import Page, expect
 from tests.acceptance.workspace import Workspace
 from tests.fakes.model_server import ModelServer
 from tests.integration.runs.conftest import says
-from tests.web.builders import hire
+from tests.web.builders import begin, hire
 from tests.web.conftest import PHONE, Axe, Screenshot
 
 
@@ -56,3 +56,39 @@ async def test_a_new_session_shows_messages_and_calls_in_order(
     await screenshot(page, "chat-phone")
     await page.get_by_role("link", name="All sessions").click()
     await expect(page.get_by_role("link", name="Shopping")).to_be_visible()
+
+
+@pytest.mark.req("SC-9", part="child runs")
+async def test_a_child_run_is_shown_in_the_call_that_started_it(
+    workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
+) -> None:
+    """Its approval is decided in the parent's session, without opening the child's."""
+    page = workspace_page
+    session = begin(workspace, hire(workspace, model), title="Delegate")
+    task = {"task": "Write the summary.", "title": "Write the summary"}
+    model.say(
+        says("I give this to another one.", ("run_agent", task)),
+        says("I write it.", ("write", {"path": "/summary.md", "content": "All is well.\n"})),
+    )
+    await page.goto(f"/w/{workspace.id}/chat/{session}")
+    await page.get_by_role("textbox", name="Message").fill("Summarize.")
+    await page.keyboard.press("Enter")
+
+    block = page.get_by_role("region", name="Child run: Write the summary")
+    await expect(block.get_by_text("waiting for you", exact=True).first).to_be_visible()
+    await expect(page.get_by_text("The agent waits for its child runs.")).to_be_visible()
+    await axe(page)
+    await screenshot(page, "chat-child-run")
+    model.say(says("Written."), says("It is done."))
+    await block.get_by_role("button", name="Approve", exact=True).click()
+
+    await expect(page.get_by_text("It is done.")).to_be_visible()
+    await expect(block.get_by_text("ended")).to_be_visible()
+    await block.get_by_role("button", name="Write the summary", exact=False).first.click()
+    await expect(block.get_by_text("I write it.")).to_be_visible()
+    await axe(page)
+    await screenshot(page, "chat-child-run-open")
+    await page.set_viewport_size(PHONE)
+    assert await page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    await block.get_by_role("link", name="Open the session of Write the summary").click()
+    await expect(page.get_by_role("link", name="Child run")).to_be_visible()

@@ -9,7 +9,7 @@ import typer
 
 from toolcrib.cli.command_options import JsonOption, WorkspaceLocation, in_workspace
 from toolcrib.cli.sessions import SESSION_HELP, find_session
-from toolcrib.cli.terminal_text import Row, age, find_by_id, one_line, print_json, print_list, short_id
+from toolcrib.cli.terminal_text import Row, age, find_by_id, one_line, print_facts, print_json, print_list, short_id
 from toolcrib.client import RunOut
 from toolcrib.core.errors import NotFound
 from toolcrib.core.runs import RunState, RunWait
@@ -23,8 +23,11 @@ _WAITS = {
     RunWait.QUEUE: "room among the workspace's runs",
     RunWait.WORKER: "a free place in a server process",
     RunWait.CREDENTIAL: "room among the requests that the credential allows: `toolcrib models limit` sets it",
+    RunWait.CHILD: "its child runs: `toolcrib runs list` shows them",
     RunWait.PERSON: "a person: `toolcrib approve` or `toolcrib answer`",
 }
+# Shown instead of the state: `ready` and `waiting` do not say why a run does not go on.
+_WAITS_SHOWN = {RunWait.PERSON, RunWait.CHILD, RunWait.PROVIDER, RunWait.CREDENTIAL}
 
 
 @app.command("list")
@@ -78,9 +81,7 @@ def show(location: WorkspaceLocation, run: RunArgument, as_json: JsonOption = Fa
         "started": _time(found.started_at),
         "ended": _time(found.ended_at),
     }
-    for name, fact in facts.items():
-        if fact is not None:
-            typer.echo(f"{name + ':':<11}{fact}")
+    print_facts(facts)
 
 
 @app.command()
@@ -129,6 +130,8 @@ def find_run(location: WorkspaceLocation, text: str) -> RunOut:
 def _state(run: RunOut) -> str:
     if run.held:
         return "held"
+    if run.waits_for in _WAITS_SHOWN:
+        return f"waits for {run.waits_for}"
     return run.state if run.end_reason is None else run.end_reason
 
 

@@ -13,7 +13,7 @@ from toolcrib.cli.command_options import (
     group_in_workspace,
     in_workspace_of_group,
 )
-from toolcrib.cli.terminal_text import Row, find_by_id, one_line, plain, print_json, print_list, short_id
+from toolcrib.cli.terminal_text import Row, find_by_id, one_line, plain, print_facts, print_json, print_list, short_id
 from toolcrib.client import ScheduleOut
 from toolcrib.sdk.default_agent import resolve_agent
 
@@ -80,7 +80,7 @@ def show(location: WorkspaceLocation, name: NameArgument, as_json: JsonOption = 
         print_json(found)
         return
     agents = {one.id: one.name for one in location.client.agents(location.id)}
-    rows = {
+    facts = {
         "name": one_line(found.name, 200),
         "cron": f"{one_line(found.cron, 200)} ({one_line(found.time_zone, 100)})",
         "agent": one_line(agents.get(found.agent_id, f"{found.agent_id}, which was removed"), 200),
@@ -89,9 +89,7 @@ def show(location: WorkspaceLocation, name: NameArgument, as_json: JsonOption = 
         "session": str(found.last_session_id or ""),
         "error": one_line(found.last_error or ""),
     }
-    for label, value in rows.items():
-        if value:
-            typer.echo(f"{label + ':':9}{value}")
+    print_facts(facts)
     typer.echo(f"\n{plain(found.message)}")
 
 
@@ -102,8 +100,7 @@ def pause(location: WorkspaceLocation, name: NameArgument, as_json: JsonOption =
 
     Example: toolcrib schedules pause report
     """
-    changed = location.client.change_schedule(location.id, _find(location, name).id, enabled=False)
-    _print_changed("Paused", changed, as_json=as_json)
+    _enable(location, name, enabled=False, as_json=as_json)
 
 
 @app.command()
@@ -113,8 +110,7 @@ def resume(location: WorkspaceLocation, name: NameArgument, as_json: JsonOption 
 
     Example: toolcrib schedules resume report
     """
-    changed = location.client.change_schedule(location.id, _find(location, name).id, enabled=True)
-    _print_changed("Resumed", changed, as_json=as_json)
+    _enable(location, name, enabled=True, as_json=as_json)
 
 
 @app.command()
@@ -141,6 +137,11 @@ def remove(location: WorkspaceLocation, name: NameArgument) -> None:
     found = _find(location, name)
     location.client.delete_schedule(location.id, found.id)
     typer.echo(f"Removed: {one_line(found.name, 60)}.")
+
+
+def _enable(location: WorkspaceLocation, name: str, *, enabled: bool, as_json: bool) -> None:
+    changed = location.client.change_schedule(location.id, _find(location, name).id, enabled=enabled)
+    _print_changed("Resumed" if enabled else "Paused", changed, as_json=as_json)
 
 
 def _print_all(location: WorkspaceLocation, *, as_json: bool) -> None:

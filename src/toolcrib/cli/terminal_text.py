@@ -394,6 +394,14 @@ def stop(payload: Mapping[str, Any]) -> str | None:
     return _ENDINGS.get(str(payload.get("endReason")))
 
 
+def print_facts(facts: Mapping[str, str | None]) -> None:
+    """Prints facts with their names, one per line, without those that are empty."""
+    width = max(map(len, facts)) + 2
+    for name, fact in facts.items():
+        if fact:
+            typer.echo(f"{name + ':':<{width}}{fact}")
+
+
 def provider_wait(payload: Mapping[str, Any]) -> str | None:
     """Returns until when a run waits for its provider, or that it waits for its credential; None if it does not."""
     if payload.get("waitsFor") == "credential":
@@ -402,6 +410,18 @@ def provider_wait(payload: Mapping[str, Any]) -> str | None:
         return None
     until = datetime.fromisoformat(str(payload.get("until"))).astimezone()
     return f"The provider limits requests. The run goes on at {until:%H:%M:%S}."
+
+
+def run_wait(payload: Mapping[str, Any]) -> str | None:
+    """Returns what a run waits for, in a few words; None if it does not, or if it waits for a person."""
+    match payload.get("waitsFor"):
+        case "provider":
+            until = datetime.fromisoformat(str(payload.get("until"))).astimezone()
+            return f"waits for the provider until {until:%H:%M}"
+        case "child":
+            return "waits for child runs"
+        case _:
+            return None
 
 
 def plan_written(payload: Mapping[str, Any]) -> str | None:

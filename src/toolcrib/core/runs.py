@@ -59,14 +59,15 @@ class RunWait(StrEnum):
     """What a run waits for.
 
     ``queue``: an earlier run of its session, or room among the workspace's runs. ``worker``: a free place in a server
-    process. ``provider``: the model's provider limits requests. ``credential``: the credential's own limits have no
-    room for another request.
+    process. ``child``: a child run. ``provider``: the model's provider limits requests. ``credential``: the credential's
+    own limits have no room for another request.
     """
 
     RELEASE = "release"
     QUEUE = "queue"
     WORKER = "worker"
     PERSON = "person"
+    CHILD = "child"
     PROVIDER = "provider"
     CREDENTIAL = "credential"
 
@@ -132,6 +133,8 @@ class Run:
     max_active_ms: int | None = None
     # Turns of its own child runs that have ended, which count against its limit.
     child_turns: int = 0
+    # It waits for child runs only, and for no person.
+    waits_for_child: bool = False
 
     @property
     def is_put_aside(self) -> bool:
@@ -149,7 +152,7 @@ class Run:
             case RunState.READY:
                 return RunWait.WORKER if self.not_before is None else RunWait.PROVIDER
             case RunState.WAITING:
-                return RunWait.PERSON
+                return RunWait.CHILD if self.waits_for_child else RunWait.PERSON
             case RunState.RUNNING | RunState.ENDED:
                 return None
 

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from heapq import merge
+from itertools import groupby
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -61,6 +63,15 @@ def _offset(instant: datetime, zone: ZoneInfo) -> timedelta:
 
 def _candidates(cron: str, local: datetime) -> Iterator[datetime]:
     """Iterate over the local times after one, whether or not the zone has them."""
+    minute, hour, day, month, weekday = cron.split()
+    if day.startswith("*") or weekday.startswith("*"):
+        return _times(cron, local)
+    # Either of the two days is enough. The library fails if one of them never comes, such as 31 February.
+    either = (f"{minute} {hour} {day} {month} *", f"{minute} {hour} * {month} {weekday}")
+    return (time for time, _ in groupby(merge(*(_times(one, local) for one in either))))
+
+
+def _times(cron: str, local: datetime) -> Iterator[datetime]:
     # Imported here, because it takes a tenth of a second, and few servers need it before the queue has loaded it.
     from croniter import croniter  # type: ignore[import-untyped]
 

@@ -116,8 +116,8 @@ class RunOut(OutModel):
     waits_for: RunWait | None = Field(
         default=None,
         description="What the run waits for: `release` (held), `queue` (an earlier run of the session, or room among "
-        "the workspace's runs), `worker` (a free place in a server process), `provider` (it limits requests) or "
-        "`person`. Null if it does not wait.",
+        "the workspace's runs), `worker` (a free place in a server process), `provider` (it limits requests), "
+        "`child` (a child run) or `person`. Null if it does not wait.",
     )
     not_before: datetime | None = Field(default=None, description="Until when the run waits for the provider.")
     priority: int = Field(default=DEFAULT_PRIORITY, description="Lower ones start first, among the workspace's.")

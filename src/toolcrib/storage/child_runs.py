@@ -171,7 +171,13 @@ class ChildRunStore(RunStore):
             )
             if cursor.rowcount == 0:
                 raise Superseded("This call has already ended. Fetch its outcome by its id.")
-            payload = {"toolId": caller.call_id, "runId": run_id, "sessionId": session_id, "agent": agent.name}
+            payload = {
+                "toolId": caller.call_id,
+                "runId": run_id,
+                "sessionId": session_id,
+                "agent": agent.name,
+                "title": title,
+            }
             await connection.execute(
                 "select toolcrib.append_event(%s, %s, %s, %s)",
                 (caller.workspace_id, caller.session_id, EventType.CHILD_RUN, json_text(payload)),

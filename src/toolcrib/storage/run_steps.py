@@ -137,7 +137,10 @@ class RunStepStore(RunStore):
         return row is not None
 
     async def due(self, *, node: str, lease: float, limit: int) -> list[tuple[WorkspaceId, RunId]]:
-        """Return runs of this node's workspaces that are ready or whose process is dead, oldest first."""
+        """Return runs of this node's workspaces that are ready or whose process is dead.
+
+        In the order of the queue: background work last, and workspaces take turns, each with its oldest first.
+        """
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 f"""
@@ -145,7 +148,9 @@ class RunStepStore(RunStore):
                 join toolcrib.workspaces w on w.id = r.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s
                 where r.state in ('ready', 'running')
                   and {_IS_FREE}
-                order by r.created_at limit %(limit)s
+                order by r.priority >= 500, row_number() over (
+                    partition by r.workspace_id, r.priority >= 500 order by r.created_at, r.id), r.created_at
+                limit %(limit)s
                 """,  # noqa: S608 - constants of this module
                 {"node": node, "lease": lease, "limit": limit},
             )
@@ -276,7 +281,11 @@ class RunStepStore(RunStore):
             cursor = await connection.execute(
                 f"""
                 update toolcrib.runs r set state = 'waiting', worker_id = null, active_ms = r.active_ms + {ELAPSED},
-                    active_since = null, attempts = 0, takeovers = 0
+                    active_since = null, attempts = 0, takeovers = 0,
+                    waits_for_child = not exists (select from toolcrib.paused_calls p
+                                                  where p.workspace_id = r.workspace_id
+                                                    and p.call_id = any (%(calls)s)
+                                                    and p.state in ('pending', 'stale'))
                 where r.workspace_id = %(workspace)s and r.id = %(run)s and r.epoch = %(epoch)s and r.state = 'running'
                   and r.cancelled_by is null
                   and exists (select from toolcrib.tool_calls c
@@ -358,7 +367,7 @@ class RunStepStore(RunStore):
             )
             if cursor.rowcount == 0:
                 return False
-            await append_run_state_event(connection, await one_run(connection, Tenant(run.workspace_id), run.id))
+            await append_run_state_event(connection, run)
         return True
 
     async def end(

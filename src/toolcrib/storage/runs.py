@@ -291,6 +291,7 @@ _NAMES = (
     "input_tokens", "output_tokens", "context_tokens", "active_ms", "active_since", "cancelled_by", "error",
     "created_at", "started_at", "ended_at", "attempts", "takeovers", "held", "priority", "not_before",
     "provider_waits", "provider_wait_ms", "awaits_slot", "parent_run_id", "max_turns", "max_active_ms", "child_turns",
+    "waits_for_child",
 )  # fmt: skip
 COLUMNS = ", ".join(f"r.{name}" for name in _NAMES)
 SELECT = f"select {', '.join(_NAMES)} from toolcrib.runs "  # noqa: S608 - constants of this module

@@ -238,8 +238,8 @@ class ScheduleStore:
     async def _fire(
         self, connection: Connection, tenant: Tenant, schedule: Schedule, *, next_at: datetime | None
     ) -> Run:
-        session = await self._sessions.create_within(
-            connection, tenant, title=schedule.name, agent_id=schedule.agent_id
+        session = await self._sessions.create(
+            tenant, title=schedule.name, agent_id=schedule.agent_id, within=connection
         )
         run = await self._runs.submit_within(connection, tenant, session.id, schedule.message, via="schedule")
         await connection.execute(

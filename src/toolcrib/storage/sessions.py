@@ -1,6 +1,7 @@
 """Sessions and their durable events, numbered without gaps. Also the end of plan mode."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, LiteralString
@@ -77,76 +78,52 @@ class SessionStore:
         phase: str | None = None,
         package: str | None = None,
         workflow: Workflow | None = None,
+        within: Connection | None = None,
     ) -> Session:
         """Create a session, with or without an agent of the workspace.
 
         With ``package`` it runs that package's workflow.
 
+        Args:
+            within: A transaction of the tenant, a member. By default, one of its own.
+
         Raises:
             Forbidden: The trust is above the maximum of the agent or the workspace.
         """
-        async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
-            return await self.create_within(
-                connection,
-                tenant,
-                title=title,
-                agent_id=agent_id,
-                mode=mode,
-                trust=trust,
-                provider=provider,
-                model=model,
-                phase=phase,
-                package=package,
-                workflow=workflow,
+        async with (
+            self._database.transaction(tenant, WorkspaceRole.MEMBER) if within is None else nullcontext(within)
+        ) as connection:
+            if agent_id is not None:
+                await require_agent(connection, tenant, agent_id)
+            await _reject_unknown_phase(connection, tenant, agent_id, phase)
+            by_owner = await _reject_beyond_ceiling(connection, tenant, agent_id, trust)
+            rows = "select from toolcrib.sessions where workspace_id = %s"
+            if await has_all(connection, rows, (tenant.workspace_id,), most=self._most):
+                raise Conflict(f"This workspace has {self._most} sessions, the limit. Delete one first.")
+            [session] = await connection.fetch_all(
+                Session,
+                f"""
+                insert into toolcrib.sessions
+                    (workspace_id, id, title, agent_id, mode, trust, trust_by_owner, created_by, provider, model,
+                     phase, package, workflow)
+                values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) returning {_COLUMNS}
+                """,  # noqa: S608 - the columns are a constant of this module
+                (
+                    tenant.workspace_id,
+                    new_id(),
+                    title,
+                    agent_id,
+                    mode,
+                    trust,
+                    by_owner,
+                    tenant.user_id,
+                    provider,
+                    model,
+                    phase,
+                    package,
+                    None if workflow is None else json_text(workflow.as_json()),
+                ),
             )
-
-    async def create_within(
-        self,
-        connection: Connection,
-        tenant: Tenant,
-        *,
-        title: str | None = None,
-        agent_id: AgentId | None = None,
-        mode: SessionMode = SessionMode.BUILD,
-        trust: TrustLevel | None = None,
-        provider: str | None = None,
-        model: str | None = None,
-        phase: str | None = None,
-        package: str | None = None,
-        workflow: Workflow | None = None,
-    ) -> Session:
-        """Create a session in a transaction of the tenant, a member."""
-        if agent_id is not None:
-            await require_agent(connection, tenant, agent_id)
-        await _reject_unknown_phase(connection, tenant, agent_id, phase)
-        by_owner = await _reject_beyond_ceiling(connection, tenant, agent_id, trust)
-        rows = "select from toolcrib.sessions where workspace_id = %s"
-        if await has_all(connection, rows, (tenant.workspace_id,), most=self._most):
-            raise Conflict(f"This workspace has {self._most} sessions, the limit. Delete one first.")
-        [session] = await connection.fetch_all(
-            Session,
-            f"""
-            insert into toolcrib.sessions
-                (workspace_id, id, title, agent_id, mode, trust, trust_by_owner, created_by, provider, model,
-                 phase, package, workflow)
-            values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) returning {_COLUMNS}
-            """,  # noqa: S608 - the columns are a constant of this module
-            (
-                tenant.workspace_id,
-                new_id(),
-                title,
-                agent_id,
-                mode,
-                trust,
-                by_owner,
-                tenant.user_id,
-                provider,
-                model,
-                phase,
-                package,
-                None if workflow is None else json_text(workflow.as_json()),
-            ),
-        )
         return session
 
     async def page(

@@ -15,7 +15,7 @@ from tests.wait_until import PATIENCE, TRIES
 from toolcrib.core.callers import Agent, SessionMode
 from toolcrib.core.ids import ProcessId, RunId, SessionId, new_id
 from toolcrib.core.paused_calls import ApprovalDecision, GrantRule, GrantScope
-from toolcrib.core.runs import Run, RunEnding, RunState
+from toolcrib.core.runs import Run, RunEnding, RunState, RunWait
 from toolcrib.storage.sessions import Session
 
 TOOLS = ("read", "write", "ls", "run_agent")
@@ -118,7 +118,9 @@ async def test_run_waits_without_a_process_while_its_child_works(run_fixture: Ru
 
     await fresh.advance(taken)
 
-    assert (await fresh.run(run.id)).state is RunState.WAITING
+    waiting = await fresh.run(run.id)
+    assert (waiting.state, waiting.waits_for) == (RunState.WAITING, RunWait.CHILD)
+    assert (await fresh.events())[-1][1]["waitsFor"] == "child"
     [child] = await runs_of(fresh, await children(fresh))
     assert (child.state, child.parent_run_id, child.prompt) == (RunState.READY, run.id, "Count")
     assert await fresh.workspace.engine.paused_calls.list(fresh.tenant) == []
@@ -234,8 +236,9 @@ async def test_child_asks_as_often_as_its_parent_and_saved_approvals_of_others_d
 
     await fresh.carry_on()
 
-    assert (await fresh.run(waiting.id)).state is RunState.WAITING
+    assert (await fresh.run(waiting.id)).waits_for is RunWait.CHILD
     [session] = await children(fresh)
+    assert [run.waits_for for run in await runs_of(fresh, [session])] == [RunWait.PERSON]
     [pause] = await fresh.workspace.engine.paused_calls.list(fresh.tenant)
     assert (pause.session_id, pause.agent_name) == (session.id, agent.name)
     await fresh.workspace.engine.paused_calls.decide(fresh.tenant, pause.id, yes(), via="test")
@@ -618,3 +621,21 @@ async def test_child_run_that_is_to_be_reviewed_is_announced_in_an_autonomous_se
             (fresh.tenant.workspace_id,),
         )
         assert await cursor.fetchall() == [("/childs.txt", True), ("/own.txt", False)]
+
+
+@pytest.mark.req("SC-9", part="child runs")
+async def test_run_that_waits_for_a_person_and_a_child_says_that_it_waits_for_the_person(
+    run_fixture: RunFixture,
+) -> None:
+    fresh = await office(run_fixture, trust="guided")
+    plays(fresh, Go=[says("", writes("/a.txt"), delegates("Say")), says("Done.")], Say=[says("Said.")])
+    run = await fresh.runs.submit(fresh.tenant, fresh.session_id, GO, via="test")
+    [taken] = await fresh.take(ProcessId(new_id()))
+
+    await fresh.advance(taken)
+
+    assert (await fresh.run(run.id)).waits_for is RunWait.PERSON
+    await fresh.decide(yes())
+    [taken] = [one for one in await fresh.take(ProcessId(new_id())) if one.id == run.id]
+    await fresh.advance(taken)
+    assert (await fresh.run(run.id)).waits_for is RunWait.CHILD

@@ -78,3 +78,17 @@ async def test_background_work_comes_after_that_of_all_workspaces(stores: Stores
     order = await queue_order(database, [background, *ordinary])
 
     assert order == [*ordinary, background]
+
+
+@pytest.mark.req("SC-5", part="runs")
+async def test_runs_that_were_left_behind_start_in_the_order_of_the_queue(stores: Stores, database: Database) -> None:
+    greedy, modest = [await founded(stores, await someone(stores)) for _ in range(2)]
+    background = await submit(stores, stores.runs, greedy, 500)
+    of_greedy = [await submit(stores, stores.runs, greedy) for _ in range(3)]
+    of_modest = await submit(stores, stores.runs, modest)
+    mine = {run.id: run for run in (background, *of_greedy, of_modest)}
+
+    found = await stores.runs.due(node="test-node", lease=60, limit=10_000)
+
+    order = [mine[run_id] for _, run_id in found if run_id in mine]
+    assert order == [of_greedy[0], of_modest, *of_greedy[1:], background]

@@ -92,6 +92,13 @@ def _matches(cron: str, local: datetime) -> bool:
     )
 
 
+def test_either_of_two_days_is_enough_even_if_one_never_comes() -> None:
+    assert firings("0 9 13 * fri", "UTC", "2026-02-01T00:00", 5) == [
+        "06 09:00 UTC", "13 09:00 UTC", "20 09:00 UTC", "27 09:00 UTC", "06 09:00 UTC",
+    ]  # fmt: skip
+    assert firings("0 0 31 2 1", "UTC", "2026-02-10T00:00", 3) == ["16 00:00 UTC", "23 00:00 UTC", "01 00:00 UTC"]
+
+
 @pytest.mark.parametrize(
     ("cron", "why"),
     [
@@ -102,6 +109,7 @@ def _matches(cron: str, local: datetime) -> bool:
         ("60 * * * *", "out of range"),
         ("0 24 * * *", "out of range"),
         ("0 0 0 * *", "out of range"),
+        ("0 0 32 * 1", "out of range"),
         ("*/0 * * * *", "step"),
         ("r * * * *", "'r' is no minute"),
         ("h h * * *", "'h' is no minute"),

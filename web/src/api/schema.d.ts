@@ -4057,7 +4057,7 @@ export interface components {
              * @default false
              */
             held: boolean;
-            /** @description What the run waits for: `release` (held), `queue` (an earlier run of the session, or room among the workspace's runs), `worker` (a free place in a server process), `provider` (it limits requests) or `person`. Null if it does not wait. */
+            /** @description What the run waits for: `release` (held), `queue` (an earlier run of the session, or room among the workspace's runs), `worker` (a free place in a server process), `provider` (it limits requests), `child` (a child run) or `person`. Null if it does not wait. */
             waits_for?: components["schemas"]["RunWait"] | null;
             /**
              * Not Before
@@ -4122,11 +4122,11 @@ export interface components {
          * @description What a run waits for.
          *
          *     ``queue``: an earlier run of its session, or room among the workspace's runs. ``worker``: a free place in a server
-         *     process. ``provider``: the model's provider limits requests. ``credential``: the credential's own limits have no
-         *     room for another request.
+         *     process. ``child``: a child run. ``provider``: the model's provider limits requests. ``credential``: the credential's
+         *     own limits have no room for another request.
          * @enum {string}
          */
-        RunWait: "release" | "queue" | "worker" | "person" | "provider" | "credential";
+        RunWait: "release" | "queue" | "worker" | "person" | "child" | "provider" | "credential";
         /**
          * ScheduleCreate
          * @description A message to an agent, sent as you at the times of a cron expression. Each time starts a new session.

@@ -1,5 +1,13 @@
 /** The screens of a workspace, in the order of the navigation. Each is loaded when it is first opened. */
-import { FolderTree, History, type LucideIcon, MessageSquare, ShieldCheck, SlidersHorizontal } from "lucide-react";
+import {
+  CalendarClock,
+  FolderTree,
+  History,
+  type LucideIcon,
+  MessageSquare,
+  ShieldCheck,
+  SlidersHorizontal,
+} from "lucide-react";
 import { type ComponentType, type LazyExoticComponent, lazy } from "react";
 import type { ScreenProps } from "./screenProps";
 
@@ -41,6 +49,13 @@ export const SCREENS: readonly Screen[] = [
     icon: History,
     key: "h",
     view: lazy(() => import("../screens/history/HistoryScreen")),
+  },
+  {
+    name: "schedules",
+    label: "Schedules",
+    icon: CalendarClock,
+    key: "d",
+    view: lazy(() => import("../screens/schedules/SchedulesScreen")),
   },
   {
     name: "settings",

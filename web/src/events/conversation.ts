@@ -37,6 +37,16 @@ export interface Call {
   isolation: string | null;
   /** The last pause of the call. */
   pause: Pause | null;
+  /** The child run that the call started. */
+  child: ChildRun | null;
+}
+
+/** A run that works on a task of another run, in a session of its own. */
+export interface ChildRun {
+  runId: string;
+  sessionId: string;
+  agent: string;
+  title: string;
 }
 
 /** A call that waits, or waited, for a person. */
@@ -94,6 +104,9 @@ export interface Run {
   state: string;
   /** The session was stopped while this run was queued. It starts only when someone sends it. */
   held: boolean;
+  /** What it waits for: a `person`, a `child` run, or the `provider` until a time. */
+  waitsFor: string | null;
+  until: string | null;
   endReason: string | null;
   turns: number;
   inputTokens: number;

@@ -246,3 +246,27 @@ test("a conversation is loaded after its newest event", () => {
   expect(after.isLoaded).toBe(true);
   expect(reduce(EMPTY, [{ type: "chat:resumed", payload: { lastSeq: 0 } }], NOW).isLoaded).toBe(true);
 });
+
+describe("waits", () => {
+  const WAITING: Payload = { runId: "r1", state: "waiting", endReason: null, turns: 1 };
+
+  test("a call shows the child run that it started", () => {
+    const child = { toolId: "t9", runId: "r2", sessionId: "s2", agent: "reader", title: "Count" };
+    const after = withEvents(
+      EMPTY,
+      ["tool-start", { toolId: "t9", toolName: "run_agent", input: {} }],
+      ["child-run", child],
+    );
+    expect(call(after, "t9").child).toEqual({ runId: "r2", sessionId: "s2", agent: "reader", title: "Count" });
+    expect(call(after, "t9").status).toBe("running");
+  });
+
+  test("a run says what it waits for until it goes on", () => {
+    const waiting = withEvents(EMPTY, ["run-state", { ...WAITING, waitsFor: "child" }]);
+    expect(currentRun(waiting)?.waitsFor).toBe("child");
+    expect(currentRun(withEvents(waiting, START))?.waitsFor).toBeNull();
+    const until = "2026-01-01T12:03:00Z";
+    const limited = withEvents(EMPTY, ["run-state", { ...WAITING, state: "ready", waitsFor: "provider", until }]);
+    expect(currentRun(limited)).toMatchObject({ waitsFor: "provider", until });
+  });
+});

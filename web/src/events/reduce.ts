@@ -85,6 +85,9 @@ class Draft {
       case "chat:pause-ended":
         this.#pauseEnded(payload);
         break;
+      case "chat:child-run":
+        this.#childRun(payload);
+        break;
       case "chat:run-state":
         this.#runState(payload);
         break;
@@ -104,6 +107,7 @@ class Draft {
 
   #streamStart({ messageId, runId, model, attempt }: Payload): void {
     this.#dropUnfinished(runId);
+    this.#goesOn(runId);
     this.#put({ ...newMessage(messageId, runId), isStreaming: true, model, attempt });
   }
 
@@ -174,6 +178,10 @@ class Draft {
     if (plan) this.#change({ plan });
   }
 
+  #childRun({ toolId, runId, sessionId, agent, title }: Payload): void {
+    this.#call(toolId, "run_agent", { child: { runId, sessionId, agent, title: title ?? "" } });
+  }
+
   #call(id: string, name: string, more: Partial<Call>): void {
     const before = this.#rows_()[id];
     this.#put({ ...(before?.kind === "call" ? before : newCall(id, name)), ...more });
@@ -216,9 +224,21 @@ class Draft {
 
   // Runs
 
-  #runState({ runId, state, held, prompt, endReason, error, turns, inputTokens, outputTokens }: Payload): void {
+  #runState({
+    runId,
+    state,
+    held,
+    prompt,
+    endReason,
+    error,
+    turns,
+    inputTokens,
+    outputTokens,
+    ...more
+  }: Payload): void {
     const before = this.#conversation.runs[runId];
-    const run: Run = { id: runId, state, held: held === true, endReason, turns, inputTokens, outputTokens };
+    const waits = { waitsFor: more.waitsFor ?? null, until: more.until ?? null };
+    const run: Run = { id: runId, state, held: held === true, ...waits, endReason, turns, inputTokens, outputTokens };
     this.#change({ runs: { ...this.#conversation.runs, [runId]: run } });
     if (state === "queued") this.#put({ ...newMessage(runId, runId), role: "user", text: prompt ?? "" });
     if (state !== "ended") return;
@@ -228,6 +248,14 @@ class Draft {
     }
     this.#dropUnfinished(runId);
     if (endReason !== "done") this.#put(endOf(runId, endReason, error));
+  }
+
+  /** A run that has waited says nothing when it goes on, other than by what it does. */
+  #goesOn(runId: string): void {
+    const run = this.#conversation.runs[runId];
+    if (run === undefined || run.waitsFor === null) return;
+    const runs = { ...this.#conversation.runs, [runId]: { ...run, waitsFor: null, until: null } };
+    this.#change({ runs });
   }
 
   #error({ message, code }: Payload): void {
@@ -310,6 +338,7 @@ function newCall(id: string, name: string): Call {
     durationMs: null,
     isolation: null,
     pause: null,
+    child: null,
   };
 }
 

@@ -392,7 +392,7 @@ class ChatApp(App[None]):
         self._refresh_lines()
 
     def _refresh_lines(self) -> None:
-        doing = "working" if self.transcript.run_id else "ready"
+        doing = (self.transcript.run_wait or "working") if self.transcript.run_id else "ready"
         if self.transcript.run_id and self.transcript.run_id == self._stopping:
             doing = "cancelling"
         elif self.transcript.waiting:

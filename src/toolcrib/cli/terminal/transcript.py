@@ -15,6 +15,8 @@ from toolcrib.sdk.run_events import TextAssembler
 
 # While a call runs, only the end of a longer output is kept. Its result has all of it.
 _MAX_OUTPUT = 20_000
+# What a run that has waited does first.
+_GOES_ON = frozenset({"chat:stream-start", "chat:text-delta", "chat:tool-start", "chat:tool-result"})
 
 
 class CallBlockState(StrEnum):
@@ -93,6 +95,8 @@ class Transcript:
         self.usage = ContextUsage()
         # The run that has started and not ended.
         self.run_id: str | None = None
+        # What it waits for, other than a person.
+        self.run_wait: str | None = None
         # The messages behind it by the ids of their runs, oldest first.
         self.queued: dict[str, QueuedMessage] = {}
         # The ids of the pauses that are pending, oldest first. A dictionary keeps their order.
@@ -109,6 +113,8 @@ class Transcript:
         """Applies an event and returns the changed blocks. Live events have ``now``, to measure durations."""
         self.seen = max(self.seen, message.seq or 0)
         payload = message.payload
+        if message.type in _GOES_ON:
+            self.run_wait = None
         match message.type:
             case "chat:resumed":
                 self.mode = str(payload.get("mode") or self.mode)
@@ -242,11 +248,12 @@ class Transcript:
             return []
         if payload.get("state") != "ended":
             self._started(run_id)
+            self.run_wait = terminal_text.run_wait(payload)
             wait = terminal_text.provider_wait(payload)
             return [] if wait is None else [self._add(NoticeBlock(wait))]
         if self.queued.pop(run_id, None) is not None:
             return []
-        self.run_id = None
+        self.run_id = self.run_wait = None
         self.waiting.clear()
         if (failure := terminal_text.failure(payload)) is not None:
             return [self._add(NoticeBlock(failure, is_bad=True))]

@@ -171,3 +171,14 @@ def test_leaving_plan_mode_is_detected_and_the_last_plan_is_kept() -> None:
     transcript.apply(messages("tool-result", toolId="e", toolName="exit_plan_mode", status="success", result=""))
 
     assert (transcript.mode, transcript.last_plan) == ("build", "/plans/a.plan")
+
+
+@pytest.mark.req("SC-9", part="child runs")
+def test_a_run_that_waits_says_for_what_until_it_goes_on() -> None:
+    waits = messages("run-state", 1, runId="r", state="waiting", waitsFor="child")
+    limited = messages("run-state", 2, runId="r", state="ready", waitsFor="provider", until="2026-01-01T12:03:00+00:00")
+    goes_on = messages("stream-start", 3, messageId="m", runId="r", model="m", attempt=1)
+
+    assert story_of(waits).run_wait == "waits for child runs"
+    assert str(story_of(limited).run_wait).startswith("waits for the provider until ")
+    assert story_of(waits, goes_on).run_wait is None

@@ -13,6 +13,7 @@ import { Changes } from "../../components/Changes";
 import { ArgumentList, Code, EXACT, ShownText } from "../../components/Code";
 import { UndoDialog } from "../../components/UndoDialog";
 import { type Call, type CallStatus, isPending, type Question } from "../../events/conversation";
+import { ChildRunBlock } from "./ChildRunBlock";
 import { durationOf, iconOf, mayChangeFiles, summaryOf } from "./toolIcons";
 
 /** Calls that a person expanded or collapsed. Kept here because rows unmount while scrolling. */
@@ -33,7 +34,8 @@ export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
   const me = useMe().data?.id ?? null;
   const toggled = useToggled((state) => state.open[call.id]);
   const toggle = useToggled((state) => state.toggle);
-  const isExpanded = toggled ?? call.status === "running";
+  // A child run is shown below its call.
+  const isExpanded = toggled ?? (call.status === "running" && call.child === null);
   const Icon = iconOf(call.name);
   return (
     <article aria-label={`Call of ${call.name}`} className="space-y-2">
@@ -48,13 +50,16 @@ export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
           <span className="shrink-0 font-mono text-xs font-semibold">{call.name}</span>
           <span className="min-w-0 grow truncate font-mono text-xs text-muted">{summaryOf(call.input)}</span>
           {isolationOf(call) && <Badge title="Isolation">{isolationOf(call)}</Badge>}
-          {call.durationMs !== null && call.durationMs > 0 && (
+          {call.durationMs !== null && call.durationMs > 0 && call.child === null && (
             <span className="shrink-0 text-xs text-muted tabular-nums">{durationOf(call.durationMs)}</span>
           )}
           <Status status={call.status} />
         </button>
         {isExpanded && <Body workspaceId={workspaceId} sessionId={sessionId} call={call} />}
       </div>
+      {call.child !== null && (
+        <ChildRunBlock workspaceId={workspaceId} child={call.child} isOver={call.result !== null} />
+      )}
       {pause !== null && isDecidedByOther(pause, me) && (
         <p role="status" className="rounded-md bg-warn-soft px-3 py-1 text-xs text-warn">
           {alreadyDecided(pause)}

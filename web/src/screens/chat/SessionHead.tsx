@@ -41,6 +41,14 @@ export function SessionHead({ workspaceId, session, agent, conversation }: Props
             </IconButton>
           </h1>
           <p className="truncate text-xs text-muted">
+            {session.parent_session_id && (
+              <>
+                <Link href={`/w/${workspaceId}/chat/${session.parent_session_id}`} className="text-accent underline">
+                  Child run
+                </Link>
+                {" · "}
+              </>
+            )}
             {agent ? `${agent.name} · ${agent.rules.model ?? "no model"}` : "no agent"}
           </p>
         </div>

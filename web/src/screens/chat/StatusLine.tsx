@@ -19,6 +19,14 @@ function statusText(conversation: Conversation, status: string): string {
   if (waiting > 0) return waiting === 1 ? "The agent is waiting for you." : `${waiting} calls are waiting for you.`;
   const run = currentRun(conversation);
   if (run === null) return "";
+  if (run.waitsFor === "provider" && run.until !== null)
+    return `The agent waits for the provider until ${clock(run.until)}.`;
   const queued = Object.values(conversation.runs).filter((one) => one.state === "queued" && !one.held).length;
-  return `The agent is working${queued > 0 ? `; ${queued} more queued` : ""}.`;
+  const doing = run.waitsFor === "child" ? "The agent waits for its child runs" : "The agent is working";
+  return `${doing}${queued > 0 ? `; ${queued} more queued` : ""}.`;
+}
+
+/** Formats a time of the next hours, such as 12:03. */
+function clock(time: string): string {
+  return new Date(time).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 }

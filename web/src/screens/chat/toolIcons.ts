@@ -1,6 +1,7 @@
 /** The icon of a tool and the one-line summary of its input. */
 import {
   Blocks,
+  Bot,
   FilePen,
   FileText,
   FolderTree,
@@ -23,6 +24,7 @@ const ICONS: readonly [RegExp, LucideIcon][] = [
   [/^(ls|list_)/, FolderTree],
   [/^(plan_|exit_plan)/, PlanIcon],
   [/^ask_user/, MessageCircleQuestion],
+  [/^run_agent/, Bot],
   [/^(web|http|fetch)/, Globe],
   [/^(undo|changes|file_version|file_restore|restore)/, History],
   [/^(read|cat|file_)/, FileText],
@@ -50,6 +52,7 @@ const SUMMARY_FIELDS = [
   "url",
   "name",
   "title",
+  "task",
   "plan_file_path",
 ];
 

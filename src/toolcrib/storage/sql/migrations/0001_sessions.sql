@@ -133,6 +133,8 @@ create table runs (
     max_active_ms     bigint,
     -- Turns of this run's child runs that have ended. They count against its own.
     child_turns     integer not null default 0,
+    -- A waiting run waits for child runs only, and for no person.
+    waits_for_child boolean not null default false,
     created_at      timestamptz not null default now(),
     started_at      timestamptz,
     ended_at        timestamptz,
