@@ -3,14 +3,13 @@
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-import httpx2
-
 from tests.fakes import wires
 from tests.fakes.grammar import taken
 from tests.fakes.scripted_turns import Scene
 from tests.fakes.tools import TOOLS
 from toolcrib.core.messages import Message, UserMessage
 from toolcrib.core.model_stream import StreamEvent
+from toolcrib.network.network_policy import OutboundError, OutboundFailure
 from toolcrib.providers import anthropic_messages, chat_completions, gemini, ollama, openai_responses
 from toolcrib.providers.provider import ModelRequest
 from toolcrib.providers.stream_reader import (
@@ -58,15 +57,15 @@ async def read_bytes(
     return await taken(read_answer(lambda: _from_memory(pieces, cut=cut), splitter, reader))
 
 
-def _from_memory(pieces: Iterable[bytes], *, cut: bool) -> AbstractAsyncContextManager[httpx2.Response]:
+def _from_memory(pieces: Iterable[bytes], *, cut: bool) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
     async def body() -> AsyncIterator[bytes]:
         for piece in pieces:
             yield piece
         if cut:
-            raise httpx2.RemoteProtocolError("peer closed connection without sending complete message body")
+            raise OutboundError(OutboundFailure.BROKEN, "The server closed the connection")
 
     @asynccontextmanager
-    async def opening() -> AsyncIterator[httpx2.Response]:
-        yield httpx2.Response(200, content=body())
+    async def opening() -> AsyncIterator[AsyncIterator[bytes]]:
+        yield body()
 
     return opening()

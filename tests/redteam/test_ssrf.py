@@ -14,7 +14,8 @@ import pytest
 from tests.redteam.attacks import Attacks
 from tests.redteam.target import Target
 from tests.wait_until import PATIENCE
-from toolcrib.providers.http_pool import HttpPool, NetworkPolicy
+from toolcrib.network.network_policy import NetworkPolicy, OutboundError
+from toolcrib.network.outbound import Outbound
 
 LOOPBACK = """
 127.0.0.1 127.1 127.0.1 127.0.0.1. 127.255.255.254 2130706433 017700000001 0177.0.0.1 0x7f000001 0x7f.1 0x7f.0.0.1
@@ -131,8 +132,7 @@ def refused(answer: httpx2.Response) -> bool:
         "Cannot resolve",
         "has no address",
         "Not the URL of a model server",
-        "Invalid IPv4",
-        "Invalid IDNA",
+        "Not a URL",
         "in URL",
     )
     return any(word in answer.text for word in words)
@@ -161,7 +161,11 @@ def attackers_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def resolve(host: str, port: int, *_: object, **__: object) -> list[Any]:
         families = {True: socket.AF_INET6, False: socket.AF_INET}
-        return [(families[":" in found], socket.SOCK_STREAM, 6, "", (found, port)) for found in NAMES[host]]
+
+        def address(one: str, port: int) -> tuple[Any, ...]:
+            return (one, port, 0, 0) if ":" in one else (one, port)
+
+        return [(families[":" in one], socket.SOCK_STREAM, 6, "", address(one, port)) for one in NAMES[host]]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
@@ -170,11 +174,11 @@ def attackers_names(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("attackers_names")
 async def test_name_that_resolves_to_an_internal_address_is_not_contacted(attacks: Attacks, inside: Listener) -> None:
     for name in NAMES:
-        async with httpx2.AsyncClient(transport=HttpPool(NetworkPolicy((), setting="X")), trust_env=False) as client:
+        async with Outbound(NetworkPolicy((), setting="X")) as client:
             try:
-                await client.get(f"http://{name}:{inside.port}/")
-                how = "answered"
-            except httpx2.HTTPError as error:
+                async with client.request("GET", f"http://{name}:{inside.port}/"):
+                    how = "answered"
+            except OutboundError as error:
                 how = str(error)
         attacks.judge(name, held="in the server's private network" in how and not inside.spoken_to, how=how)
 
@@ -187,9 +191,8 @@ async def test_redirect_to_an_internal_address_is_not_followed(
     for status in (301, 302, 303, 307, 308):
         async with redirecting(status, f"http://127.0.0.1:{inside.port}/") as port:
             allowed = NetworkPolicy((f"127.0.0.1:{port}",), setting="X")
-            async with httpx2.AsyncClient(transport=HttpPool(allowed), trust_env=False) as client:
-                answer = await client.get(f"http://127.0.0.1:{port}/")
-        attacks.judge(f"HTTP {status}", held=answer.status_code == status and not inside.spoken_to, how=answer)
+            async with Outbound(allowed) as client, client.request("GET", f"http://127.0.0.1:{port}/") as answer:
+                attacks.judge(f"HTTP {status}", held=answer.status == status and not inside.spoken_to, how=answer)
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ import typer
 from toolcrib.cli.command_options import AgentOption, WorkspaceLocation, WorkspaceSelection, aside, with_options
 from toolcrib.cli.decision_prompts import DecisionPrompt
 from toolcrib.cli.review import NOTHING, ask_review
-from toolcrib.cli.run import TAKEN_OVER, PlanOption, TrustOption, follow_run, warm_provider
+from toolcrib.cli.run import TAKEN_OVER, PlanOption, TrustOption, follow_run
 from toolcrib.cli.session_printer import SessionPrinter
 from toolcrib.cli.sessions import SESSION_HELP, find_session
 from toolcrib.cli.slash_commands import SlashCommands, model_of, trust_of
@@ -42,9 +42,6 @@ def chat(
     unsent, note = "", ""
     while True:
         with selection.open() as location:
-            if location.notes is not None and not location.served_elsewhere:
-                # Loads while the person types, so that the first answer comes sooner.
-                warm_provider()
             session, chosen_agent = _open_session(
                 location, resume, agent=agent, mode="plan" if plan else "build", trust=trust
             )

@@ -1,7 +1,6 @@
 """``toolcrib run``: runs one task with an agent."""
 
 import sys
-import threading
 from typing import Annotated
 
 import typer
@@ -13,24 +12,8 @@ from toolcrib.cli.session_printer import SessionPrinter
 from toolcrib.client import RunOut, ServerUnreachable, StreamMessage
 from toolcrib.core.agents import TrustLevel
 from toolcrib.core.errors import Misconfigured
-from toolcrib.sdk.default_agent import named_by_environment, resolve_agent
+from toolcrib.sdk.default_agent import resolve_agent
 from toolcrib.sdk.session_client import SessionClient, end_reason, is_end
-
-
-def warm_provider() -> None:
-    """Starts to load the provider that the environment prefers, in a thread.
-
-    An SDK takes as long to load as the whole server. If another provider is used, only the effort is lost.
-    """
-
-    def load(provider: str) -> None:
-        from toolcrib.providers.provider_registry import provider_class
-
-        provider_class(provider).load_sdk()
-
-    if (name := next(iter(named_by_environment()), None)) is not None:
-        threading.Thread(target=load, args=(name,), name="toolcrib-warming", daemon=True).start()
-
 
 # The exit code for each reason why a run ended.
 STATUS = {"done": 0, "failed": 1, "turn-limit": 3, "budget": 3, "deadline": 3, "violation": 4}
@@ -74,9 +57,6 @@ def run(
     text = sys.stdin.read() if prompt == "-" else prompt
     if not text.strip():
         raise Misconfigured('No task given. Usage: toolcrib run "…"')
-    if selection.server is None:
-        # While the database starts in its own process, this one is idle.
-        warm_provider()
     printer = SessionPrinter(quiet=quiet or as_json)
     read = None if approve is not None or as_json or prompt == "-" else terminal_reader()
     conversation, begun = None, None

@@ -59,8 +59,8 @@ class RunWait(StrEnum):
     """What a run waits for.
 
     ``queue``: an earlier run of its session, or room among the workspace's runs. ``worker``: a free place in a server
-    process. ``child``: a child run. ``provider``: the model's provider limits requests. ``credential``: the credential's
-    own limits have no room for another request.
+    process. ``child``: a child run. ``provider``: the model's provider limits requests. ``credential``: the
+    credential's own limits have no room for another request.
     """
 
     RELEASE = "release"

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import structlog
 
 from toolcrib.gate.audit_checkpoints import (
@@ -34,6 +33,7 @@ from toolcrib.gate.audit_seals import (
     runs,
     signed_seal,
 )
+from toolcrib.network.network_policy import OPERATOR_URLS, OutboundError, OutboundFailure
 from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.storage.audit import AuditSeal, AuditSealStore
 
@@ -227,11 +227,24 @@ class CheckpointExporter:
         if self._file is not None:
             await in_thread(_append, self._file, checkpoint)
         if self._url is not None:
-            async with httpx2.AsyncClient(timeout=_POST_SECONDS, trust_env=False, follow_redirects=False) as client:
-                answer = await client.post(self._url, json=checkpoint)
-                answer.raise_for_status()
+            await _post(self._url, checkpoint)
         self._exported = checkpoint["number"]
         return True
+
+
+async def _post(url: str, checkpoint: dict[str, Any]) -> None:
+    # Imported by the exporter only; `toolcrib audit verify` does not need it.
+    from toolcrib.network.outbound import Outbound
+
+    sent = {"Content-Type": "application/json"}
+    body = json.dumps(checkpoint).encode()
+    async with (
+        asyncio.timeout(_POST_SECONDS),
+        Outbound(OPERATOR_URLS) as http,
+        http.request("POST", url, headers=sent, body=body) as reply,
+    ):
+        if not reply.ok:
+            raise OutboundError(OutboundFailure.BROKEN, f"It answered with HTTP {reply.status}")
 
 
 # The source of the claim, and the seal that it says must exist.

@@ -17,8 +17,8 @@ from toolcrib.core.errors import BadArguments, ToolcribError, ToolFailed
 from toolcrib.core.ids import McpServerId, WorkspaceId
 from toolcrib.core.mcp_servers import McpServer, McpTool, McpTransport
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.network.network_policy import ANY_HOST
 from toolcrib.policy.json_schema import is_quick, validation_error
-from toolcrib.providers.http_pool import ANY_HOST
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.mcp_servers import McpServerStore
 from toolcrib.tools.context import ToolContext

@@ -23,7 +23,9 @@ from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
 from toolcrib.core.errors import ToolFailed
 from toolcrib.core.mcp_servers import McpServer, McpTransport
 from toolcrib.mcp.mcp_connections import McpConnectionPool
-from toolcrib.providers.http_pool import HttpPool, LimitedTransport, NetworkPolicy
+from toolcrib.network.httpx_transport import OutboundTransport
+from toolcrib.network.network_policy import NetworkPolicy
+from toolcrib.network.outbound import Outbound, OutboundLimits
 from toolcrib.runtime.process_setup import make_private
 from toolcrib.sandbox.background_process import BackgroundSandbox, SandboxedProcess
 from toolcrib.sandbox.bubblewrap import ViewMount
@@ -32,7 +34,7 @@ from toolcrib.sandbox.command import SandboxCommand
 # The size limit of one message, and of a whole HTTP response or stream.
 MOST_BYTES: Final = 8_000_000
 # A stream may be silent for long; a call has its own limit.
-_TIMEOUT: Final = httpx2.Timeout(connect=10, read=300, write=30, pool=10)
+_SILENCE_SECONDS: Final = 300.0
 HOME: Final = "/data"
 MOST_KEPT: Final = 200_000_000
 _POLL_SECONDS: Final = 1.0
@@ -194,17 +196,18 @@ def open_connections(
 @asynccontextmanager
 async def _by_http(server: McpServer, private_hosts: Collection[str]) -> AsyncIterator[TransportStreams]:
     assert server.url is not None
-    pool = HttpPool(NetworkPolicy(private_hosts, setting="TOOLCRIB_ALLOWED_PRIVATE_MCP_HOSTS"))
-    # It follows no redirects, so that its headers reach no other server.
-    client = httpx2.AsyncClient(
-        transport=LimitedTransport(pool, most=MOST_BYTES, strict=True),
-        timeout=_TIMEOUT,
-        headers={**server.secrets, "Accept-Encoding": "identity"},
-        follow_redirects=False,
-        trust_env=False,
-    )
+    network = NetworkPolicy(private_hosts, setting="TOOLCRIB_ALLOWED_PRIVATE_MCP_HOSTS")
+    limits = OutboundLimits(silence=_SILENCE_SECONDS, body=MOST_BYTES, error_body=MOST_BYTES)
     async with (
-        client as http,
+        Outbound(network, limits=limits) as outbound,
+        # The library needs a client of httpx2. It follows no redirects, so that its headers reach no other server.
+        httpx2.AsyncClient(
+            transport=OutboundTransport(outbound),
+            timeout=None,
+            headers={**server.secrets, "Accept-Encoding": "identity"},
+            follow_redirects=False,
+            trust_env=False,
+        ) as http,
         streamable_http_client(server.url, http_client=http, max_sse_event_size=MOST_BYTES) as streams,
     ):
         yield streams

@@ -1,16 +1,20 @@
 """Anthropic, over its Messages API."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
+from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.providers.anthropic_messages import AnthropicEventReader, request_body
 from toolcrib.providers.provider import ModelInfo, ModelRequest
-from toolcrib.providers.sdk_provider import SdkProvider, VendorSdk
 from toolcrib.providers.stream_reader import StreamEventReader, count_of
 from toolcrib.providers.wire_history import ToolNameEncoder
+from toolcrib.providers.wire_provider import WireProvider
+
+# The newest, and the only one that its documentation names.
+_VERSION: Final = "2023-06-01"
 
 
-class Anthropic(SdkProvider):
+class Anthropic(WireProvider):
     """Anthropic's provider."""
 
     name: ClassVar[str] = "anthropic"
@@ -21,11 +25,8 @@ class Anthropic(SdkProvider):
     # All of them on one page.
     models_path: ClassVar[str] = "/v1/models?limit=1000"
 
-    @classmethod
-    def load_sdk(cls) -> VendorSdk:
-        import anthropic
-
-        return VendorSdk(anthropic, anthropic.AsyncAnthropic, anthropic.AnthropicError)
+    def auth_headers(self, credentials: ProviderCredentials) -> Mapping[str, str]:
+        return {"anthropic-version": _VERSION} | ({"x-api-key": credentials.secret} if credentials.secret else {})
 
     def request_body(self, request: ModelRequest, names: ToolNameEncoder) -> dict[str, Any]:
         return request_body(request, names, provider=self.name)

@@ -1,15 +1,9 @@
-"""Google's Gemini, over its own API: ``streamGenerateContent`` as server-sent events.
-
-No SDK: the API needs one header, and the shared HTTP client sends it.
-"""
+"""Google's Gemini, over its own API: ``streamGenerateContent`` as server-sent events."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 from urllib.parse import quote
-
-import httpx2
 
 from toolcrib.core.messages import (
     AssistantMessage,
@@ -35,24 +29,19 @@ from toolcrib.providers.model_catalog import model_facts
 from toolcrib.providers.provider import (
     ModelInfo,
     ModelRequest,
-    Provider,
     ToolChoice,
     response_error,
     stream_error,
-    validate_endpoint,
 )
 from toolcrib.providers.stream_reader import (
-    SseSplitter,
     StreamEventReader,
     count_of,
-    encoded,
-    interrupted,
     parsed,
-    read_answer,
     text_of,
 )
 from toolcrib.providers.tool_call_stream import AnswerReader
 from toolcrib.providers.wire_history import ToolNameEncoder, arguments_object, messages_to_send, noted, wire_id
+from toolcrib.providers.wire_provider import WireProvider
 
 _REFUSALS = frozenset(
     {
@@ -78,7 +67,7 @@ _BUDGETS: Mapping[Effort, int] = {Effort.NONE: 0, Effort.LOW: 1_024, Effort.MEDI
 NO_SIGNATURE = "skip_thought_signature_validator"
 
 
-class Gemini(Provider):
+class Gemini(WireProvider):
     """Gemini's provider."""
 
     name: ClassVar[str] = "gemini"
@@ -87,29 +76,26 @@ class Gemini(Provider):
     base_url_variable: ClassVar[str] = "GOOGLE_GEMINI_BASE_URL"
     # All of them on one page.
     models_path: ClassVar[str] = "/models?pageSize=1000"
+    models_field: ClassVar[str] = "models"
+    id_field: ClassVar[str] = "name"
 
     def path_for(self, request: ModelRequest) -> str:
-        """Return the path of this request, which names the model."""
         return f"/models/{quote(request.model.removeprefix('models/'), safe='')}:streamGenerateContent?alt=sse"
 
     def auth_headers(self, credentials: ProviderCredentials) -> Mapping[str, str]:
-        """Return the headers with the key."""
         return {"x-goog-api-key": credentials.secret} if credentials.secret else {}
 
     def request_body(self, request: ModelRequest, names: ToolNameEncoder) -> dict[str, Any]:
-        """Return the request in the server's format."""
         return request_body(request, names, provider=self.name)
 
     def reader(self, request: ModelRequest, names: ToolNameEncoder) -> StreamEventReader:
-        """Return the parser of the answer's events."""
         return GeminiChunkReader(request, names, provider=self.name)
 
     def model_info(self, entry: Mapping[str, Any]) -> ModelInfo | None:
-        """Parse an entry of the server's model list; None if it cannot be used here."""
-        name, methods = entry.get("name"), entry.get("supportedGenerationMethods")
-        if not isinstance(name, str) or (isinstance(methods, list) and "generateContent" not in methods):
+        methods = entry.get("supportedGenerationMethods")
+        if isinstance(methods, list) and "generateContent" not in methods:
             return None
-        model = name.removeprefix("models/")
+        model = entry["name"].removeprefix("models/")
         return ModelInfo(
             model,
             text_of(entry.get("displayName")) or model,
@@ -119,36 +105,8 @@ class Gemini(Provider):
             max_output_tokens=count_of(entry.get("outputTokenLimit")) or None,
         )
 
-    def stream(self, request: ModelRequest, credentials: ProviderCredentials) -> AsyncGenerator[StreamEvent, None]:
-        names = ToolNameEncoder.of(request.tools, request.messages)
-        content, path = encoded(self.request_body(request, names)), self.path_for(request)
-        return read_answer(
-            lambda: self._answer("POST", path, content, credentials), SseSplitter(), self.reader(request, names)
-        )
-
     async def list_models(self, credentials: ProviderCredentials) -> list[ModelInfo]:
-        try:
-            async with self._answer("GET", self.models_path, None, credentials) as response:
-                found = parsed(await response.aread()).get("models")
-        except httpx2.TransportError as error:
-            raise interrupted(error) from error
-        except httpx2.HTTPError as error:
-            raise stream_error(f"The response is invalid: {error}.") from error
-        entries = [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
-        models = [self.model_info(entry) for entry in entries]
-        return sorted((model for model in models if model is not None), key=lambda model: model.id)
-
-    @asynccontextmanager
-    async def _answer(
-        self, method: str, path: str, body: bytes | None, credentials: ProviderCredentials
-    ) -> AsyncIterator[httpx2.Response]:
-        address = validate_endpoint(credentials, self.address) + path
-        headers = {"Content-Type": "application/json", **self.auth_headers(credentials), **credentials.headers}
-        async with self._http.stream(method, address, content=body, headers=headers) as response:
-            if not response.is_success:
-                await response.aread()
-                raise response_error(response.status_code, response.text, response.headers, secret=credentials.secret)
-            yield response
+        return sorted(await super().list_models(credentials), key=lambda model: model.id)
 
 
 def request_body(request: ModelRequest, names: ToolNameEncoder, *, provider: str) -> dict[str, Any]:

@@ -1,16 +1,10 @@
-"""Ollama, over its own API: lines of JSON over HTTP.
-
-No SDK, because Ollama's needs an HTTP library that we do not use.
-"""
+"""Ollama, over its own API: lines of JSON over HTTP."""
 
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
-
-import httpx2
 
 from toolcrib.core.errors import ProviderError
 from toolcrib.core.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolResultMessage, UserMessage
@@ -24,6 +18,7 @@ from toolcrib.core.model_stream import (
     TokenUsage,
 )
 from toolcrib.core.provider_credentials import ProviderCredentials
+from toolcrib.network.network_policy import OutboundError
 from toolcrib.providers.provider import (
     ModelInfo,
     ModelRequest,
@@ -31,7 +26,6 @@ from toolcrib.providers.provider import (
     ToolChoice,
     response_error,
     stream_error,
-    validate_endpoint,
 )
 from toolcrib.providers.stream_reader import (
     JsonLineSplitter,
@@ -66,10 +60,11 @@ class Ollama(Provider):
         names = ToolNameEncoder.of(request.tools, request.messages)
         body = encoded(request_body(request, names))
 
-        def opening() -> AbstractAsyncContextManager[httpx2.Response]:
-            return self._answer("/api/chat", body, credentials)
-
-        return read_answer(opening, JsonLineSplitter(), OllamaLineReader(request, names, provider=self.name))
+        return read_answer(
+            lambda: self._reply("POST", "/api/chat", credentials, body=body),
+            JsonLineSplitter(),
+            OllamaLineReader(request, names, provider=self.name),
+        )
 
     async def list_models(self, credentials: ProviderCredentials) -> list[ModelInfo]:
         found = (await self._ask("GET", "/api/tags", None, credentials)).get("models")
@@ -108,28 +103,10 @@ class Ollama(Provider):
         self, method: str, path: str, body: Mapping[str, Any] | None, credentials: ProviderCredentials
     ) -> dict[str, Any]:
         try:
-            async with self._answer(path, encoded(body) if body else None, credentials, method=method) as response:
-                return parsed(await response.aread())
-        except httpx2.TransportError as error:
+            async with self._reply(method, path, credentials, body=encoded(body) if body else None) as reply:
+                return parsed(await reply.read())
+        except OutboundError as error:
             raise interrupted(error) from error
-        except (TypeError, AttributeError, KeyError, httpx2.HTTPError) as error:
-            raise stream_error(f"The response has an unexpected format: {error}.") from error
-
-    @asynccontextmanager
-    async def _answer(
-        self, path: str, body: bytes | None, credentials: ProviderCredentials, *, method: str = "POST"
-    ) -> AsyncIterator[httpx2.Response]:
-        headers = {"Content-Type": "application/json"}
-        if credentials.secret:
-            headers["Authorization"] = f"Bearer {credentials.secret}"
-        address = validate_endpoint(credentials, self.address) + path
-        async with self._http.stream(
-            method, address, content=body, headers={**headers, **credentials.headers}
-        ) as response:
-            if not response.is_success:
-                await response.aread()
-                raise response_error(response.status_code, response.text, response.headers, secret=credentials.secret)
-            yield response
 
 
 def _host_address(host: str) -> str:

@@ -11,24 +11,18 @@ from toolcrib.core.model_options import Wire
 from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.providers import chat_completions, openai_responses
 from toolcrib.providers.provider import ModelInfo, ModelRequest
-from toolcrib.providers.sdk_provider import SdkProvider, VendorSdk
 from toolcrib.providers.stream_reader import StreamEventReader
 from toolcrib.providers.wire_history import ToolNameEncoder
+from toolcrib.providers.wire_provider import WireProvider
 
 
-class OpenAIServer(SdkProvider):
+class OpenAIServer(WireProvider):
     """Base of providers with OpenAI's APIs; subclasses have the differences between servers."""
 
     path: ClassVar[str] = "/chat/completions"
     responses_path: ClassVar[str] = "/responses"
     models_path: ClassVar[str] = "/models"
     max_tokens_field: ClassVar[str] = "max_tokens"
-
-    @classmethod
-    def load_sdk(cls) -> VendorSdk:
-        import openai
-
-        return VendorSdk(openai, openai.AsyncOpenAI, openai.OpenAIError)
 
     def wire(self, model: str) -> Wire:
         """Return the API for a model, if the agent does not name one."""

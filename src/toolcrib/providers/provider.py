@@ -1,22 +1,24 @@
-"""The interface of a model provider, its credentials and its errors. Independent of any wire format or SDK."""
+"""The interface of a model provider, its credentials and its errors. Independent of any wire format."""
 
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
-from typing import Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 from urllib.parse import urlsplit
-
-import httpx2
 
 from toolcrib.core.errors import ProviderError, ProviderErrorKind
 from toolcrib.core.messages import Message
 from toolcrib.core.model_options import Effort, Wire
 from toolcrib.core.model_stream import StreamEvent
 from toolcrib.core.provider_credentials import ProviderCredentials
+
+if TYPE_CHECKING:
+    from toolcrib.network.outbound import Outbound, Reply
 
 
 class ToolSpec(Protocol):
@@ -75,7 +77,7 @@ class Provider(ABC):
     """One model provider. All its failures are ProviderErrors.
 
     The registry finds every subclass with a ``name`` in a module of this package. It imports these modules to list the
-    providers, so none of them imports an SDK at its top: that takes a second. See ``load_sdk``.
+    providers, so none of them imports a client for HTTP or a vendor's SDK.
 
     Attributes:
         name: How agents and credentials name it.
@@ -91,7 +93,7 @@ class Provider(ABC):
     variable: ClassVar[str] = ""
     base_url_variable: ClassVar[str] = ""
 
-    def __init__(self, http: httpx2.AsyncClient) -> None:
+    def __init__(self, http: "Outbound") -> None:
         self._http = http
 
     @classmethod
@@ -99,11 +101,6 @@ class Provider(ABC):
         """Return the credentials that environment variables contain, if they do."""
         secret, base_url = variables.get(cls.variable), variables.get(cls.base_url_variable)
         return ProviderCredentials(secret, base_url) if secret and (base_url or cls.address) else None
-
-    @classmethod
-    def load_sdk(cls) -> Any:
-        """Import the vendor's SDK and return it; None if the provider uses none."""
-        return None
 
     @abstractmethod
     def stream(self, request: ModelRequest, credentials: ProviderCredentials) -> AsyncGenerator[StreamEvent, None]:
@@ -124,6 +121,35 @@ class Provider(ABC):
             ProviderError: The provider does not accept them.
         """
         await self.list_models(credentials)
+
+    def auth_headers(self, credentials: ProviderCredentials) -> Mapping[str, str]:
+        """Return the headers that carry the key."""
+        return {"Authorization": f"Bearer {credentials.secret}"} if credentials.secret else {}
+
+    @asynccontextmanager
+    async def _reply(
+        self,
+        method: str,
+        path: str,
+        credentials: ProviderCredentials,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator["Reply"]:
+        """Send a request below the provider's URL and wait for a response with success.
+
+        Raises:
+            ProviderError: The credentials cannot be sent, or the response is an error.
+            OutboundError: There is no response.
+        """
+        address = validate_endpoint(credentials, self.address) + path
+        sent = {"Content-Type": "application/json"} if body is not None else {}
+        sent |= {**self.auth_headers(credentials), **(headers or {}), **credentials.headers}
+        async with self._http.request(method, address, headers=sent, body=body) as reply:
+            if not reply.ok:
+                text = await reply.excerpt()
+                raise response_error(reply.status, text, reply.headers, secret=credentials.secret)
+            yield reply
 
 
 # Valid header values.

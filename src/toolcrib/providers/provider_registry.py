@@ -1,4 +1,4 @@
-"""The providers by name, created on first use because the vendors' SDKs take a second to import.
+"""The providers by name, and their turns.
 
 A turn is retried as long as nothing of it was shown, and limited in time.
 """
@@ -11,20 +11,21 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Final
-
-import httpx2
+from typing import TYPE_CHECKING, Final
 
 import toolcrib.providers
 from toolcrib.core.errors import Misconfigured, NotFound, ProviderError, ProviderErrorKind
 from toolcrib.core.model_stream import StreamEvent, StreamFailed, StreamStart, TokenUsage
 from toolcrib.core.provider_credentials import ProviderCredentials
-from toolcrib.providers.http_pool import new_client
+from toolcrib.network.network_policy import NetworkPolicy
 from toolcrib.providers.model_catalog import load_catalog
 from toolcrib.providers.provider import PASSING, ModelInfo, ModelRequest, Provider, stream_error
 from toolcrib.providers.request_check import readable, request_flaw
 from toolcrib.runtime.process_setup import freeze_gc
 from toolcrib.runtime.reusable_timeout import ReusableTimeout
+
+if TYPE_CHECKING:
+    from toolcrib.network.outbound import Outbound
 
 TURN_SECONDS: Final = 120.0
 # For listing models and checking credentials, while a person waits.
@@ -80,7 +81,7 @@ def provider_class(name: str) -> type[Provider]:
 class ProviderRegistry:
     """Provides the providers, which share one connection pool."""
 
-    def __init__(self, http: httpx2.AsyncClient) -> None:
+    def __init__(self, http: "Outbound") -> None:
         self._http = http
         self._loaded: dict[str, Provider] = {}
 
@@ -90,9 +91,11 @@ class ProviderRegistry:
         Raises:
             NotFound: There is none; the message lists the names.
         """
-        if name not in self._loaded:
+        if not self._loaded:
             # In a thread, so that other sessions' streams continue.
-            self._loaded[name] = await asyncio.to_thread(_create, provider_class(name), self._http)
+            await asyncio.to_thread(_load_catalog)
+        if name not in self._loaded:
+            self._loaded[name] = provider_class(name)(self._http)
         return self._loaded[name]
 
     async def stream_turn(
@@ -153,7 +156,11 @@ async def open_providers(
         private_hosts: What users may reach in the server's own network, as ``host:port``, or ``*`` for everything.
         proxy: The URL of a proxy for all requests.
     """
-    async with new_client(private_hosts=private_hosts, proxy=proxy) as http:
+    # Here, so that listing the providers does not import the client.
+    from toolcrib.network.outbound import Outbound
+
+    network = NetworkPolicy(private_hosts, setting="TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS")
+    async with Outbound(network, proxy=proxy) as http:
         yield ProviderRegistry(http)
 
 
@@ -167,11 +174,9 @@ async def _in_time() -> AsyncIterator[None]:
         raise stream_error(message, kind=ProviderErrorKind.TIMEOUT) from None
 
 
-def _create(provider: type[Provider], http: httpx2.AsyncClient) -> Provider:
-    created = provider(http)
+def _load_catalog() -> None:
     load_catalog()
     freeze_gc()
-    return created
 
 
 async def retrying(

@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-import httpx2
 import jiter
 
 from toolcrib.core.errors import ProviderError, ProviderErrorKind
 from toolcrib.core.model_stream import StreamEvent, StreamFailed
+from toolcrib.network.network_policy import OutboundError, OutboundFailure
 from toolcrib.providers.provider import stream_error
 
 # How long to wait for the end of a finished answer, so that its connection can be reused.
@@ -41,14 +41,13 @@ class StreamEventReader(Protocol):
 
 
 async def read_answer(
-    opening: Callable[[], AbstractAsyncContextManager[httpx2.Response]],
+    opening: Callable[[], AbstractAsyncContextManager[AsyncIterator[bytes]]],
     splitter: StreamSplitter,
     reader: StreamEventReader,
 ) -> AsyncGenerator[StreamEvent, None]:
     """Yield the events of one answer. Every failure is its last event; only cancellation raises."""
     try:
-        async with opening() as response:
-            chunks = _bytes_of(response)
+        async with opening() as chunks:
             async for chunk in chunks:
                 for event in _understood(splitter.feed(chunk), reader):
                     yield event
@@ -61,21 +60,8 @@ async def read_answer(
             await _drain(chunks)
     except ProviderError as error:
         yield StreamFailed(error)
-    except httpx2.TransportError as error:
+    except OutboundError as error:
         yield StreamFailed(interrupted(error))
-    except httpx2.HTTPError as error:
-        yield StreamFailed(stream_error(f"The response is invalid: {error}."))
-
-
-def _bytes_of(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """Return the body as it arrives.
-
-    Without compression it bypasses httpx2's own iterators, each of which costs time.
-    """
-    if response.headers.get("content-encoding", "identity") != "identity":
-        return response.aiter_bytes()
-    assert isinstance(response.stream, httpx2.AsyncByteStream)
-    return aiter(response.stream)
 
 
 def parsed(data: bytes) -> dict[str, Any]:
@@ -135,17 +121,16 @@ def count_of(value: object) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
-def interrupted(error: httpx2.TransportError) -> ProviderError:
+def interrupted(error: OutboundError) -> ProviderError:
     """Return the error for a connection that could not be made, timed out or broke."""
-    why = str(error) or type(error).__name__
-    match error:
-        case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.PoolTimeout() | httpx2.ProxyError():
-            return stream_error(f"Cannot connect to the provider: {why}.", kind=ProviderErrorKind.UNAVAILABLE)
-        case httpx2.TimeoutException():
+    match error.failure:
+        case OutboundFailure.UNREACHABLE | OutboundFailure.CERTIFICATE:
+            return stream_error(f"Cannot connect to the provider: {error}.", kind=ProviderErrorKind.UNAVAILABLE)
+        case OutboundFailure.TIMEOUT:
             return stream_error("The provider stopped sending data.", kind=ProviderErrorKind.TIMEOUT)
-        case httpx2.UnsupportedProtocol():
-            return stream_error(f"The provider's URL is invalid: {why}.", kind=ProviderErrorKind.REQUEST)
-    return stream_error(f"The connection to the provider failed: {why}.")
+        case OutboundFailure.DENIED | OutboundFailure.INVALID:
+            return stream_error(f"The provider's URL is invalid: {error}.", kind=ProviderErrorKind.REQUEST)
+    return stream_error(f"The connection to the provider failed: {error}.")
 
 
 def _understood(pieces: Iterator[bytes], reader: StreamEventReader) -> Iterator[StreamEvent]:
@@ -164,7 +149,7 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
         async with asyncio.timeout(_DRAIN_SECONDS):
             async for _ in chunks:
                 return
-    except (TimeoutError, httpx2.HTTPError):
+    except (TimeoutError, OutboundError):
         return
 
 

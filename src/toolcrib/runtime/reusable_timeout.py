@@ -33,6 +33,12 @@ class ReusableTimeout:
             self._set()
         return self
 
+    def close(self) -> None:
+        """Cancel the timer, after the last wait."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def __enter__(self) -> Self:
         task = self._task = asyncio.current_task()
         assert task is not None

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-import httpx2
 from pydantic import SecretStr
+from yarl import URL
 
 from toolcrib.core.errors import BadArguments, Misconfigured
 from toolcrib.core.ids import UserId
@@ -36,7 +36,7 @@ class Brave:
 
     @property
     def host(self) -> str:
-        return self._url.host
+        return self._url.host or ""
 
     async def search(self, query: str, *, most: int, seconds: float) -> list[SearchResult]:
         if len(query.split()) > _MOST_WORDS:
@@ -111,14 +111,14 @@ def is_key(value: str) -> bool:
     return bool(value) and value.isascii() and value.isprintable() and " " not in value
 
 
-def _secured(url: str) -> httpx2.URL:
+def _secured(url: str) -> URL:
     """Return the URL.
 
     Raises:
         Misconfigured: The key would be sent unencrypted to another machine.
     """
     address = parsed(url)
-    if address is None or address.userinfo or not (address.scheme == "https" or is_loopback(address)):
+    if address is None or address.user or address.password or not (address.scheme == "https" or is_loopback(address)):
         raise Misconfigured(
             f"TOOLCRIB_BRAVE_URL must begin with https://, since the key is sent there; as in {ADDRESS}"
         )

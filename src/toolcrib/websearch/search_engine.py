@@ -5,20 +5,18 @@ A new engine is one more class with this interface, added in ``wiring``.
 
 import asyncio
 import ipaddress
-import ssl
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-import httpx2
 import structlog
 from pydantic_core import from_json
+from yarl import URL
 
 from toolcrib.core.errors import ToolFailed
+from toolcrib.network.network_policy import OPERATOR_URLS, OutboundError, OutboundFailure
 from toolcrib.websearch.text_sanitizer import to_plain_text, web_address
 
 MOST_BYTES = 2_000_000
@@ -122,21 +120,21 @@ class FallbackSearch:
         return SearchResults(nothing, (), failures)
 
 
-def parsed(url: str) -> httpx2.URL | None:
+def parsed(url: str) -> URL | None:
     """Return the URL without its fragment, if it is an HTTP URL."""
     try:
         parts = urlsplit(url.strip())
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
             return None
-        return httpx2.URL(parts._replace(fragment="").geturl())
-    except (ValueError, httpx2.InvalidURL):
+        return URL(parts._replace(fragment="").geturl())
+    except ValueError:
         return None
 
 
-def is_loopback(url: httpx2.URL) -> bool:
+def is_loopback(url: URL) -> bool:
     """Return whether the URL is on this machine."""
     try:
-        return ipaddress.ip_address(url.host).is_loopback
+        return ipaddress.ip_address(url.host or "").is_loopback
     except ValueError:
         return url.host == "localhost"
 
@@ -177,57 +175,32 @@ class EngineResponse:
         return f"it returned HTTP {self.status}"
 
 
-async def ask(
-    url: httpx2.URL, *, params: Mapping[str, str], headers: Mapping[str, str], seconds: float
-) -> EngineResponse:
+async def ask(url: URL, *, params: Mapping[str, str], headers: Mapping[str, str], seconds: float) -> EngineResponse:
     """Send one request. ``seconds`` limit all of it, so that a slow response does not hold the call."""
+    # Imported by a search only: processes that list the tools do not need it.
+    from toolcrib.network.outbound import Outbound, OutboundLimits
+
     sent = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "toolcrib", **headers}
-    trusted = await asyncio.to_thread(_trusted)
-    # The environment may name a proxy. It is not used for servers on this machine.
-    outside = not is_loopback(url)
     try:
         async with (
             asyncio.timeout(seconds),
-            httpx2.AsyncClient(verify=trusted, timeout=seconds, follow_redirects=False, trust_env=outside) as client,
-            client.stream("GET", url.copy_merge_params(params), headers=sent) as response,
+            Outbound(OPERATOR_URLS, limits=OutboundLimits(body=MOST_BYTES)) as http,
+            http.request("GET", url.update_query(params), headers=sent) as reply,
         ):
-            body = await _bounded(response)
-            return EngineResponse(response.status_code, body, response.headers.get("location"))
-    except (TimeoutError, httpx2.TimeoutException):
+            return EngineResponse(reply.status, await reply.read(), reply.headers.get("Location"))
+    except TimeoutError:
         raise EngineFailed(f"no response within {seconds:.3g} s") from None
-    except httpx2.ConnectError as error:
-        if "certificate" in str(error).lower():
-            raise EngineFailed("its certificate is not trusted; install its issuer's on this machine") from None
-        raise EngineFailed("it cannot be reached; check that it runs and that its address is right") from None
-    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
-        # Only the type: the text of some of these errors contains what was sent.
-        raise EngineFailed(f"the connection failed ({type(error).__name__})") from None
+    except OutboundError as error:
+        # Not its text, which may contain what was sent.
+        raise EngineFailed(_FAILURES.get(error.failure, "the connection failed, or the response is invalid")) from None
 
 
-async def _bounded(response: httpx2.Response) -> bytes:
-    """Return the body, decompressed here: a client that does it itself may produce a gigabyte before any check."""
-    match response.headers.get("content-encoding", "").strip().lower():
-        case "identity" | "":
-            unpack = None
-        case "gzip" | "x-gzip":
-            unpack = zlib.decompressobj(zlib.MAX_WBITS | 16)
-        case _:
-            raise EngineFailed("the response has an unsupported content encoding")
-    body = bytearray()
-    async for piece in response.aiter_raw():
-        try:
-            body += unpack.decompress(piece, MOST_BYTES + 1 - len(body)) if unpack else piece
-        except zlib.error:
-            raise EngineFailed("the response cannot be decompressed") from None
-        if len(body) > MOST_BYTES:
-            raise EngineFailed(f"the response is larger than {MOST_BYTES:,} bytes")
-    return bytes(body)
-
-
-@cache
-def _trusted() -> ssl.SSLContext:
-    """Return the trusted certificates. Loading them takes a tenth of a second, so it happens once."""
-    return httpx2.create_ssl_context()
+_FAILURES: Final = {
+    OutboundFailure.TIMEOUT: "it stopped responding",
+    OutboundFailure.CERTIFICATE: "its certificate is not trusted; install its issuer's on this machine",
+    OutboundFailure.UNREACHABLE: "it cannot be reached; check that it runs and that its address is right",
+    OutboundFailure.TOO_LARGE: f"the response is larger than {MOST_BYTES:,} bytes",
+}
 
 
 def pages(results: Any, *, title: str, address: str, snippet: str, most: int) -> list[SearchResult]:

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-import httpx2
+from yarl import URL
 
 from toolcrib.core.errors import Misconfigured
 from toolcrib.websearch.search_engine import EngineFailed, EngineResponse, SearchResult, ask, pages, parsed
@@ -20,7 +20,7 @@ class SearXNG:
 
     @property
     def host(self) -> str:
-        return self._url.host
+        return self._url.host or ""
 
     async def search(self, query: str, *, most: int, seconds: float) -> list[SearchResult]:
         params = {"q": _without_commands(query), "format": "json"}
@@ -35,12 +35,12 @@ class SearXNG:
         return found
 
 
-def _search_address(url: str) -> httpx2.URL:
+def _search_address(url: str) -> URL:
     address = parsed(url)
     if address is None:
         raise Misconfigured("TOOLCRIB_SEARXNG_URL is not a URL. Set one such as http://127.0.0.1:8080.")
     path = address.path.rstrip("/")
-    return address.copy_with(path=path if path.endswith("/search") else f"{path}/search")
+    return address.with_path(path if path.endswith("/search") else f"{path}/search", keep_query=True)
 
 
 def _without_commands(query: str) -> str:

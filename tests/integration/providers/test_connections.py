@@ -20,8 +20,8 @@ from toolcrib.core.errors import NotFound, ProviderError, ProviderErrorKind
 from toolcrib.core.messages import UserMessage
 from toolcrib.core.model_stream import StreamEvent, TextDelta
 from toolcrib.core.provider_credentials import ProviderCredentials
+from toolcrib.network.outbound import OutboundLimits
 from toolcrib.providers import provider_registry
-from toolcrib.providers.http_pool import MAX_REFUSAL
 from toolcrib.providers.provider import ModelRequest
 from toolcrib.providers.provider_registry import ProviderRegistry, RetryPolicy
 
@@ -160,7 +160,7 @@ async def test_endless_error_response_is_read_up_to_a_limit(access: Access, fake
         error = failure(await taken(access.provider.stream(hello(access), access.credentials))).error
 
     assert error.status == 400
-    assert len(error.body) < MAX_REFUSAL
+    assert len(error.body) < OutboundLimits().error_body
 
 
 async def test_redirect_is_not_followed_with_the_key(access: Access, fake: ModelServer) -> None:
@@ -248,10 +248,11 @@ async def test_unknown_provider_is_reported_with_the_known_ones(providers: Provi
         await providers.get("bard")
 
 
-def test_listing_the_providers_loads_no_sdk() -> None:
+@pytest.mark.req("PR-7", part="the vendors' SDKs are not loaded")
+def test_listing_the_providers_loads_neither_an_sdk_nor_the_client() -> None:
     program = (
         "import sys; from toolcrib.providers.provider_registry import provider_classes; provider_classes(); "
-        "print(sorted({'openai', 'anthropic'} & set(sys.modules)))"
+        "print(sorted({'openai', 'anthropic', 'aiohttp'} & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=dict(os.environ)
