@@ -60,7 +60,7 @@ VIEWER_MAY = {
     "list_tools", "explain", "get_call", "find_file", "list_deleted_files", "list_versions", "read_version",
     "compare_versions", "get_workspace", "list_members", "list_agents", "get_agent", "list_paused_calls",
     "get_paused_call", "list_grants", "list_sessions", "get_session", "list_events", "stream_events",
-    "create_ticket", "list_messages", "list_runs", "list_workspace_runs", "get_run", "list_mcp_servers",
+    "create_ticket", "list_messages", "list_runs", "list_workspace_runs", "list_costs", "get_run", "list_mcp_servers",
     "get_mcp_server", "list_session_calls", "get_usage", "list_packages", "get_review", "list_schedules",
     "get_schedule",
 }  # fmt: skip

@@ -149,7 +149,8 @@ class ModelServer:
         if reason := strictness.openai_refusal(request.body, fields=strictness.OPENAI_FIELDS if own else None):
             return refuse(400, "invalid_value", reason)
         last = request.body["messages"][-1]
-        scene = _scene("" if last["role"] == "tool" else last["content"])
+        content = last["content"] if isinstance(last["content"], str) else last["content"][-1]["text"]
+        scene = _scene("" if last["role"] == "tool" else content)
         if scene is None:
             return refuse(404, "model_not_found", "no such scene")
         return Answer(tuple(wires.chat_completions(scene, request.body["model"])))

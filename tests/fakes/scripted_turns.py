@@ -1,6 +1,6 @@
 """The responses of a scripted model: one scene for each question, in every wire format."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toolcrib.core.model_stream import FinishReason
 
@@ -34,6 +34,8 @@ TWO_CALLS = Scene(
     ),
     reason=FinishReason.TOOL_CALLS,
 )
+THINK_AND_CALL = replace(TWO_CALLS, thinking="Which one? Grüße 🚀")
+REFUSED = Scene(text="I will not.", reason=FinishReason.REFUSAL)
 NO_ARGUMENTS = Scene(calls=(SceneCall("call_bare", "list_directory", "{}"),), reason=FinishReason.TOOL_CALLS)
 AFTER_RESULTS = Scene(text="Both are done.")
 
@@ -42,5 +44,6 @@ SCENES = {
     "Say hello.": HELLO,
     "Think first.": THINK,
     "Use two tools.": TWO_CALLS,
+    "Think, then use them.": THINK_AND_CALL,
     "Call without arguments.": NO_ARGUMENTS,
 }

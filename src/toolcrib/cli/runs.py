@@ -10,9 +10,9 @@ import typer
 from toolcrib.cli.command_options import JsonOption, WorkspaceLocation, in_workspace
 from toolcrib.cli.sessions import SESSION_HELP, find_session
 from toolcrib.cli.terminal_text import Row, age, find_by_id, one_line, print_facts, print_json, print_list, short_id
-from toolcrib.client import RunOut
+from toolcrib.client import CostOut, RunOut
 from toolcrib.core.errors import NotFound
-from toolcrib.core.runs import RunState, RunWait
+from toolcrib.core.runs import CostGroup, RunState, RunWait
 
 app = typer.Typer(no_args_is_help=True, help="List, show, cancel and retry runs.")
 
@@ -76,6 +76,7 @@ def show(location: WorkspaceLocation, run: RunArgument, as_json: JsonOption = Fa
         "takeovers": str(found.takeovers),
         "turns": str(found.turns),
         "tokens": f"{found.input_tokens:,} in, {found.output_tokens:,} out, {found.context_tokens:,} in the context",
+        "cost": _cost(found),
         "active": f"{found.active_ms / 1000:.1f} s",
         "created": _time(found.created_at),
         "started": _time(found.started_at),
@@ -114,6 +115,26 @@ def retry(location: WorkspaceLocation, run: RunArgument, as_json: JsonOption = F
     typer.echo(f"Retrying as run {short_id(made.id)}. Follow it with: toolcrib chat --resume {made.session_id}")
 
 
+@app.command()
+@in_workspace
+def costs(
+    location: WorkspaceLocation,
+    by: Annotated[CostGroup, typer.Option(help="What to add up by.")] = CostGroup.DAY,
+    days: Annotated[int, typer.Option(min=1, max=366, help="Runs of the last so many days.")] = 30,
+    as_json: JsonOption = False,
+) -> None:
+    """Add up tokens and costs of the workspace's runs.
+
+    Example: toolcrib runs costs --by agent --days 7
+    """
+
+    def row(one: CostOut) -> Row:
+        return one.key, str(one.runs), f"{one.input_tokens:,}", f"{one.output_tokens:,}", _cost(one)
+
+    found = location.client.costs(location.id, by=by, days=days)
+    print_list(found, (by, "runs", "input", "output", "cost"), row, as_json=as_json, empty="No runs found.")
+
+
 def find_run(location: WorkspaceLocation, text: str) -> RunOut:
     """Returns the run with this id, or whose id starts or ends with ``text``; ``last`` is the newest."""
     with suppress(ValueError):
@@ -150,6 +171,13 @@ def _wait(location: WorkspaceLocation, run: RunOut) -> str | None:
     if run.waits_for is RunWait.PROVIDER:
         return f"the provider, which limits requests, until {_time(run.not_before)}"
     return _WAITS[run.waits_for]
+
+
+def _cost(run: RunOut | CostOut) -> str:
+    if run.cost is None:
+        return "unknown"
+    known = f"${run.cost:.4f}"
+    return f"{known}, and the unknown cost of {run.unpriced_turns} turns" if run.unpriced_turns else known
 
 
 def _time(when: datetime | None) -> str | None:

@@ -360,7 +360,7 @@ _LENGTH = 140
 _NAMING = ("path", "command", "pattern", "query", "plan_file_path", "name", "url")
 _ENDINGS = {
     "turn-limit": "Stopped: turn limit reached.",
-    "budget": "Stopped: context limit reached.",
+    "budget": "Stopped: a budget is used up, or the context is full.",
     "deadline": "Stopped: time limit reached.",
     "cancelled": "Cancelled.",
     "violation": "Stopped: sandbox violation.",

@@ -10,7 +10,7 @@ from toolcrib.schemas.models import ModelOut, ProviderCredentialsOut
 from toolcrib.schemas.paused_calls import ApprovalOut, GrantRuleOut, PausedCallOut, QuestionOut, QuestionPauseOut
 from toolcrib.schemas.reviews import FileDecisionIn, ReviewDecisionOut, ReviewFileOut, ReviewHunkOut, ReviewOut
 from toolcrib.schemas.schedules import ScheduleOut
-from toolcrib.schemas.sessions import MessageOut, RunOut, SessionOut, StreamMessage
+from toolcrib.schemas.sessions import CostOut, MessageOut, RunOut, SessionOut, StreamMessage
 from toolcrib.schemas.tool_calls import StoredCallOut
 from toolcrib.schemas.workspaces import WorkspaceOut
 
@@ -21,6 +21,7 @@ __all__ = [
     "AuditRecordOut",
     "AuditVerificationOut",
     "Client",
+    "CostOut",
     "FileDecisionIn",
     "GrantRuleOut",
     "McpServerOut",

@@ -22,7 +22,7 @@ from toolcrib.schemas.paused_calls import (
 )
 from toolcrib.schemas.reviews import FileDecisionIn, ReviewDecisionIn, ReviewDecisionOut, ReviewOut
 from toolcrib.schemas.schedules import ScheduleOut
-from toolcrib.schemas.sessions import EventOut, MessageOut, RunOut, SessionOut, StreamMessage
+from toolcrib.schemas.sessions import CostOut, EventOut, MessageOut, RunOut, SessionOut, StreamMessage
 from toolcrib.schemas.tool_calls import StoredCallOut
 from toolcrib.schemas.workspaces import WorkspaceOut
 
@@ -309,6 +309,10 @@ class Client:
     def run(self, workspace_id: UUID, run_id: UUID) -> RunOut:
         """Return one run."""
         return self._http.fetch(RunOut, "GET", f"/workspaces/{workspace_id}/runs/{run_id}")
+
+    def costs(self, workspace_id: UUID, *, by: str = "day", days: int = 30) -> list[CostOut]:
+        """Return tokens and costs of the workspace's runs, added up by `day`, `agent` or `session`."""
+        return self._http.page(CostOut, f"/workspaces/{workspace_id}/costs", by=by, days=days)
 
     def retry(self, workspace_id: UUID, run_id: UUID) -> RunOut:
         """Send the message of a run that failed or was cancelled again. Returns the new run."""

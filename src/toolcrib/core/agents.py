@@ -177,6 +177,15 @@ class AgentRules(BaseModel):
         "model accepts some of them. By default, the model decides.",
     )
     max_turns: int = Field(default=200, ge=1, le=10_000, description="Maximum number of turns of a run.")
+    max_tokens: int | None = Field(
+        default=None, ge=1, description="Tokens that a run and its child runs may use. Checked before each turn."
+    )
+    max_cost: float | None = Field(
+        default=None,
+        gt=0,
+        description="US dollars that a run and its child runs may cost. Checked before each turn; a turn without a "
+        "known price also ends the run.",
+    )
     budget_reserve: float = Field(
         default=0.2,
         ge=0.01,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -135,6 +136,29 @@ class Run:
     child_turns: int = 0
     # It waits for child runs only, and for no person.
     waits_for_child: bool = False
+    # In US dollars, at the prices of the time, and how many turns had no known price.
+    cost: Decimal = Decimal(0)
+    unpriced_turns: int = 0
+    # The same of its child runs that have ended, and their tokens.
+    child_tokens: int = 0
+    child_cost: Decimal = Decimal(0)
+    child_unpriced: int = 0
+
+    @property
+    def known_cost(self) -> Decimal | None:
+        """What it and its child runs have cost, as far as it is known; None if no price is known."""
+        total = self.cost + self.child_cost
+        return None if self.total_unpriced and not total else total.normalize() + 0
+
+    @property
+    def total_unpriced(self) -> int:
+        """Turns of it and its child runs whose cost is unknown."""
+        return self.unpriced_turns + self.child_unpriced
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens of its requests and answers, and of its child runs."""
+        return self.input_tokens + self.output_tokens + self.child_tokens
 
     @property
     def is_put_aside(self) -> bool:
@@ -155,6 +179,31 @@ class Run:
                 return RunWait.CHILD if self.waits_for_child else RunWait.PERSON
             case RunState.RUNNING | RunState.ENDED:
                 return None
+
+
+class CostGroup(StrEnum):
+    """What costs are added up by. A day is one of UTC, that of the run's beginning."""
+
+    DAY = "day"
+    AGENT = "agent"
+    SESSION = "session"
+
+
+@dataclass(frozen=True, slots=True)
+class CostSum:
+    """What a group of runs has used. ``cost`` lacks the turns whose price is not known."""
+
+    key: str
+    runs: int
+    input_tokens: int
+    output_tokens: int
+    cost: Decimal
+    unpriced_turns: int
+
+    @property
+    def known_cost(self) -> Decimal | None:
+        """The cost as far as it is known; None if no price is known."""
+        return None if self.unpriced_turns and not self.cost else self.cost.normalize() + 0
 
 
 class RequestedCallState(StrEnum):

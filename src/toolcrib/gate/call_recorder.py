@@ -111,7 +111,7 @@ class CallRecorder:
         calls: ToolCallStore,
         events: EventPublisher,
         *,
-        process: str,
+        process: str | None,
     ) -> None:
         self._committer = committer
         self._quota = quota
@@ -307,7 +307,7 @@ def call_record(
     request: CallRequest,
     state: str,
     *,
-    process: str,
+    process: str | None,
     result: Any = None,
     error: ToolcribError | None = None,
     change_set: ChangeSet | None = None,
@@ -334,7 +334,7 @@ def ended_record(
     request: CallRequest,
     outcome: Outcome,
     *,
-    process: str,
+    process: str | None,
     report: ToolReport | None = None,
     result: Any = None,
     change_set: ChangeSet | None = None,

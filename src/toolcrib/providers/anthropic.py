@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Final
 
 from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.providers.anthropic_messages import AnthropicEventReader, request_body
+from toolcrib.providers.model_catalog import context_window, model_facts
 from toolcrib.providers.provider import ModelInfo, ModelRequest
 from toolcrib.providers.stream_reader import StreamEventReader, count_of
 from toolcrib.providers.wire_history import ToolNameEncoder
@@ -40,8 +41,9 @@ class Anthropic(WireProvider):
         return ModelInfo(
             entry["id"],
             str(entry.get("display_name") or entry["id"]),
-            count_of(entry.get("max_input_tokens")) or None,
+            count_of(entry.get("max_input_tokens")) or context_window(self.name, entry["id"]),
             # All models that it lists support tools.
             supports_tools=True,
-            max_output_tokens=count_of(entry.get("max_tokens")) or None,
+            max_output_tokens=count_of(entry.get("max_tokens"))
+            or model_facts(self.name, entry["id"]).max_output_tokens,
         )

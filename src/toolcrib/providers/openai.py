@@ -10,6 +10,7 @@ from toolcrib.core.messages import UserMessage
 from toolcrib.core.model_options import Wire
 from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.providers import chat_completions, openai_responses
+from toolcrib.providers.model_catalog import context_window, model_facts
 from toolcrib.providers.provider import ModelInfo, ModelRequest
 from toolcrib.providers.stream_reader import StreamEventReader
 from toolcrib.providers.wire_history import ToolNameEncoder
@@ -59,37 +60,26 @@ class OpenAIServer(WireProvider):
         return sorted(await super().list_models(credentials), key=lambda model: model.id)
 
 
-# OpenAI lists names only. The facts by the longest matching prefix; None: not for chat, or not with this API.
-_FAMILIES: Mapping[str, tuple[int, bool] | None] = {
-    "gpt-3.5": (16_385, True),
-    "gpt-3.5-turbo-instruct": None,
-    "gpt-4": (8_192, True),
-    "gpt-4-turbo": (128_000, True),
-    "gpt-4.1": (1_047_576, True),
-    "gpt-4o": (128_000, True),
-    "gpt-4o-audio": None,
-    "gpt-4o-realtime": None,
-    "gpt-4o-transcribe": None,
-    "gpt-4o-mini-audio": None,
-    "gpt-4o-mini-realtime": None,
-    "gpt-4o-mini-transcribe": None,
-    "gpt-4o-mini-tts": None,
-    "gpt-5": (400_000, True),
-    "gpt-5-chat": (128_000, False),
-    "gpt-audio": None,
-    "gpt-image": None,
-    "gpt-realtime": None,
-    "chatgpt-4o": (128_000, False),
-    "o1": (200_000, True),
-    "o1-mini": (128_000, False),
-    "o1-preview": (128_000, False),
-    "o1-pro": None,
-    "o3": (200_000, True),
-    "o3-pro": None,
-    "o4": (200_000, True),
-}
-
-
+# OpenAI lists names only, of models for everything.
+_NOT_FOR_CHAT = (
+    "gpt-3.5-turbo-instruct",
+    "gpt-4o-audio",
+    "gpt-4o-mini-audio",
+    "gpt-4o-mini-realtime",
+    "gpt-4o-mini-transcribe",
+    "gpt-4o-mini-tts",
+    "gpt-4o-realtime",
+    "gpt-4o-transcribe",
+    "gpt-5-image",
+    "gpt-5.4-image",
+    "gpt-audio",
+    "gpt-image",
+    "gpt-live",
+    "gpt-realtime",
+    "gpt-transcribe",
+)
+_WITHOUT_TOOLS = ("chatgpt-4o", "gpt-5-chat", "o1-mini", "o1-preview")
+_FOR_CHAT = re.compile(r"gpt-|chatgpt-|o\d")
 # They do not reason, so they reject every field about reasoning.
 _WITHOUT_REASONING = ("gpt-3.5", "gpt-4", "gpt-5-chat", "chatgpt-4o")
 
@@ -119,13 +109,16 @@ class OpenAI(OpenAIServer):
 
     def model_info(self, entry: Mapping[str, Any]) -> ModelInfo | None:
         model = str(entry["id"])
-        family = max((start for start in _FAMILIES if base(model).startswith(start)), key=len, default=None)
-        if family is not None:
-            known = _FAMILIES[family]
-            return ModelInfo(model, model, *known) if known else None
-        if base(model).startswith("gpt-") or (base(model)[:1] == "o" and base(model)[1:2].isdigit()):
-            return ModelInfo(model, model, None, supports_tools=True)
-        return None
+        name = base(model)
+        if not _FOR_CHAT.match(name) or name.startswith(_NOT_FOR_CHAT):
+            return None
+        return ModelInfo(
+            model,
+            model,
+            context_window(self.name, name),
+            supports_tools=not name.startswith(_WITHOUT_TOOLS),
+            max_output_tokens=model_facts(self.name, name).max_output_tokens,
+        )
 
 
 def base(model: str) -> str:

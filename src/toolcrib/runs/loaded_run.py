@@ -6,6 +6,7 @@ Its loader also refreshes it, because rules and memberships may change.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 from toolcrib.core.callers import Agent, Caller, SessionMode, WorkspaceRole
@@ -30,6 +31,7 @@ from toolcrib.providers.provider import ModelInfo
 from toolcrib.providers.provider_registry import ProviderRegistry, provider_class
 from toolcrib.runs.next_step import RunSnapshot
 from toolcrib.runs.prompt_context import PromptContext
+from toolcrib.runs.read_attachments import ReadAttachments
 from toolcrib.storage.agents import AgentStore
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.provider_credentials import ProviderCredentialStore
@@ -63,6 +65,7 @@ class LoadedRun:
     tools: tuple[Tool, ...] = ()
     # The tool that reads the rest of a result; offered once a result was shortened.
     reads_on: Tool | None = None
+    read_attachments: ReadAttachments = field(default_factory=ReadAttachments)
     # Characters added since the provider last counted tokens.
     uncounted_characters: int = 0
     # Loaded just now; nothing was executed since.
@@ -125,8 +128,27 @@ class LoadedRun:
             calls=self.planned,
             context=self.tokens / self.window if self.window else None,
             compactable=compactable(self.messages) is not None,
+            over_budget=self.budget_error is not None,
             reserve=rules.budget_reserve,
         )
+
+    @property
+    def budget_error(self) -> str | None:
+        """Why the run may not call the model again; None if it may."""
+        rules, run = self.agent.rules, self.run
+        if rules.max_tokens is not None and run.total_tokens >= rules.max_tokens:
+            return f"Stopped: the run has used {run.total_tokens:,} tokens; its limit is {rules.max_tokens:,}."
+        if rules.max_cost is None:
+            return None
+        if run.total_unpriced:
+            return (
+                f"Stopped: no price is known for {rules.model!r}, so that the limit of ${rules.max_cost:g} cannot be "
+                "kept. Use `max_tokens` instead of `max_cost`."
+            )
+        cost = run.cost + run.child_cost
+        if cost >= Decimal(str(rules.max_cost)):
+            return f"Stopped: the run has cost ${cost:.4f}; its limit is ${rules.max_cost:g}."
+        return None
 
     @property
     def tokens(self) -> int:
@@ -151,13 +173,24 @@ class LoadedRun:
         arguments = sum(len(call["function"]["arguments"]) for _, call in one.requested)
         return results + (len(one.content) + arguments if with_words else 0)
 
-    def add_turn(self, messages: SessionMessage, *, context_tokens: int, counted: bool) -> None:
-        """Add the model's answer."""
+    def add_turn(
+        self, messages: SessionMessage, *, context_tokens: int, counted: bool, used: Mapping[str, Any]
+    ) -> None:
+        """Add the model's answer. ``used`` are the tokens and the cost in its row."""
         self.messages.append(messages)
         self.has_turned = True
         self.uncounted_characters = 0 if counted else self.uncounted_characters + len(messages.content)
         context = context_tokens if counted else self.run.context_tokens
-        self.run = replace(self.run, turns=self.run.turns + 1, context_tokens=context, provider_waits=0)
+        self.run = replace(
+            self.run,
+            turns=self.run.turns + 1,
+            context_tokens=context,
+            provider_waits=0,
+            input_tokens=self.run.input_tokens + used["input_tokens"],
+            output_tokens=self.run.output_tokens + used["output_tokens"],
+            cost=self.run.cost + Decimal(used["cost"]),
+            unpriced_turns=self.run.unpriced_turns + used["unpriced"],
+        )
 
     def record_outcome(self, call: RequestedCall, outcome: Outcome) -> None:
         """Record that a call has ended or waits for a person."""

@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 from toolcrib.core.callers import Agent, SessionMode
@@ -20,16 +21,18 @@ from toolcrib.core.messages import (
     UserMessage,
     to_stored,
 )
-from toolcrib.core.model_stream import MessageBuilder, TextDelta, ThinkingDelta
+from toolcrib.core.model_stream import MessageBuilder, TextDelta, ThinkingDelta, TokenUsage
 from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.core.runs import RequestedCallState, Run, SessionMessage
 from toolcrib.events.event_bus import EventPublisher
 from toolcrib.policy.model_results import CallProgress
+from toolcrib.providers.model_catalog import price
 from toolcrib.providers.provider import PASSING, ModelRequest, ToolChoice, ToolSpec
 from toolcrib.providers.provider_registry import ProviderRegistry, RetryPolicy
 from toolcrib.runs.loaded_run import CredentialResolver, LoadedRun, as_message
 from toolcrib.runs.model_slots import ModelSlots, Pause
 from toolcrib.runs.prompt_context import PromptContext
+from toolcrib.runs.read_attachments import ReadAttachment
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.run_steps import RunStepStore
 
@@ -71,23 +74,37 @@ def conversation(
     prompt: str,
     message: Sequence[SessionMessage],
     calls: Mapping[CallId, CallProgress],
+    read: Mapping[CallId, ReadAttachment],
     *,
     context: PromptContext = PromptContext(),  # noqa: B008 - frozen
     conclude: bool = False,
 ) -> tuple[Message, ...]:
-    """Return the messages of one request. Every call is followed by its result: none is stored without one."""
+    """Return the messages of one request. Every call is followed by its result: none is stored without one.
+
+    Args:
+        read: The images and PDFs that calls have read, which replace their results.
+    """
     messages: list[Message] = [SystemMessage(prompt)]
     for one in message:
         messages.append(as_message(one))
-        messages.extend(_results(one, calls, context))
+        messages.extend(_results(one, calls, read, context))
     if conclude:
         messages.append(UserMessage(CONCLUDE))
     return tuple(messages)
 
 
-def _results(one: SessionMessage, calls: Mapping[CallId, CallProgress], context: PromptContext) -> Iterator[Message]:
+def _results(
+    one: SessionMessage,
+    calls: Mapping[CallId, CallProgress],
+    read: Mapping[CallId, ReadAttachment],
+    context: PromptContext,
+) -> Iterator[Message]:
     for call_id, call in one.requested:
         view = calls.get(call_id)
+        if shown := read.get(call_id):
+            attachments = (shown.attachment,) if shown.attachment else ()
+            yield ToolResultMessage(ToolCallId(call["id"]), shown.text, attachments=attachments)
+            continue
         if view is None or view.state is not RequestedCallState.ENDED:
             text, failed = "The call did not run.", True
         else:
@@ -156,29 +173,32 @@ class ModelTurn:
         Raises:
             NoModelSlot: The credential has no room for another request.
         """
-        request = _request(loaded, conclude=conclude)
+        request = _request(loaded, await self._read_attachments(loaded), conclude=conclude)
         message_id, reception = MessageId(new_id()), MessageBuilder()
         try:
             await self._stream(loaded, request, message_id, reception)
         except asyncio.CancelledError:
             await asyncio.shield(self._save_cancelled(loaded, message_id, reception))
             raise
+        cost = await _cost(loaded, reception.usage)
         if reception.error is not None:
             partial = reception.message()
             return FailedTurn(
                 reception.error,
-                _turn_row(loaded, message_id, _partial_message(reception), reception),
+                _turn_row(loaded, message_id, _partial_message(reception), reception, cost),
                 is_empty=not (partial.text or partial.thinking or partial.tool_calls),
             )
         message = reception.message()
         if conclude:
             words = message.text or f"Stopped after {loaded.run.turns} iterations."
             message = replace(message, tool_calls=(), text=words, note=None)
-        turn = _turn_row(loaded, message_id, message, reception, concluded=conclude)
+        turn = _turn_row(loaded, message_id, message, reception, cost, concluded=conclude)
         position = await self._runs.save_turn(loaded.run, turn)
         assert position is not None
         history = SessionMessage(message_id, position, loaded.run.id, "assistant", turn["content"], turn["metadata"])
-        loaded.add_turn(history, context_tokens=turn["context_tokens"], counted=reception.usage.input_tokens > 0)
+        loaded.add_turn(
+            history, context_tokens=turn["context_tokens"], counted=reception.usage.input_tokens > 0, used=turn
+        )
         self._notify(loaded)
         return None
 
@@ -227,6 +247,11 @@ class ModelTurn:
                     )
                     message[kind] += len(event.text)
 
+    async def _read_attachments(self, loaded: LoadedRun) -> dict[CallId, ReadAttachment]:
+        ids = [call_id for one in loaded.messages for call_id in one.call_ids]
+        calls = [loaded.calls[call_id] for call_id in ids if call_id in loaded.calls]
+        return await loaded.read_attachments.of(calls, self._runs, loaded.run.workspace_id)
+
     async def _save_cancelled(self, loaded: LoadedRun, message_id: MessageId, reception: MessageBuilder) -> None:
         """Save the partial answer if a person cancelled the run: what they have seen stays.
 
@@ -236,16 +261,16 @@ class ModelTurn:
         with suppress(NotFound, Superseded):
             run = await self._runs.get(Tenant(loaded.run.workspace_id), loaded.run.id)
             if run.cancelled_by is not None:
-                await self._runs.save_turn(
-                    loaded.run, _turn_row(loaded, message_id, _partial_message(reception), reception)
-                )
+                cost = await _cost(loaded, reception.usage)
+                turn = _turn_row(loaded, message_id, _partial_message(reception), reception, cost)
+                await self._runs.save_turn(loaded.run, turn)
                 self._notify(loaded)
 
     def _notify(self, loaded: LoadedRun) -> None:
         self._live.notify(loaded.run.workspace_id, loaded.run.session_id)
 
 
-def _request(loaded: LoadedRun, *, conclude: bool) -> ModelRequest:
+def _request(loaded: LoadedRun, read: Mapping[CallId, ReadAttachment], *, conclude: bool) -> ModelRequest:
     rules = loaded.agent.rules
     if not rules.provider or not rules.model:
         raise BadArguments(
@@ -256,7 +281,7 @@ def _request(loaded: LoadedRun, *, conclude: bool) -> ModelRequest:
     prompt = system_prompt(loaded.agent, () if conclude else loaded.offered, loaded.mode, sections)
     return ModelRequest(
         rules.model,
-        conversation(prompt, loaded.messages, loaded.calls, context=context, conclude=conclude),
+        conversation(prompt, loaded.messages, loaded.calls, read, context=context, conclude=conclude),
         loaded.offered,
         ToolChoice.NONE if conclude else ToolChoice.AUTO,
         max_output_tokens=rules.max_output_tokens,
@@ -266,6 +291,16 @@ def _request(loaded: LoadedRun, *, conclude: bool) -> ModelRequest:
         effort=rules.effort,
         wire=rules.wire,
     )
+
+
+async def _cost(loaded: LoadedRun, usage: TokenUsage) -> Decimal | None:
+    """Return what the request cost, at the prices of now; None if it is unknown."""
+    rules = loaded.agent.rules
+    if not rules.provider or not rules.model:
+        return None
+    # In a thread: the first call loads the catalogue.
+    found = await asyncio.to_thread(price, rules.provider, rules.model, usage)
+    return found.total if found else None
 
 
 def _partial_message(reception: MessageBuilder) -> AssistantMessage:
@@ -279,6 +314,7 @@ def _turn_row(
     message_id: MessageId,
     message: AssistantMessage,
     reception: MessageBuilder,
+    cost: Decimal | None,
     *,
     concluded: bool = False,
 ) -> dict[str, Any]:
@@ -308,6 +344,7 @@ def _turn_row(
             "outputTokens": usage.output_tokens,
             "contextTokens": context,
             "contextWindow": loaded.window,
+            "cost": None if cost is None else str(cost),
         },
     }
     # If nothing was received, only the end is recorded: an empty message would be sent in every later request.
@@ -320,6 +357,8 @@ def _turn_row(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         context_tokens=context,
+        cost=str(cost or 0),
+        unpriced=int(cost is None and usage.input_tokens + usage.output_tokens > 0),
         events=[(EventType.STREAM_END, payload)],
     )
 
@@ -332,6 +371,8 @@ def _turn_facts(loaded: LoadedRun, *, events: list[tuple[EventType, dict[str, An
         "metadata": None,
         "input_tokens": 0,
         "output_tokens": 0,
+        "cost": "0",
+        "unpriced": 0,
         "context_tokens": loaded.run.context_tokens,
         "counts": 1,
         "events": [{"type": type_, "payload": payload} for type_, payload in events],

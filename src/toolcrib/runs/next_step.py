@@ -14,7 +14,7 @@ class RunSnapshot:
 
     ``calls`` are those of the model's last message. ``answered``: the last message is the model's and requests no
     calls. ``concluded``: the model had been told to conclude. ``context``: the used share of the context window, None
-    if the window's size is unknown.
+    if the window's size is unknown. ``over_budget``: its tokens or its money are used up.
     """
 
     cancelled: bool = False
@@ -28,6 +28,7 @@ class RunSnapshot:
     calls: tuple[RequestedCall, ...] = ()
     context: float | None = None
     compactable: bool = False
+    over_budget: bool = False
     reserve: float = RESERVE
 
 
@@ -82,7 +83,7 @@ def next_step(run: RunSnapshot) -> Step:
         return EndRun(_ending_of_an_answer(run))
     if run.overdue:
         return EndRun(RunEnding.DEADLINE)
-    return _ask(run)
+    return EndRun(RunEnding.BUDGET) if run.over_budget else _ask(run)
 
 
 def _ask(run: RunSnapshot) -> Step:

@@ -119,7 +119,7 @@ class RunFinisher:
             state = OutcomeState.DONE
         error = Interrupted(why)
         outcome = Outcome(call.id, state, result=request.encode_error(error), error=error)
-        return ended_record(request, outcome, process=""), audit_record(request, "failed", error=error)
+        return ended_record(request, outcome, process=None), audit_record(request, "failed", error=error)
 
 
 def _caller(run: Run, call: RequestedCall) -> Caller:
@@ -356,7 +356,14 @@ class RunExecutor:
         """Load the calls again: a person has decided one or cancelled the run, or a child run has ended."""
         loaded.calls |= await self._runs.calls(loaded.run.workspace_id, [call.id for call in loaded.planned])
         run = await self._runs.get(Tenant(loaded.run.workspace_id), loaded.run.id)
-        loaded.run = replace(loaded.run, cancelled_by=run.cancelled_by, child_turns=run.child_turns)
+        loaded.run = replace(
+            loaded.run,
+            cancelled_by=run.cancelled_by,
+            child_turns=run.child_turns,
+            child_tokens=run.child_tokens,
+            child_cost=run.child_cost,
+            child_unpriced=run.child_unpriced,
+        )
 
     async def _compact(self, loaded: LoadedRun) -> None:
         rules = loaded.agent.rules
@@ -377,6 +384,8 @@ def _why(end_reason: RunEnding, loaded: LoadedRun) -> dict[str, str] | None:
             return {"code": "VIOLATION", "message": messages}
         case RunEnding.DEADLINE:
             return {"code": "DEADLINE", "message": "Stopped: the time limit of the run was reached."}
+        case RunEnding.BUDGET if loaded.budget_error is not None:
+            return {"code": "BUDGET", "message": loaded.budget_error}
         case _:
             return None
 

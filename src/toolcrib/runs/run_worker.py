@@ -91,24 +91,23 @@ class RunWorker:
             await asyncio.sleep(_ROUND)
 
     def _start_burst(self) -> None:
-        """If many entries come, start the runs of all that the queue has given to this process.
+        """If many entries come, start as many of the node's ready runs as there is room for.
 
-        The queue passes them on one by one, each through several threads. They then find their run started.
+        The queue passes its entries on one by one, each through several threads. They then find their run started.
         """
         now = time.monotonic()
         is_burst, self._last_entry = now - self._last_entry < _BURST_SECONDS, now
         # Those of one look of the queue are started together, so this is done once for each.
         if is_burst and now - self._last_burst > _ROUND / 2:
             self._last_burst = now
-            self._keep(asyncio.create_task(self._start_claimed()))
+            self._keep(asyncio.create_task(self._start_ready()))
 
-    async def _start_claimed(self) -> None:
+    async def _start_ready(self) -> None:
         try:
-            for workspace_id, run_id in await self._runs.claimed(self._heartbeat.id, node=self._node):
-                if self._can_begin and run_id not in self._running:
-                    self._begin(workspace_id, run_id)
+            for workspace_id, run_id in await self._runs.list_ready(node=self._node, limit=self._slots):
+                self.start(workspace_id, run_id)
         except OperationalError as error:
-            # They still come one by one.
+            # The queue still starts them one by one.
             log.warning("run_worker.database_error", error=str(error))
 
     def _keep(self, task: asyncio.Task[Any]) -> None:

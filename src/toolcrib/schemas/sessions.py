@@ -1,6 +1,7 @@
 """Sessions on the wire: their runs, messages and events, and tickets for WebSockets."""
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Annotated, Any, Literal, TypeVar
 from uuid import UUID
 
@@ -100,6 +101,19 @@ class MessageCreate(InModel):
     )
 
 
+class CostOut(OutModel):
+    """What the runs of one day, agent or session have used."""
+
+    key: str = Field(description="The day (UTC), or the id of the agent or the session.", examples=["2026-11-17"])
+    runs: int
+    input_tokens: int
+    output_tokens: int
+    cost: Decimal | None = Field(
+        default=None, validation_alias="known_cost", description="In US dollars; null if no price is known."
+    )
+    unpriced_turns: int = Field(description="Turns whose cost is unknown, and not part of `cost`.")
+
+
 class RunOut(OutModel):
     """A run and its progress."""
 
@@ -117,7 +131,7 @@ class RunOut(OutModel):
         default=None,
         description="What the run waits for: `release` (held), `queue` (an earlier run of the session, or room among "
         "the workspace's runs), `worker` (a free place in a server process), `provider` (it limits requests), "
-        "`child` (a child run) or `person`. Null if it does not wait.",
+        "`credential` (its limits leave no room), `child` (a child run) or `person`. Null if it does not wait.",
     )
     not_before: datetime | None = Field(default=None, description="Until when the run waits for the provider.")
     priority: int = Field(default=DEFAULT_PRIORITY, description="Lower ones start first, among the workspace's.")
@@ -129,6 +143,15 @@ class RunOut(OutModel):
     input_tokens: int
     output_tokens: int
     context_tokens: int
+    cost: Decimal | None = Field(
+        default=None,
+        validation_alias="known_cost",
+        description="What it and its ended child runs have cost, in US dollars at the prices of the time; null if no "
+        "price is known.",
+    )
+    unpriced_turns: int = Field(
+        default=0, validation_alias="total_unpriced", description="Turns whose cost is unknown, and not part of `cost`."
+    )
     active_ms: int = Field(description="Active time in milliseconds, without the time spent waiting for a person.")
     created_at: datetime
     started_at: datetime | None

@@ -128,9 +128,9 @@ class BackgroundProcessStore(Store):
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
-                select p.id from unnest(%s::uuid[]) as p (id) where toolcrib.process_is_alive(p.id, %s)
+                select p.id from toolcrib.live_processes(%s) p where p.id = any (%s)
                 """,
-                (list(processes), seconds),
+                (seconds, list(processes)),
             )
             return {ProcessId(id_) for (id_,) in await cursor.fetchall()}
 

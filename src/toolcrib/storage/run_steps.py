@@ -34,6 +34,9 @@ _IS_DUE = """((not r.awaits_slot and (r.not_before is null or r.not_before <= no
 _IS_FREE = f"""((r.state = 'ready' and {_IS_DUE})
                    or (r.state = 'running' and not toolcrib.process_is_alive(r.worker_id, %(lease)s)))"""
 
+_QUEUE_ORDER = """r.priority >= 500, row_number() over (
+                    partition by r.workspace_id, r.priority >= 500 order by r.created_at, r.id), r.created_at"""
+
 _CAN_BE_TAKEN = f"""{_IS_FREE}
                     and exists (select from toolcrib.workspaces w
                                 where w.id = r.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s)"""
@@ -95,23 +98,17 @@ class RunStepStore(RunStore):
                 },
             )
 
-    async def claimed(self, process_id: ProcessId, *, node: str) -> list[tuple[WorkspaceId, RunId]]:
-        """Return the ready runs that the durable queue has given to this process, in its order."""
+    async def list_ready(self, *, node: str, limit: int) -> list[tuple[WorkspaceId, RunId]]:
+        """Return ready runs of this node's workspaces, in the order of the queue."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
-                """
-                with begun as materialized (
-                    select workflow_uuid, priority, created_at from dbos.workflow_status
-                    where queue_name = 'runs@' || %(node)s and status in ('ENQUEUED', 'PENDING')
-                      and status = 'PENDING' and executor_id = %(process)s and name = 'advance')
-                select r.workspace_id, r.id from begun
-                join dbos.workflow_input i using (workflow_uuid)
-                join toolcrib.runs r on r.workspace_id = (i.inputs::json -> 'positionalArgs' ->> 0)::uuid
-                    and r.id = (i.inputs::json -> 'positionalArgs' ->> 1)::uuid
-                where r.state = 'ready'
-                order by begun.priority, begun.created_at
-                """,
-                {"node": node, "process": str(process_id)},
+                f"""
+                select r.workspace_id, r.id from toolcrib.runs r
+                join toolcrib.workspaces w on w.id = r.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s
+                where r.state = 'ready' and {_IS_DUE}
+                order by {_QUEUE_ORDER} limit %(limit)s
+                """,  # noqa: S608 - constants of this module
+                {"node": node, "limit": limit},
             )
             return [(WorkspaceId(workspace_id), RunId(id_)) for workspace_id, id_ in await cursor.fetchall()]
 
@@ -148,9 +145,7 @@ class RunStepStore(RunStore):
                 join toolcrib.workspaces w on w.id = r.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s
                 where r.state in ('ready', 'running')
                   and {_IS_FREE}
-                order by r.priority >= 500, row_number() over (
-                    partition by r.workspace_id, r.priority >= 500 order by r.created_at, r.id), r.created_at
-                limit %(limit)s
+                order by {_QUEUE_ORDER} limit %(limit)s
                 """,  # noqa: S608 - constants of this module
                 {"node": node, "lease": lease, "limit": limit},
             )
@@ -164,7 +159,8 @@ class RunStepStore(RunStore):
                 select r.id from toolcrib.runs r
                 join unnest(%(workspaces)s::uuid[], %(runs)s::uuid[]) as asked (workspace_id, id)
                     using (workspace_id, id)
-                where r.state = 'running' and toolcrib.process_is_alive(r.worker_id, %(lease)s)
+                join toolcrib.live_processes(%(lease)s) p on p.id = r.worker_id
+                where r.state = 'running'
                 """,
                 {"workspaces": list(run_ids.values()), "runs": list(run_ids), "lease": lease},
             )

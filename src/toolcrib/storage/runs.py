@@ -11,7 +11,7 @@ from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import Conflict, NotFound
 from toolcrib.core.ids import CallId, RunId, SessionId, UserId, WorkspaceId, new_id
 from toolcrib.core.json_text import json_text
-from toolcrib.core.runs import DEFAULT_PRIORITY, RETRIABLE, Run, RunEnding, RunState, SessionMessage
+from toolcrib.core.runs import DEFAULT_PRIORITY, RETRIABLE, CostGroup, CostSum, Run, RunEnding, RunState, SessionMessage
 from toolcrib.storage.database import Connection, Database, Parameters, Tenant
 
 
@@ -161,6 +161,27 @@ class RunStore:
                 },
             )
 
+    async def costs(self, tenant: Tenant, *, by: CostGroup, days: int, limit: int = 200) -> list[CostSum]:
+        """Add up what the workspace's runs of the last days have used, the latest days or the dearest ones first."""
+        async with self._database.transaction(tenant) as connection:
+            cursor = await connection.execute(
+                """
+                select key, count(*)::integer, sum(input_tokens)::bigint, sum(output_tokens)::bigint, sum(cost),
+                       sum(unpriced_turns)::integer
+                from (select case %(by)s when 'day' then to_char(r.created_at at time zone 'UTC', 'YYYY-MM-DD')
+                                         when 'agent' then coalesce(r.agent_id::text, '')
+                                         else r.session_id::text end as key, r.*
+                      from toolcrib.runs r
+                      where r.workspace_id = %(workspace)s
+                        and r.created_at > now() - make_interval(days => %(days)s)) one
+                group by key
+                order by case when %(by)s = 'day' then key end desc, sum(cost) desc, sum(output_tokens) desc
+                limit %(limit)s
+                """,
+                {"by": by, "workspace": tenant.workspace_id, "days": days, "limit": limit},
+            )
+            return [CostSum(*row) for row in await cursor.fetchall()]
+
     async def cancel(self, tenant: Tenant, run_id: RunId) -> Run:
         """Cancel a run and its child runs. One without a process ends at once; others notice it within a second.
 
@@ -291,7 +312,7 @@ _NAMES = (
     "input_tokens", "output_tokens", "context_tokens", "active_ms", "active_since", "cancelled_by", "error",
     "created_at", "started_at", "ended_at", "attempts", "takeovers", "held", "priority", "not_before",
     "provider_waits", "provider_wait_ms", "awaits_slot", "parent_run_id", "max_turns", "max_active_ms", "child_turns",
-    "waits_for_child",
+    "waits_for_child", "cost", "unpriced_turns", "child_tokens", "child_cost", "child_unpriced",
 )  # fmt: skip
 COLUMNS = ", ".join(f"r.{name}" for name in _NAMES)
 SELECT = f"select {', '.join(_NAMES)} from toolcrib.runs "  # noqa: S608 - constants of this module

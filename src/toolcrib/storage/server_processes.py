@@ -14,10 +14,7 @@ class ServerProcessStore(Store):
     async def alive(self, *, seconds: float) -> list[ProcessId]:
         """Return the processes with a heartbeat in this time."""
         async with self._database.as_system() as connection:
-            cursor = await connection.execute(
-                "select id from toolcrib.server_processes where heartbeat_at > now() - make_interval(secs => %s)",
-                (seconds,),
-            )
+            cursor = await connection.execute("select id from toolcrib.live_processes(%s)", (seconds,))
             return [ProcessId(id_) for (id_,) in await cursor.fetchall()]
 
     async def end_sessions_of_dead(self, *, seconds: float) -> int:

@@ -80,7 +80,7 @@ async def test_permitted_host_and_port_are_reached_and_no_others() -> None:
         permitted = NetworkPolicy((server.url.removeprefix("http://").rstrip("/"),), setting="A_SETTING")
         async with Outbound(permitted) as http:
             assert await post(http, server.url) == (200, "hello")
-            with pytest.raises(OutboundError, match="in the server's private network.*A_SETTING=127.0.0.1") as caught:
+            with pytest.raises(OutboundError, match=r"server's private network.*A_SETTING=127\.0\.0\.1") as caught:
                 await post(http, other.url)
 
     assert caught.value.failure is OutboundFailure.DENIED
@@ -137,7 +137,7 @@ async def test_name_whose_address_changed_after_it_was_resolved_is_not_contacted
 
 async def test_unknown_name_is_reported(names: Names) -> None:
     async with Outbound(NOBODY) as http:
-        with pytest.raises(OutboundError, match="Cannot resolve nowhere.example"):
+        with pytest.raises(OutboundError, match=r"Cannot resolve nowhere\.example"):
             await post(http, "http://nowhere.example/")
 
 

@@ -3,17 +3,20 @@
 import asyncio
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from tests.fakes.grammar import failure, received, taken
-from tests.fakes.model_server import ModelServer, plain
-from tests.fakes.scripted_turns import AFTER_RESULTS, HELLO, THINK
+from tests.fakes.memory import WIRES
+from tests.fakes.model_server import NDJSON, SSE, Answer, ModelServer, plain
+from tests.fakes.scripted_turns import AFTER_RESULTS, HELLO, REFUSED, THINK
 from tests.fakes.tools import TOOLS
-from tests.integration.providers.conftest import Access, reach
+from tests.integration.providers.conftest import NAMES, Access, reach
 from toolcrib.core.errors import ProviderError, ProviderErrorKind
 from toolcrib.core.messages import (
     AssistantMessage,
+    Attachment,
     Message,
     ModelToolCall,
     SystemMessage,
@@ -21,7 +24,7 @@ from toolcrib.core.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from toolcrib.core.model_stream import FinishReason, TextDelta
+from toolcrib.core.model_stream import FinishReason, StreamFailed, TextDelta
 from toolcrib.providers.provider import ModelRequest, ToolChoice, ToolSpec
 from toolcrib.providers.provider_registry import ProviderRegistry
 
@@ -212,6 +215,73 @@ async def test_models_are_listed_with_their_capabilities(access: Access) -> None
             assert not models["toolless"].supports_tools
         case _:
             assert (models["toolless"].context_window, models["toolless"].supports_tools) == (4_096, False)
+
+
+@pytest.mark.req("PR-6", part="images and PDFs")
+async def test_an_image_reaches_the_model(access: Access, fake: ModelServer) -> None:
+    request = asking(access, UserMessage("Say hello.", (Attachment("plan.png", "image/png", b"\x89PNG"),)))
+    events = await taken(access.provider.stream(request, access.credentials))
+
+    assert received(events).message().text == HELLO.text
+    assert "iVBORw==" in json.dumps(fake.last.body)
+
+
+async def test_a_refusal_is_told_apart(access: Access, fake: ModelServer) -> None:
+    if access.wire == "ollama":
+        return
+    fake.say(Answer(tuple(WIRES[access.wire](REFUSED))))
+    reception = received(await taken(access.provider.stream(asking(access, UserMessage("Hm.")), access.credentials)))
+
+    assert reception.finish
+    assert reception.finish.reason is FinishReason.REFUSAL
+    assert reception.message().text == REFUSED.text
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(429, ProviderErrorKind.RATE_LIMIT), (503, ProviderErrorKind.OVERLOADED), (529, ProviderErrorKind.OVERLOADED)],
+)
+async def test_rate_limits_and_overload_are_told_apart(
+    access: Access, fake: ModelServer, status: int, kind: ProviderErrorKind
+) -> None:
+    fake.say(plain(status, {"error": {"message": "slow down"}}, retry_after="7"))
+    events = await taken(access.provider.stream(asking(access, UserMessage("Say hello.")), access.credentials))
+
+    assert (failure(events).error.kind, failure(events).error.retry_after) == (kind, 7.0)
+
+
+async def test_unknown_fields_are_ignored(access: Access, fake: ModelServer) -> None:
+    pieces = [piece.replace(b"{", b'{"field_of_next_year": {"a": [1]}, ', 1) for piece in WIRES[access.wire](THINK)]
+    fake.say(Answer(tuple(pieces), content_type=NDJSON if access.wire == "ollama" else SSE))
+    message = received(
+        await taken(access.provider.stream(asking(access, UserMessage("Hm.")), access.credentials))
+    ).message()
+
+    assert (message.thinking, message.text) == (THINK.thinking, THINK.text)
+
+
+@pytest.mark.req("PR-6", part="OpenAI Responses")
+@pytest.mark.req("PR-6", part="Gemini")
+async def test_a_conversation_switches_providers_in_the_middle_of_a_turn(
+    providers: ProviderRegistry, fake: ModelServer
+) -> None:
+    """Each provider continues what another began, between its calls and their results, and asks the next."""
+    messages: list[Message] = []
+
+    async def turn(name: str) -> AssistantMessage:
+        access = await reach(name, providers, fake.url)
+        events = await taken(access.provider.stream(asking(access, *messages), access.credentials))
+        assert not isinstance(events[-1], StreamFailed), (name, events[-1])
+        return received(events).message()
+
+    for first, second in pairwise([*NAMES, *reversed(NAMES)]):
+        messages.append(UserMessage("Think, then use them."))
+        began = await turn(first)
+        assert [call.name for call in began.tool_calls] == ["fs.read", "list_directory"]
+        messages += [began, *(ToolResultMessage(call.id, f"Output of {call.name}") for call in began.tool_calls)]
+        ended = await turn(second)
+        assert ended.text == AFTER_RESULTS.text
+        messages.append(ended)
 
 
 @pytest.mark.req("PR-4", part="credentials are never shown")

@@ -696,7 +696,7 @@ async def test_prompt_names_only_the_offered_tools(strict: RunFixture) -> None:
     await strict.send("Hello.", says("Hello."))
 
     offered = {tool["function"]["name"] for tool in strict.model.last.body["tools"]}
-    prompt = strict.model_input()[0]["content"]
+    prompt, _, _ = strict.model_input()[0]["content"].partition("- Directory:")
     named = {line[2:].split(":")[0].replace(".", "_") for line in prompt.splitlines() if line.startswith("- ")}
     assert named == offered
 

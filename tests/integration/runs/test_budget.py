@@ -13,7 +13,13 @@ async def test_context_usage_is_reported_with_every_response(run_fixture: RunFix
     await run_fixture.send("Hello?", says("Hello.", input_tokens=70_000, output_tokens=5))
 
     [usage] = [payload["usage"] for kind, payload in await run_fixture.events() if kind == "stream-end"]
-    assert usage == {"inputTokens": 70_000, "outputTokens": 5, "contextTokens": 70_005, "contextWindow": 100_000}
+    assert usage == {
+        "inputTokens": 70_000,
+        "outputTokens": 5,
+        "contextTokens": 70_005,
+        "contextWindow": 100_000,
+        "cost": None,
+    }
 
 
 async def test_full_context_is_summarised_by_the_model_and_the_run_continues(run_fixture: RunFixture) -> None:

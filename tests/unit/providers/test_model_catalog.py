@@ -9,7 +9,10 @@ from toolcrib.core.errors import ProviderErrorKind
 from toolcrib.core.messages import UserMessage
 from toolcrib.core.model_options import Effort
 from toolcrib.core.model_stream import TokenUsage
+from toolcrib.network.network_policy import NetworkPolicy
+from toolcrib.network.outbound import Outbound
 from toolcrib.providers.model_catalog import checked_on, context_window, is_known, model_facts, price
+from toolcrib.providers.openai import OpenAI
 from toolcrib.providers.provider import ModelRequest
 from toolcrib.providers.request_check import request_flaw
 
@@ -84,3 +87,30 @@ def test_an_effort_of_an_unknown_model_is_left_to_its_server() -> None:
     request = ModelRequest("m", (UserMessage("Go."),), effort=Effort.MAX)
 
     assert request_flaw("openai-compatible", request) is None
+
+
+@pytest.mark.req("PR-6", part="prices and limits from a catalogue")
+@pytest.mark.parametrize(
+    ("model", "window", "tools", "output"),
+    [
+        ("gpt-5.6-terra", 1_050_000, True, 128_000),
+        ("ft:gpt-4o-mini:who::id", 128_000, True, 16_384),
+        ("o3-pro", 200_000, True, 100_000),
+        ("chatgpt-4o-latest", 128_000, False, None),
+        ("gpt-99-of-next-year", None, True, None),
+    ],
+)
+async def test_the_limits_of_openais_models_come_from_the_catalogue(
+    model: str, window: int | None, tools: bool, output: int | None
+) -> None:
+    async with Outbound(NetworkPolicy((), setting="A_SETTING")) as http:
+        info = OpenAI(http).model_info({"id": model})
+
+    assert info is not None
+    assert (info.context_window, info.supports_tools, info.max_output_tokens) == (window, tools, output)
+
+
+@pytest.mark.parametrize("model", ["whisper-1", "gpt-image-2", "gpt-4o-realtime-preview", "text-embedding-3-small"])
+async def test_models_that_do_not_chat_are_not_offered(model: str) -> None:
+    async with Outbound(NetworkPolicy((), setting="A_SETTING")) as http:
+        assert OpenAI(http).model_info({"id": model}) is None

@@ -1,14 +1,21 @@
 """Every conversation is encoded in a form that the providers accept."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fakes.strictness import anthropic_refusal, ollama_refusal, openai_refusal
+from tests.fakes.strictness import (
+    anthropic_refusal,
+    gemini_refusal,
+    ollama_refusal,
+    openai_refusal,
+    responses_refusal,
+)
 from tests.fakes.tools import TOOLS
-from tests.fakes.wires import SIGNATURE
+from tests.fakes.wires import ENCRYPTED, SIGNATURE
 from toolcrib.core.messages import (
     AssistantMessage,
     Message,
@@ -18,7 +25,7 @@ from toolcrib.core.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from toolcrib.providers import anthropic_messages, chat_completions, ollama
+from toolcrib.providers import anthropic_messages, chat_completions, gemini, ollama, openai_responses
 from toolcrib.providers.provider import ModelRequest
 from toolcrib.providers.stream_reader import encoded
 from toolcrib.providers.wire_history import NO_OUTPUT, NO_RESULT, ToolNameEncoder, pair_tool_results, without_tool_calls
@@ -51,12 +58,16 @@ def test_every_conversation_is_accepted_by_the_providers(
     wire = ToolNameEncoder.of(request.tools, request.messages)
     anthropic = anthropic_messages.request_body(request, wire, provider="anthropic")
     openai = chat_completions.request_body(request, wire, provider="openai", max_tokens_field="max_tokens")
+    responses = openai_responses.request_body(request, wire, provider="openai", reasons=True)
+    google = gemini.request_body(replace(request, model="gemini-3.5-flash"), wire, provider="gemini")
     native = ollama.request_body(request, wire)
 
     assert anthropic_refusal(anthropic, SIGNATURE) is None
     assert openai_refusal(openai) is None
+    assert responses_refusal(responses, ENCRYPTED) is None
+    assert gemini_refusal(google, "gemini-3.5-flash", SIGNATURE) is None
     assert ollama_refusal(native) is None
-    for body in (anthropic, openai, native):
+    for body in (anthropic, openai, responses, google, native):
         assert json.loads(encoded(body)).keys() == body.keys()
 
 

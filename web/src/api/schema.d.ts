@@ -395,6 +395,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/workspaces/{workspace_id}/costs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Costs
+         * @description Add up tokens and costs of the workspace's runs, the latest days or the dearest agents or sessions first.
+         */
+        get: operations["list_costs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workspaces/{workspace_id}/runs/{run_id}": {
         parameters: {
             query?: never;
@@ -1708,6 +1728,16 @@ export interface components {
              */
             max_turns: number;
             /**
+             * Max Tokens
+             * @description Tokens that a run and its child runs may use. Checked before each turn.
+             */
+            max_tokens?: number | null;
+            /**
+             * Max Cost
+             * @description US dollars that a run and its child runs may cost. Checked before each turn; a turn without a known price also ends the run.
+             */
+            max_cost?: number | null;
+            /**
              * Budget Reserve
              * @description Share of the context window to keep free. Below it, the run summarizes its history or finishes.
              * @default 0.2
@@ -2252,6 +2282,40 @@ export interface components {
          * @enum {string}
          */
         ChangeKind: "created" | "modified" | "moved" | "deleted" | "touched";
+        /**
+         * CostGroup
+         * @description What costs are added up by. A day is one of UTC, that of the run's beginning.
+         * @enum {string}
+         */
+        CostGroup: "day" | "agent" | "session";
+        /**
+         * CostOut
+         * @description What the runs of one day, agent or session have used.
+         */
+        CostOut: {
+            /**
+             * Key
+             * @description The day (UTC), or the id of the agent or the session.
+             * @example 2026-11-17
+             */
+            key: string;
+            /** Runs */
+            runs: number;
+            /** Input Tokens */
+            input_tokens: number;
+            /** Output Tokens */
+            output_tokens: number;
+            /**
+             * Cost
+             * @description In US dollars; null if no price is known.
+             */
+            cost?: string | null;
+            /**
+             * Unpriced Turns
+             * @description Turns whose cost is unknown, and not part of `cost`.
+             */
+            unpriced_turns: number;
+        };
         /** DeletedFilesResult */
         DeletedFilesResult: {
             /** Files */
@@ -3397,6 +3461,16 @@ export interface components {
              */
             next?: string | null;
         };
+        /** Page[CostOut] */
+        Page_CostOut_: {
+            /** Items */
+            items: components["schemas"]["CostOut"][];
+            /**
+             * Next
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
+             */
+            next?: string | null;
+        };
         /** Page[GrantOut] */
         Page_GrantOut_: {
             /** Items */
@@ -4093,6 +4167,17 @@ export interface components {
             output_tokens: number;
             /** Context Tokens */
             context_tokens: number;
+            /**
+             * Cost
+             * @description What it and its ended child runs have cost, in US dollars at the prices of the time; null if no price is known.
+             */
+            cost?: string | null;
+            /**
+             * Unpriced Turns
+             * @description Turns whose cost is unknown, and not part of `cost`.
+             * @default 0
+             */
+            unpriced_turns: number;
             /**
              * Active Ms
              * @description Active time in milliseconds, without the time spent waiting for a person.
@@ -6717,6 +6802,60 @@ export interface operations {
             };
             /** @description Not Found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    list_costs: {
+        parameters: {
+            query?: {
+                /** @description What to add up by. */
+                by?: components["schemas"]["CostGroup"];
+                /** @description Runs of the last so many days. */
+                days?: number;
+            };
+            header?: never;
+            path: {
+                workspace_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_CostOut_"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -110,6 +110,8 @@ export interface Run {
   endReason: string | null;
   turns: number;
   inputTokens: number;
+  /** In US dollars; null if no price is known. */
+  cost: string | null;
   outputTokens: number;
 }
 

@@ -238,7 +238,8 @@ class Draft {
   }: Payload): void {
     const before = this.#conversation.runs[runId];
     const waits = { waitsFor: more.waitsFor ?? null, until: more.until ?? null };
-    const run: Run = { id: runId, state, held: held === true, ...waits, endReason, turns, inputTokens, outputTokens };
+    const used = { turns, inputTokens, outputTokens, cost: more.cost ?? null };
+    const run: Run = { id: runId, state, held: held === true, ...waits, endReason, ...used };
     this.#change({ runs: { ...this.#conversation.runs, [runId]: run } });
     if (state === "queued") this.#put({ ...newMessage(runId, runId), role: "user", text: prompt ?? "" });
     if (state !== "ended") return;

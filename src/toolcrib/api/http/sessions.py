@@ -18,10 +18,11 @@ from toolcrib.api.request_guard import StrictRoute
 from toolcrib.api.session_stream import EventStream, SessionEncoder, encoded, resume_messages
 from toolcrib.core.errors import BadArguments, ToolcribError
 from toolcrib.core.ids import AgentId, RunId, SessionId, WorkspaceId
-from toolcrib.core.runs import RunState
+from toolcrib.core.runs import CostGroup, RunState
 from toolcrib.events import Subscription
 from toolcrib.schemas.schema_base import Page
 from toolcrib.schemas.sessions import (
+    CostOut,
     EventOut,
     EventPage,
     MessageCreate,
@@ -255,6 +256,17 @@ async def list_workspace_runs(
     """List the workspace's runs, newest first."""
     found = await services.run_service.runs.page(tenant, session_id, state=state, before=before, limit=limit)
     return Page[RunOut].of(found, limit=limit)
+
+
+@runs_router.get("/costs", responses=examples("VALIDATION_ERROR"))
+async def list_costs(
+    tenant: PersonTenant,
+    services: Injected,
+    by: Annotated[CostGroup, Query(description="What to add up by.")] = CostGroup.DAY,
+    days: Annotated[int, Query(ge=1, le=366, description="Runs of the last so many days.")] = 30,
+) -> Page[CostOut]:
+    """Add up tokens and costs of the workspace's runs, the latest days or the dearest agents or sessions first."""
+    return Page[CostOut].of(await services.run_service.runs.costs(tenant, by=by, days=days))
 
 
 @runs_router.get("/runs/{run_id}", responses=examples("NOT_FOUND"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
@@ -84,6 +85,8 @@ class ContextUsage:
 
     tokens: int = 0
     window: int | None = None
+    # Of the turns whose price is known, in US dollars.
+    cost: Decimal = Decimal(0)
 
 
 class Transcript:
@@ -166,7 +169,8 @@ class Transcript:
     def _end_of_text(self, payload: Mapping[str, Any]) -> list[Block]:
         self._words.rest(payload)
         usage = payload.get("usage") or {}
-        self.usage = ContextUsage(int(usage.get("contextTokens") or 0), usage.get("contextWindow"))
+        cost = self.usage.cost + Decimal(usage.get("cost") or 0)
+        self.usage = ContextUsage(int(usage.get("contextTokens") or 0), usage.get("contextWindow"), cost)
         content = str(payload.get("content") or "")
         block = self._speaking(payload["messageId"], content)
         self._spoken.pop(payload["messageId"], None)
@@ -293,12 +297,13 @@ def queued_lines(messages: Iterable[QueuedMessage], *, width: int) -> Text:
 
 
 def gauge(usage: ContextUsage) -> str:
-    """Formats the tokens, as a share of the window if its size is known."""
+    """Formats the tokens, as a share of the window if its size is known, and the cost if it is known."""
+    spent = f" · ${usage.cost:.2f}" if usage.cost else ""
     if not usage.window:
-        return f"{_short(usage.tokens)} tokens"
+        return f"{_short(usage.tokens)} tokens{spent}"
     part = min(1.0, usage.tokens / usage.window)
     full = round(part * _BAR)
-    return f"{'█' * full}{'░' * (_BAR - full)} {part:.0%} of {_short(usage.window)}"
+    return f"{'█' * full}{'░' * (_BAR - full)} {part:.0%} of {_short(usage.window)}{spent}"
 
 
 def _short(number: int) -> str:

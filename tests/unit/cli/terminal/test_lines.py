@@ -1,5 +1,6 @@
 """The status line, the prompt history, and the completion of slash commands."""
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ STATE = f"ready  build · guided · {gauge(ContextUsage())}"
         (ContextUsage(12_000), "12k tokens"),
         (ContextUsage(0, 200_000), "░░░░░░░░ 0% of 200k"),
         (ContextUsage(100_000, 200_000), "████░░░░ 50% of 200k"),
+        (ContextUsage(100_000, 200_000, Decimal("0.125")), "████░░░░ 50% of 200k · $0.12"),
         (ContextUsage(3_000_000, 2_000_000), "████████ 100% of 2M"),
     ],
 )

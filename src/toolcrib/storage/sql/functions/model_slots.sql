@@ -167,7 +167,7 @@ begin
                 select s.process_id as id from toolcrib.model_slots s where s.process_id > p.id order by 1 limit 1) n
         )
         select id from processes) p
-    where p.id <> p_process and not toolcrib.process_is_alive(p.id::text, p_lease);
+    where p.id <> p_process and not toolcrib.process_is_alive(p.id, p_lease);
     for v_lane in
         with recursive waiting (user_id, provider) as (
             (select s.user_id, s.provider from toolcrib.model_slots s where s.granted_at is null

@@ -118,11 +118,14 @@ declare
     v_payload  jsonb;
 begin
     select r.session_id, r.state, r.end_reason, r.error, r.turns, r.input_tokens, r.output_tokens, r.prompt, r.held,
-           r.not_before, r.awaits_slot, r.waits_for_child
+           r.not_before, r.awaits_slot, r.waits_for_child, r.cost + r.child_cost as cost,
+           r.unpriced_turns + r.child_unpriced as unpriced_turns
     into v_run from toolcrib.runs r where r.workspace_id = p_workspace and r.id = p_run;
     v_payload := jsonb_build_object(
         'runId', p_run, 'state', v_run.state, 'endReason', v_run.end_reason, 'error', v_run.error,
-        'turns', v_run.turns, 'inputTokens', v_run.input_tokens, 'outputTokens', v_run.output_tokens);
+        'turns', v_run.turns, 'inputTokens', v_run.input_tokens, 'outputTokens', v_run.output_tokens,
+        -- Null if no price is known.
+        'cost', case when v_run.cost > 0 or v_run.unpriced_turns = 0 then trim_scale(v_run.cost)::text end);
     if v_run.state = 'queued' then
         -- It becomes a message only when the run starts; until then this shows what is queued.
         v_payload := v_payload || jsonb_build_object('prompt', v_run.prompt, 'held', v_run.held);
@@ -309,7 +312,7 @@ begin
     perform toolcrib.lock_run(p_workspace, p_run, p_epoch);
     select * into v_turn from jsonb_to_record(p_turn)
         as t (session_id uuid, message_id uuid, content text, metadata jsonb, input_tokens bigint, output_tokens bigint,
-              context_tokens bigint, counts integer, events jsonb);
+              context_tokens bigint, cost numeric, unpriced integer, counts integer, events jsonb);
     if v_turn.message_id is not null then
         v_position := toolcrib.add_message(p_workspace, v_turn.session_id, v_turn.message_id, p_run, 'assistant',
                                            v_turn.content, v_turn.metadata);
@@ -317,6 +320,7 @@ begin
     update toolcrib.runs r set
         turns = r.turns + v_turn.counts, input_tokens = r.input_tokens + v_turn.input_tokens,
         output_tokens = r.output_tokens + v_turn.output_tokens, context_tokens = v_turn.context_tokens,
+        cost = r.cost + v_turn.cost, unpriced_turns = r.unpriced_turns + v_turn.unpriced,
         -- The run has made progress. The calls of this turn follow, at their first attempt.
         attempts = case when v_turn.counts > 0 then 1 else r.attempts end,
         takeovers = case when v_turn.counts > 0 then 0 else r.takeovers end,
@@ -362,6 +366,9 @@ as $$
 begin
     update toolcrib.runs p set
         child_turns = p.child_turns + new.turns + new.child_turns,
+        child_tokens = p.child_tokens + new.input_tokens + new.output_tokens + new.child_tokens,
+        child_cost = p.child_cost + new.cost + new.child_cost,
+        child_unpriced = p.child_unpriced + new.unpriced_turns + new.child_unpriced,
         active_ms = greatest(p.active_ms, new.parent_active_ms + new.active_ms)
     where p.workspace_id = new.workspace_id and p.id = new.parent_run_id and p.state <> 'ended';
     perform toolcrib.set_run_ready(new.workspace_id, new.parent_run_id);
@@ -405,12 +412,17 @@ begin
 end
 $$;
 
--- Whether a process is alive: its last heartbeat is within the lease.
+-- The processes that are alive: their last heartbeat is within the lease. In SQL, so that it becomes part of the query.
+create or replace function toolcrib.live_processes(p_lease double precision) returns table (id uuid)
+language sql stable
+as $$
+    select p.id from toolcrib.server_processes p where p.heartbeat_at > now() - make_interval(secs => p_lease)
+$$;
+
 create or replace function toolcrib.process_is_alive(p_process uuid, p_lease double precision) returns boolean
 language plpgsql stable
 as $$
 begin
-    return exists (select from toolcrib.server_processes p
-                   where p.id = p_process and p.heartbeat_at > now() - make_interval(secs => p_lease));
+    return exists (select from toolcrib.live_processes(p_lease) p where p.id = p_process);
 end
 $$;

@@ -112,6 +112,9 @@ create table runs (
     input_tokens    bigint not null default 0,
     output_tokens   bigint not null default 0,
     context_tokens  bigint not null default 0,
+    -- In US dollars, at the prices of the time. Turns without a known price are counted instead.
+    cost            numeric(20, 10) not null default 0,
+    unpriced_turns  integer not null default 0,
     -- Put aside, because the provider limits requests: nobody takes a ready run before this time.
     not_before      timestamptz,
     -- How often it was put aside since the model last answered, and for how long in total.
@@ -135,6 +138,10 @@ create table runs (
     child_turns     integer not null default 0,
     -- A waiting run waits for child runs only, and for no person.
     waits_for_child boolean not null default false,
+    -- What these child runs have used.
+    child_tokens    bigint not null default 0,
+    child_cost      numeric(20, 10) not null default 0,
+    child_unpriced  integer not null default 0,
     created_at      timestamptz not null default now(),
     started_at      timestamptz,
     ended_at        timestamptz,
@@ -145,6 +152,7 @@ create table runs (
 create unique index runs_unfinished on runs (workspace_id, session_id) where state in ('ready', 'running', 'waiting');
 create index runs_queued on runs (workspace_id, priority, id) where state = 'queued' and not held;
 create index runs_at_work on runs (workspace_id) where state in ('ready', 'running');
+create index runs_ready on runs (workspace_id) where state = 'ready';
 create index runs_cancelled on runs (worker_id) where state in ('ready', 'running') and cancelled_by is not null;
 create index runs_session on runs (workspace_id, session_id, id);
 -- A call starts one child run, however often it is executed.

@@ -1,0 +1,75 @@
+"""An agent reads an image or a PDF of the workspace, and its model sees it."""
+
+import os
+from base64 import b64encode
+from typing import Any
+
+import pytest
+
+from tests.integration.runs.conftest import RunFixture, says
+from toolcrib.core.runs import RunEnding
+from toolcrib.runs.read_attachments import MAX_IMAGE_BYTES, MAX_SHOWN
+
+# Larger than what a model gets of a textual result.
+PNG = b"\x89PNG\r\n\x1a\n" + os.urandom(90_000)
+PDF = b"%PDF-1.7\n" + bytes(range(256)) * 4
+
+
+def shown(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The parts of a request that are not text."""
+    parts = [part for message in messages if isinstance(message["content"], list) for part in message["content"]]
+    return [part for part in parts if part["type"] != "text"]
+
+
+@pytest.mark.req("PR-6", part="images and PDFs")
+async def test_an_image_that_the_agent_reads_is_shown_to_the_model(run_fixture: RunFixture) -> None:
+    (run_fixture.workspace.project / "plan.png").write_bytes(PNG)
+    run = await run_fixture.send("Look.", says("", ("read", {"path": "/plan.png"})), says("A plan."))
+
+    assert run.end_reason is RunEnding.DONE
+    asked = run_fixture.model_input()
+    assert shown(asked) == [
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{b64encode(PNG).decode()}"}}
+    ]
+    assert [message["content"] for message in asked if message["role"] == "tool"] == [
+        f"/plan.png (image/png, {len(PNG):,} bytes)."
+    ]
+
+    await run_fixture.send("Look again at what you saw.", says("Still a plan."))
+    assert len(shown(run_fixture.model_input())) == 1
+
+
+@pytest.mark.req("PR-6", part="images and PDFs")
+async def test_a_pdf_that_the_agent_reads_is_shown_to_the_model(run_fixture: RunFixture) -> None:
+    (run_fixture.workspace.project / "paper.pdf").write_bytes(PDF)
+    await run_fixture.send("Look.", says("", ("read", {"path": "/paper.pdf"})), says("A paper."))
+
+    (part,) = shown(run_fixture.model_input())
+    assert part["file"]["filename"] == "paper.pdf"
+    assert part["file"]["file_data"] == f"data:application/pdf;base64,{b64encode(PDF).decode()}"
+
+
+async def test_what_is_no_image_and_what_is_too_large_is_not_shown(run_fixture: RunFixture) -> None:
+    (run_fixture.workspace.project / "fake.png").write_bytes(b"\x00\x01 not a picture")
+    (run_fixture.workspace.project / "huge.png").write_bytes(PNG[:8] + b"\x00" * MAX_IMAGE_BYTES)
+    calls = [("read", {"path": "/fake.png"}), ("read", {"path": "/huge.png"})]
+    await run_fixture.send("Look.", says("", *calls), says("Hm."))
+
+    asked = run_fixture.model_input()
+    fake, huge = [message["content"] for message in asked if message["role"] == "tool"]
+    assert shown(asked) == []
+    assert "base64" in fake
+    assert "too large to be shown: the limit is 5,000,000 bytes" in huge
+
+
+async def test_only_the_newest_images_are_shown(run_fixture: RunFixture) -> None:
+    small = PNG[:2_000]
+    for number in range(MAX_SHOWN + 2):
+        (run_fixture.workspace.project / f"{number}.png").write_bytes(small)
+    calls = [("read", {"path": f"/{number}.png"}) for number in range(MAX_SHOWN + 2)]
+    await run_fixture.send("Look.", says("", *calls), says("Hm."))
+
+    asked = run_fixture.model_input()
+    results = [message["content"] for message in asked if message["role"] == "tool"]
+    assert len(shown(asked)) == MAX_SHOWN
+    assert ["not shown any more" in result for result in results] == [True] * 2 + [False] * MAX_SHOWN
