@@ -57,7 +57,7 @@ class EntryState:
     line_count: int | None = None
     content_kind: ContentKind = ContentKind.TEXT
     link_target: str | None = None
-    # Of untracked content, which the history does not store: its id once it is in the trash, and its inode, which a
+    # Of untracked content, which the history does not store: its id once it is in the trash, and its identity, which a
     # rename keeps.
     trash_id: UUID | None = None
     inode: int | None = None
@@ -116,6 +116,8 @@ class DirEntry:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KINDS = {stat.S_IFREG: EntryKind.FILE, stat.S_IFDIR: EntryKind.FOLDER, stat.S_IFLNK: EntryKind.LINK}
 _BIGGEST = 2**63 - 1
+# Spreads a time over all bits, so that it does not cancel the bits of an inode.
+_ODD = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +129,13 @@ class DiskEntry:
     fingerprint: Fingerprint
     links: int
     target: str | None = None
+    # When it was created, where the file system knows. An inode is used again, at another time.
+    born_ns: int | None = None
 
     @classmethod
-    def from_stat(cls, seen: stat_result, *, seen_ns: int, target: str | None = None) -> Self:
+    def from_stat(
+        cls, seen: stat_result, *, seen_ns: int, target: str | None = None, born_ns: int | None = None
+    ) -> Self:
         """Convert a stat result. ``seen_ns`` is the time just before the stat call."""
         return cls(
             kind=_KINDS.get(stat.S_IFMT(seen.st_mode)),
@@ -144,7 +150,14 @@ class DiskEntry:
             ),
             links=seen.st_nlink,
             target=target,
+            born_ns=born_ns,
         )
+
+    @property
+    def identity(self) -> int:
+        """A number that no other entry has had at this place. A rename keeps it."""
+        inode = self.fingerprint.inode
+        return inode if self.born_ns is None else (inode ^ (self.born_ns * _ODD)) & _BIGGEST
 
     @property
     def mtime(self) -> datetime:

@@ -134,7 +134,7 @@ def _is_still_there(state: PathState) -> bool:
     if state.file is None or state.node is None:
         return False
     inode = state.file.state.inode
-    return inode is None or inode == state.node.fingerprint.inode
+    return inode is None or inode == state.node.identity
 
 
 def _refreshes_index(disks: WorkspaceDisks, change: FileChange) -> bool:

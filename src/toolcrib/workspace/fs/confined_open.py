@@ -60,6 +60,35 @@ _renameat2.argtypes = (
 )
 _renameat2.restype = ctypes.c_long
 
+
+class _StatxTime(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_int64), ("nanoseconds", ctypes.c_uint32), ("_reserved", ctypes.c_int32))
+
+
+class _Statx(ctypes.Structure):
+    """The start of the kernel's `struct statx`, which has 256 bytes."""
+
+    _fields_ = (
+        ("mask", ctypes.c_uint32),
+        ("_sizes", ctypes.c_uint8 * 76),
+        ("born", _StatxTime),
+        ("_rest", ctypes.c_uint8 * 160),
+    )
+
+
+_statx = _libc["statx"]
+_statx.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.POINTER(_Statx))
+_AT_EMPTY_PATH, _STATX_BTIME = 0x1000, 0x800
+
+
+def birth_time(descriptor: int) -> int | None:
+    """Return when an open file or folder was created, in nanoseconds; None if its file system does not know."""
+    found = _Statx()
+    if _statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_BTIME, ctypes.byref(found)) or not found.mask & _STATX_BTIME:
+        return None
+    return int(found.born.seconds) * 10**9 + int(found.born.nanoseconds)
+
+
 # Flags for three uses: any entry including a link, a folder to work in, a file to read. NONBLOCK: opening a FIFO must
 # not hang. NOCTTY: a terminal must not become our controlling terminal.
 OPEN_PATH_FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -24,7 +24,13 @@ from toolcrib.core.errors import (
 )
 from toolcrib.core.files import DirEntry, DiskEntry, EntryKind
 from toolcrib.core.paths import WorkspacePath
-from toolcrib.workspace.fs.confined_open import OPEN_DIR_FLAGS, OPEN_FILE_FLAGS, OPEN_PATH_FLAGS, ConfinedRoot
+from toolcrib.workspace.fs.confined_open import (
+    OPEN_DIR_FLAGS,
+    OPEN_FILE_FLAGS,
+    OPEN_PATH_FLAGS,
+    ConfinedRoot,
+    birth_time,
+)
 
 # What an errno means to the caller. The error chooses the message; nothing is opened for it.
 _FULL = "{path} was not changed. Free some space, then try again."
@@ -337,7 +343,9 @@ def node_at(descriptor: int) -> DiskEntry:
     seen_ns = time.time_ns()
     seen = os.fstat(descriptor)
     target = os.readlink("", dir_fd=descriptor) if stat.S_ISLNK(seen.st_mode) else None
-    return DiskEntry.from_stat(seen, seen_ns=seen_ns, target=target)
+    # Files are compared by content; only what the history does not store is recognised by its identity.
+    born_ns = birth_time(descriptor) if stat.S_ISDIR(seen.st_mode) else None
+    return DiskEntry.from_stat(seen, seen_ns=seen_ns, target=target, born_ns=born_ns)
 
 
 def _require_readable(path: WorkspacePath, node: DiskEntry, *, hard_links: bool) -> None:

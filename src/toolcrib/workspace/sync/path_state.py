@@ -81,7 +81,7 @@ def disk_matches_state(disk: MountWriter, state: EntryState, node: DiskEntry | N
 
 def is_same_inode(state: EntryState, node: DiskEntry | None) -> bool:
     """Whether a disk entry is the very file or folder that an untracked state describes."""
-    return node is not None and node.kind is state.kind and node.fingerprint.inode == state.inode
+    return node is not None and node.kind is state.kind and node.identity == state.inode
 
 
 def untracked_state(path: WorkspacePath, node: DiskEntry, *, size: int | None = None) -> EntryState:
@@ -94,7 +94,7 @@ def untracked_state(path: WorkspacePath, node: DiskEntry, *, size: int | None = 
         size=node.fingerprint.size if size is None else size,
         content_kind=ContentKind.BINARY,
         trash_id=uuid4(),
-        inode=node.fingerprint.inode,
+        inode=node.identity,
     )
 
 

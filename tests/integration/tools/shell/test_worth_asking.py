@@ -134,6 +134,28 @@ async def test_folder_that_a_person_replaced_is_not_the_agents_any_more(workspac
 
 
 @pytest.mark.req("CT-2", part="ignored folders")
+async def test_folder_that_got_the_inode_of_the_agents_is_not_the_agents(workspace: WorkspaceFixture) -> None:
+    await ran(workspace, IGNORING)
+    agent = await careful(workspace)
+    await applied(workspace, agent, "mkdir build; echo 1 > build/a")
+    build = workspace.project / "build"
+    inode = build.stat().st_ino
+    shutil.rmtree(build)
+    # Others may take it first: folders beside it, until it is free again.
+    for number in range(10_000):
+        build.mkdir()
+        if build.stat().st_ino == inode:
+            break
+        build.rename(workspace.project / f"other-{number}")
+    for other in workspace.project.glob("other-*"):
+        other.rmdir()
+    (build / "a").write_text("mine\n")
+
+    assert build.stat().st_ino == inode
+    await asked(workspace, agent, "bash", command="echo 2 > build/a")
+
+
+@pytest.mark.req("CT-2", part="ignored folders")
 async def test_supervised_agent_and_one_without_a_session_are_asked_about_everything(
     workspace: WorkspaceFixture,
 ) -> None:

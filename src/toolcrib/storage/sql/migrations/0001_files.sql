@@ -50,7 +50,8 @@ create table files (
     line_count      integer,
     content_kind    text not null check (content_kind in ('text', 'json', 'binary')),
     link_target     text,
-    -- Of content that the history does not store: its id once it is in the trash, and its inode.
+    -- Of content that the history does not store: its id once it is in the trash, and its identity:
+    -- the inode, of a folder with the time of its creation.
     trash_id        uuid,
     inode           bigint,
     -- Inode, size, mtime, ctime and time of the check, times in ns, when the disk last held the head version.
