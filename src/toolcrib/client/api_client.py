@@ -288,10 +288,24 @@ class Client:
         """Change a session: ``title``, ``trust``, ``phase``."""
         return self._http.fetch(SessionOut, "PATCH", f"/workspaces/{workspace_id}/sessions/{session_id}", changes)
 
-    def send(self, workspace_id: UUID, session_id: UUID, text: str, *, priority: int | None = None) -> RunOut:
-        """Send a message to the session's agent and return the run that answers it."""
+    def send(
+        self,
+        workspace_id: UUID,
+        session_id: UUID,
+        text: str,
+        *,
+        priority: int | None = None,
+        attachments: Sequence[str] = (),
+    ) -> RunOut:
+        """Send a message to the session's agent and return the run that answers it.
+
+        Args:
+            attachments: Paths of images and PDFs of the workspace that the model sees.
+        """
         path = f"/workspaces/{workspace_id}/sessions/{session_id}/messages"
-        body = {"text": text} | ({} if priority is None else {"priority": priority})
+        body: dict[str, Any] = {"text": text} | ({} if priority is None else {"priority": priority})
+        if attachments:
+            body["attachments"] = list(attachments)
         return self._http.fetch(RunOut, "POST", path, body)
 
     def messages(self, workspace_id: UUID, session_id: UUID) -> list[MessageOut]:

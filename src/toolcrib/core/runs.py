@@ -256,3 +256,8 @@ class SessionMessage:
     @property
     def call_ids(self) -> list[CallId]:
         return [call_id for call_id, _ in self.requested]
+
+    @property
+    def attached(self) -> list[CallId]:
+        """The calls that read the files which a person's message brings."""
+        return [CallId(UUID(one["call_id"])) for one in (self.metadata or {}).get("attachments", ())]

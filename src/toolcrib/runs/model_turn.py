@@ -86,11 +86,23 @@ def conversation(
     """
     messages: list[Message] = [SystemMessage(prompt)]
     for one in message:
-        messages.append(as_message(one))
+        messages.append(_with_attachments(as_message(one), one, read))
         messages.extend(_results(one, calls, read, context))
     if conclude:
         messages.append(UserMessage(CONCLUDE))
     return tuple(messages)
+
+
+def _with_attachments(message: Message, one: SessionMessage, read: Mapping[CallId, ReadAttachment]) -> Message:
+    """Return a person's message with the files that it brings. What cannot be shown is described."""
+    if not isinstance(message, UserMessage) or not one.attached:
+        return message
+    found = [read[call_id] for call_id in one.attached if call_id in read]
+    about = "".join(f"\n[Attached: {each.text}]" for each in found)
+    missing = len(one.attached) - len(found)
+    lost = f"\n[Not shown: {missing} attached files are not stored any more.]" if missing else ""
+    attachments = tuple(each.attachment for each in found if each.attachment is not None)
+    return UserMessage(f"{message.text}{about}{lost}", attachments)
 
 
 def _results(
@@ -248,9 +260,8 @@ class ModelTurn:
                     message[kind] += len(event.text)
 
     async def _read_attachments(self, loaded: LoadedRun) -> dict[CallId, ReadAttachment]:
-        ids = [call_id for one in loaded.messages for call_id in one.call_ids]
-        calls = [loaded.calls[call_id] for call_id in ids if call_id in loaded.calls]
-        return await loaded.read_attachments.of(calls, self._runs, loaded.run.workspace_id)
+        ids = [call_id for one in loaded.messages for call_id in (*one.attached, *one.call_ids)]
+        return await loaded.read_attachments.of(ids, loaded.calls, self._runs, loaded.run.workspace_id)
 
     async def _save_cancelled(self, loaded: LoadedRun, message_id: MessageId, reception: MessageBuilder) -> None:
         """Save the partial answer if a person cancelled the run: what they have seen stays.

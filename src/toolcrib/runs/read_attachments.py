@@ -35,23 +35,36 @@ class ReadAttachment:
     attachment: Attachment | None
 
 
+def is_attachable(result: Any) -> bool:
+    """Return whether the result of reading a file can be an image or a PDF."""
+    return isinstance(result, Mapping) and _has_suffix(result) and not isinstance(result.get("content"), str)
+
+
 class ReadAttachments:
-    """Finds what the calls of one run have read. A file is decoded once."""
+    """Finds what the messages and calls of one run have read. A file is decoded once."""
 
     def __init__(self) -> None:
         self._found: dict[CallId, ReadAttachment | None] = {}
 
     async def of(
-        self, calls: Sequence[CallProgress], runs: RunStepStore, workspace_id: WorkspaceId
+        self,
+        ids: Sequence[CallId],
+        calls: Mapping[CallId, CallProgress],
+        runs: RunStepStore,
+        workspace_id: WorkspaceId,
     ) -> dict[CallId, ReadAttachment]:
-        """Return what these calls, oldest first, have read. Only the newest are shown."""
-        new = [call for call in calls if call.id not in self._found and _may_show(call)]
-        cut = [call.id for call in new if call.is_cut]
+        """Return what these calls, oldest first, have read. Only the newest are shown.
+
+        Args:
+            calls: Those of the run; others are loaded.
+        """
+        new = [call_id for call_id in ids if call_id not in self._found and _may_show(calls.get(call_id))]
         # The gate shortens a result; its row has all of it.
-        whole = await runs.calls(workspace_id, cut) if cut else {}
-        for call in new:
-            self._found[call.id] = _decoded(whole.get(call.id, call).result)
-        found = {call.id: read for call in calls if (read := self._found.get(call.id)) is not None}
+        partial = [call_id for call_id in new if call_id not in calls or calls[call_id].is_cut]
+        whole = {**calls, **(await runs.calls(workspace_id, partial))}
+        for call_id in new:
+            self._found[call_id] = _decoded(whole[call_id].result) if call_id in whole else None
+        found = {call_id: read for call_id in ids if (read := self._found.get(call_id)) is not None}
         shown = [call_id for call_id, read in found.items() if read.attachment is not None]
         for call_id in shown[:-MAX_SHOWN]:
             text = f"{found[call_id].text} It is not shown any more; read it again if you need it."
@@ -59,10 +72,15 @@ class ReadAttachments:
         return found
 
 
-def _may_show(call: CallProgress) -> bool:
-    if call.tool != _READER or call.state is not RequestedCallState.ENDED or not isinstance(call.result, Mapping):
-        return False
-    return str(call.result.get("path", "")).lower().endswith(_SUFFIXES)
+def _may_show(call: CallProgress | None) -> bool:
+    if call is None:
+        return True
+    is_read = call.tool == _READER and call.state is RequestedCallState.ENDED
+    return is_read and isinstance(call.result, Mapping) and _has_suffix(call.result)
+
+
+def _has_suffix(result: Mapping[str, Any]) -> bool:
+    return str(result.get("path", "")).lower().endswith(_SUFFIXES)
 
 
 def _decoded(result: Any) -> ReadAttachment | None:

@@ -31,15 +31,19 @@ class RunService:
         via: str,
         history: Sequence[tuple[str, str]] = (),
         priority: int = DEFAULT_PRIORITY,
+        attachments: Sequence[Mapping[str, str]] = (),
     ) -> Run:
         """Submit a person's message. Its run starts now, or after the session's current run.
 
         Args:
             history: The earlier conversation, if the client keeps it itself. Only a session's first message may bring
                 it.
+            attachments: What `attachment_of` returned for the files that the message brings.
             priority: From 0 to 1000. Lower ones start first among the workspace's runs; below 100 for owners only.
         """
-        run = await self.runs.submit(tenant, session_id, text, via=via, history=history, priority=priority)
+        run = await self.runs.submit(
+            tenant, session_id, text, via=via, history=history, priority=priority, attachments=attachments
+        )
         self._notify(run)
         return run
 

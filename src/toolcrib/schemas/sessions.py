@@ -92,6 +92,12 @@ class MessageCreate(InModel):
     """A person's message to the session's agent."""
 
     text: Text = Field(examples=["Add a test for the parser."])
+    attachments: list[Text] = Field(
+        default_factory=list,
+        max_length=8,
+        description="Paths of images (PNG, JPEG, GIF, WebP) and PDFs of the workspace that the model sees.",
+        examples=[["/plan.png"]],
+    )
     priority: int = Field(
         default=DEFAULT_PRIORITY,
         ge=0,
@@ -170,6 +176,13 @@ class MessageToolCallOut(OutModel):
     call_id: UUID
 
 
+class MessageAttachmentOut(OutModel):
+    """A file that a message brings, as it was when the message was sent."""
+
+    path: str
+    call_id: UUID = Field(description="The call that read it.")
+
+
 class MessageMetadataOut(OutModel):
     """Everything besides the text; each field only where it applies."""
 
@@ -178,6 +191,7 @@ class MessageMetadataOut(OutModel):
     note: dict[str, Any] | None = Field(
         default=None, description="Provider data that is sent back to the provider with the message."
     )
+    attachments: list[MessageAttachmentOut] | None = None
     concluded: bool | None = None
     cut: bool | None = Field(default=None, description="True if the message is incomplete.")
     tool_call_id: str | None = Field(

@@ -32,6 +32,7 @@ class RunStore:
         via: str,
         history: Sequence[tuple[str, str]] = (),
         priority: int = DEFAULT_PRIORITY,
+        attachments: Sequence[Mapping[str, str]] = (),
     ) -> Run:
         """Submit a user's message: its run starts now or, while the session has another run, later.
 
@@ -42,7 +43,14 @@ class RunStore:
         needs = WorkspaceRole.MEMBER if priority >= DEFAULT_PRIORITY else WorkspaceRole.OWNER
         async with self._database.transaction(tenant, needs) as connection:
             return await self.submit_within(
-                connection, tenant, session_id, prompt, via=via, history=history, priority=priority
+                connection,
+                tenant,
+                session_id,
+                prompt,
+                via=via,
+                history=history,
+                priority=priority,
+                attachments=attachments,
             )
 
     async def retry(self, tenant: Tenant, run_id: RunId, *, via: str) -> Run:
@@ -62,7 +70,20 @@ class RunStore:
                 )
             # What waited for others waits again. Being before others is asked for again, by an owner.
             priority = max(run.priority, DEFAULT_PRIORITY)
-            return await self.submit_within(connection, tenant, run.session_id, run.prompt, via=via, priority=priority)
+            row = await connection.fetch_row(
+                "select attachments from toolcrib.runs where workspace_id = %s and id = %s",
+                (tenant.workspace_id, run_id),
+            )
+            attachments = (row[0] if row else None) or ()
+            return await self.submit_within(
+                connection,
+                tenant,
+                run.session_id,
+                run.prompt,
+                via=via,
+                priority=priority,
+                attachments=attachments,
+            )
 
     async def submit_within(
         self,
@@ -74,8 +95,13 @@ class RunStore:
         via: str,
         history: Sequence[tuple[str, str]] = (),
         priority: int = DEFAULT_PRIORITY,
+        attachments: Sequence[Mapping[str, str]] = (),
     ) -> Run:
-        """Submit a message in a transaction of the tenant, a member."""
+        """Submit a message in a transaction of the tenant, a member.
+
+        Args:
+            attachments: The path and the call of each file that the message brings, as messages store them.
+        """
         run_id = RunId(new_id())
         row = await connection.fetch_row(
             """
@@ -93,10 +119,21 @@ class RunStore:
             )
         await connection.execute(
             """
-            insert into toolcrib.runs (workspace_id, id, session_id, user_id, agent_id, via, prompt, priority, state)
-            values (%s, %s, %s, %s, %s, %s, %s, %s, 'queued')
+            insert into toolcrib.runs
+                (workspace_id, id, session_id, user_id, agent_id, via, prompt, priority, attachments, state)
+            values (%s, %s, %s, %s, %s, %s, %s, %s, %s::jsonb, 'queued')
             """,
-            (tenant.workspace_id, run_id, session_id, tenant.user_id, row[0], via, prompt, priority),
+            (
+                tenant.workspace_id,
+                run_id,
+                session_id,
+                tenant.user_id,
+                row[0],
+                via,
+                prompt,
+                priority,
+                json_text([dict(one) for one in attachments]) if attachments else None,
+            ),
         )
         await self._start_queued(connection, tenant.workspace_id)
         run = await one_run(connection, tenant, run_id)

@@ -9,6 +9,7 @@ from tests.integration.api.accounts import Newcomer, Someone, code_of
 from toolcrib.api.api_services import ApiServices
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.ids import WorkspaceId
+from toolcrib.settings import Settings
 from toolcrib.storage.database import Tenant
 
 pytestmark = pytest.mark.req("SC-9", part="toolcrib runs")
@@ -66,6 +67,35 @@ async def test_runs_are_filtered_by_state_and_session(client: httpx2.AsyncClient
     assert code_of(missing) == (404, "NOT_FOUND")
     wrong = await client.get(f"{url}/runs", params={"state": "asleep"}, headers=ada.headers)
     assert code_of(wrong) == (400, "VALIDATION_ERROR")
+
+
+@pytest.mark.req("PR-6", part="images and PDFs")
+async def test_a_message_brings_images_of_the_workspace(
+    client: httpx2.AsyncClient, ada: Someone, url: str, settings: Settings, workspace_id: WorkspaceId
+) -> None:
+    project = settings.data_dir / "workspaces" / str(workspace_id) / "project"
+    project.mkdir(parents=True, exist_ok=True)
+    (project / "plan.png").write_bytes(b"\x89PNG\r\n\x1a\n\x00\x01")
+    (project / "notes.txt").write_text("Notes.")
+    session_id = await session(client, ada, url)
+    messages = f"{url}/sessions/{session_id}/messages"
+
+    async def attach(*paths: str) -> httpx2.Response:
+        return await client.post(messages, json={"text": "Look.", "attachments": paths}, headers=ada.headers)
+
+    assert (await attach("/plan.png")).status_code == 202
+    (message,) = (await client.get(messages, headers=ada.headers)).json()["items"]
+    (attached,) = message["metadata"]["attachments"]
+    assert attached["path"] == "/plan.png"
+
+    for wrong in ("/notes.txt", "/missing.png", "/../plan.png"):
+        refused = await attach(wrong)
+        assert code_of(refused) == (400, "VALIDATION_ERROR"), wrong
+        assert "attachments.0" in refused.text
+    assert len((await client.get(messages, headers=ada.headers)).json()["items"]) == 1
+    elsewhere = f"{url}/sessions/{workspace_id}/messages"
+    body = {"text": "Look.", "attachments": ["/plan.png"]}
+    assert code_of(await client.post(elsewhere, json=body, headers=ada.headers)) == (404, "NOT_FOUND")
 
 
 async def test_a_run_says_what_it_waits_for(client: httpx2.AsyncClient, ada: Someone, url: str) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from base64 import b64encode
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,3 +74,26 @@ async def test_only_the_newest_images_are_shown(run_fixture: RunFixture) -> None
     results = [message["content"] for message in asked if message["role"] == "tool"]
     assert len(shown(asked)) == MAX_SHOWN
     assert ["not shown any more" in result for result in results] == [True] * 2 + [False] * MAX_SHOWN
+
+
+@pytest.mark.req("PR-6", part="images and PDFs")
+async def test_an_attached_image_is_shown_with_the_message_as_it_was_then(run_fixture: RunFixture) -> None:
+    image = run_fixture.workspace.project / "plan.png"
+    image.write_bytes(PNG)
+    caller = replace(run_fixture.workspace.caller, session_id=run_fixture.session_id)
+    outcome = await run_fixture.workspace.call("read", caller, path="/plan.png")
+    image.write_bytes(b"Something else.")
+
+    attachments = [{"path": "/plan.png", "call_id": str(outcome.call_id)}]
+    run_fixture.model.say(says("A plan."), says("Still a plan."))
+    await run_fixture.runs.submit(
+        run_fixture.tenant, run_fixture.session_id, "Look.", via="test", attachments=attachments
+    )
+    await run_fixture.carry_on()
+
+    asked = run_fixture.model_input()[-1]
+    assert asked["role"] == "user"
+    assert asked["content"] == [
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{b64encode(PNG).decode()}"}},
+        {"type": "text", "text": f"Look.\n[Attached: /plan.png (image/png, {len(PNG):,} bytes).]"},
+    ]

@@ -3251,6 +3251,20 @@ export interface components {
             role: components["schemas"]["WorkspaceRole"];
         };
         /**
+         * MessageAttachmentOut
+         * @description A file that a message brings, as it was when the message was sent.
+         */
+        MessageAttachmentOut: {
+            /** Path */
+            path: string;
+            /**
+             * Call Id
+             * Format: uuid
+             * @description The call that read it.
+             */
+            call_id: string;
+        };
+        /**
          * MessageCreate
          * @description A person's message to the session's agent.
          */
@@ -3260,6 +3274,14 @@ export interface components {
              * @example Add a test for the parser.
              */
             text: string;
+            /**
+             * Attachments
+             * @description Paths of images (PNG, JPEG, GIF, WebP) and PDFs of the workspace that the model sees.
+             * @example [
+             *       "/plan.png"
+             *     ]
+             */
+            attachments?: string[];
             /**
              * Priority
              * @description Which of the workspace's runs start first while others wait: those with lower numbers. Below 100 for owners only. From 500 on it is background work, which starts after the runs of all other workspaces.
@@ -3283,6 +3305,8 @@ export interface components {
             note?: {
                 [key: string]: unknown;
             } | null;
+            /** Attachments */
+            attachments?: components["schemas"]["MessageAttachmentOut"][] | null;
             /** Concluded */
             concluded?: boolean | null;
             /**
@@ -4131,7 +4155,7 @@ export interface components {
              * @default false
              */
             held: boolean;
-            /** @description What the run waits for: `release` (held), `queue` (an earlier run of the session, or room among the workspace's runs), `worker` (a free place in a server process), `provider` (it limits requests), `child` (a child run) or `person`. Null if it does not wait. */
+            /** @description What the run waits for: `release` (held), `queue` (an earlier run of the session, or room among the workspace's runs), `worker` (a free place in a server process), `provider` (it limits requests), `credential` (its limits leave no room), `child` (a child run) or `person`. Null if it does not wait. */
             waits_for?: components["schemas"]["RunWait"] | null;
             /**
              * Not Before
@@ -4207,8 +4231,8 @@ export interface components {
          * @description What a run waits for.
          *
          *     ``queue``: an earlier run of its session, or room among the workspace's runs. ``worker``: a free place in a server
-         *     process. ``child``: a child run. ``provider``: the model's provider limits requests. ``credential``: the credential's
-         *     own limits have no room for another request.
+         *     process. ``child``: a child run. ``provider``: the model's provider limits requests. ``credential``: the
+         *     credential's own limits have no room for another request.
          * @enum {string}
          */
         RunWait: "release" | "queue" | "worker" | "person" | "child" | "provider" | "credential";

@@ -9,17 +9,20 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 
-from toolcrib.api.api_services import Injected
+from toolcrib.api.api_services import ApiServices, Injected
 from toolcrib.api.auth.connection_auth import auth_by_headers
-from toolcrib.api.auth.principal import require_person, tenant_for
+from toolcrib.api.auth.principal import Authenticated, caller_for, require_person, tenant_for
 from toolcrib.api.auth.request_tenant import AnyTenant, PersonTenant
 from toolcrib.api.http_errors import examples
 from toolcrib.api.request_guard import StrictRoute
 from toolcrib.api.session_stream import EventStream, SessionEncoder, encoded, resume_messages
+from toolcrib.core.callers import Caller
 from toolcrib.core.errors import BadArguments, ToolcribError
 from toolcrib.core.ids import AgentId, RunId, SessionId, WorkspaceId
 from toolcrib.core.runs import CostGroup, RunState
+from toolcrib.core.tool_calls import ToolCall
 from toolcrib.events import Subscription
+from toolcrib.runs.read_attachments import is_attachable
 from toolcrib.schemas.schema_base import Page
 from toolcrib.schemas.sessions import (
     CostOut,
@@ -208,10 +211,30 @@ def _last_seen(last_event_id: str | None, after: int) -> int:
 @runs_router.post(
     "/sessions/{session_id}/messages", status_code=202, responses=examples("VALIDATION_ERROR", "FORBIDDEN", "NOT_FOUND")
 )
-async def send_message(session_id: SessionId, given: MessageCreate, tenant: PersonTenant, services: Injected) -> RunOut:
+async def send_message(
+    session_id: SessionId, given: MessageCreate, tenant: PersonTenant, principal: Authenticated, services: Injected
+) -> RunOut:
     """Send a message. Members only. A run answers it: now, or after the session's current run."""
-    run = await services.run_service.submit(tenant, session_id, given.text, via="rest", priority=given.priority)
+    if given.attachments:
+        await services.sessions.get(tenant, session_id)
+    attachments = [
+        await _attached(number, path, caller_for(principal, tenant.workspace_id, session_id=session_id), services)
+        for number, path in enumerate(given.attachments)
+    ]
+    run = await services.run_service.submit(
+        tenant, session_id, given.text, via="rest", priority=given.priority, attachments=attachments
+    )
     return RunOut.model_validate(run)
+
+
+async def _attached(number: int, path: str, caller: Caller, services: ApiServices) -> dict[str, str]:
+    """Read a file in the session as the person who sends it: it is shown as it is now."""
+    outcome = await services.executor.execute(ToolCall("read", {"path": path}), caller)
+    if outcome.error is not None:
+        raise BadArguments({f"attachments.{number}": outcome.error.message})
+    if not is_attachable(outcome.result):
+        raise BadArguments({f"attachments.{number}": f"{path} is not an image (PNG, JPEG, GIF, WebP) or a PDF."})
+    return {"path": outcome.result["path"], "call_id": str(outcome.call_id)}
 
 
 @runs_router.get("/sessions/{session_id}/messages", response_model_exclude_unset=True)

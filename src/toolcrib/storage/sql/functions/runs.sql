@@ -96,11 +96,12 @@ begin
                                      and b.state = 'ended' and b.turns > 0
                                    order by b.id desc limit 1), 0)
     where r.workspace_id = p_workspace and r.id = p_run
-    returning r.session_id, r.prompt into v_run;
+    returning r.session_id, r.prompt, r.attachments into v_run;
     select s.review_note into v_note from toolcrib.sessions s
     where s.workspace_id = p_workspace and s.id = v_run.session_id for no key update;
+    v_metadata := nullif(
+        jsonb_strip_nulls(jsonb_build_object('review', v_note, 'attachments', v_run.attachments)), '{}');
     if v_note is not null then
-        v_metadata := jsonb_build_object('review', v_note);
         update toolcrib.sessions set review_note = null where workspace_id = p_workspace and id = v_run.session_id;
     end if;
     perform toolcrib.add_message(p_workspace, v_run.session_id, p_run, p_run, 'user', v_run.prompt, v_metadata);

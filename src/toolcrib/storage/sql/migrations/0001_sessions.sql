@@ -95,6 +95,8 @@ create table runs (
     via             text not null,
     -- The user's text. It becomes a message when the run starts.
     prompt          text not null,
+    -- Files of the workspace that the message brings: the path, and the call that read it.
+    attachments     jsonb,
     state           text not null check (state in ('queued', 'ready', 'running', 'waiting', 'ended')),
     end_reason      text,
     -- A person stopped the session before this queued run started: it starts only when somebody releases it.
