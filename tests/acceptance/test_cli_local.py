@@ -400,6 +400,38 @@ def test_commits_of_agents_have_the_persons_identity(own: Laptop) -> None:
     assert "Ada Lovelace <ada@example.com>, Ada Lovelace <ada@example.com>" in said
 
 
+@pytest.mark.req("AG-1", part="directory, date, platform and git state")
+@pytest.mark.req("AG-4", part="PATH and home tool directories")
+def test_subdirectory_of_a_repository_is_the_project_with_the_persons_programs(own: Laptop) -> None:
+    project, tools = own.project(), own.base / "home" / ".local" / "bin"
+    subprocess.run(["git", "init", "--quiet", "-b", "topic", project], check=True)
+    (project / "web" / "src").mkdir(parents=True)
+    (project / "AGENTS.md").write_text("Answer in verse.")
+    tools.mkdir(parents=True, exist_ok=True)
+    (tools / "greet").write_text("#!/bin/sh\necho greetings from $(pwd)\n")
+    (tools / "greet").chmod(0o755)
+    script = [says("", ("bash", {"command": "greet > greeting.txt; cat greeting.txt"})), says("Done.")]
+    path = f"{tools}:/usr/bin:/bin"
+
+    def known() -> int:
+        return sum(1 for _ in (own.data / "projects").glob("*"))
+
+    before, own.model.script = known(), list(script)
+    said = own.says("run", "--trust", "autonomous", "Go", at=project / "web" / "src", PATH=path)
+    prompt = str(own.model.received[-1].body["messages"][0]["content"])
+    own.says("agents", at=project)
+    found = known()
+    own.says("agents", "-C", str(project / "web"), at=project)
+
+    assert (project / "web" / "src" / "greeting.txt").read_text() == f"greetings from {project}/web/src\n"
+    assert "greetings from" in said
+    assert f"- Directory: {project}/web/src (file tools call it `/web/src`" in prompt
+    assert "Answer in verse." in prompt
+    assert "No commits yet on topic" in prompt
+    assert found == before + 1
+    assert known() == before + 2, "a directory that is named is its own project"
+
+
 def test_the_example_in_the_help_of_tool_works(own: Laptop) -> None:
     project = own.project()
     (project / "src").mkdir()

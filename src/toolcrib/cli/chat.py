@@ -63,7 +63,10 @@ def _open_session(
         session = find_session(location, resume)
         return session, resolve_agent(location, str(session.agent_id))
     chosen_agent = resolve_agent(location, agent)
-    return location.client.create_session(location.id, agent_id=chosen_agent.id, mode=mode, trust=trust), chosen_agent
+    session = location.client.create_session(
+        location.id, agent_id=chosen_agent.id, mode=mode, trust=trust, directory=location.directory
+    )
+    return session, chosen_agent
 
 
 def _talk(location: WorkspaceLocation, session: SessionOut, agent: AgentOut, *, lines: bool) -> "LineChat | ScreenChat":

@@ -23,7 +23,7 @@ T = TypeVar("T")
 Command = Callable[..., None]
 
 DirectoryOption = Annotated[
-    Path, typer.Option("--directory", "-C", help="The project directory.", show_default="this one")
+    Path, typer.Option("--directory", "-C", help="The project directory.", show_default="the project of this one")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AgentOption = Annotated[str | None, typer.Option("--agent", "-a", help="The agent; by default the default agent.")]
@@ -47,7 +47,12 @@ class WorkspaceSelection:
     def open(self) -> AbstractContextManager[WorkspaceLocation]:
         """Opens the workspace. Reports slow steps to standard error."""
         return workspace_location.open_workspace_at(
-            self.directory, server=self.server, workspace=self.workspace, notify=aside
+            self.directory,
+            server=self.server,
+            workspace=self.workspace,
+            # A directory that is named is meant as it is.
+            finds_project=self.directory == HERE,
+            notify=aside,
         )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli.command_options import (
+    HERE,
     JsonOption,
     WorkspaceLocation,
     WorkspaceSelection,
@@ -51,7 +52,7 @@ def _address(selection: WorkspaceSelection) -> Iterator[tuple[str, Callable[[], 
     if selection.server is None:
         from toolcrib.local import open_local
 
-        with open_local(selection.directory, notify=aside) as local:
+        with open_local(selection.directory, finds_project=selection.directory == HERE, notify=aside) as local:
             yield f"{local.address}/mcp/{local.workspace_id}", local.token
         return
     token = os.environ.get("TOOLCRIB_TOKEN")

@@ -66,7 +66,12 @@ def run(
                 chosen_agent = resolve_agent(location, agent)
                 mode = "plan" if plan else "build"
                 session = location.client.create_session(
-                    location.id, agent_id=chosen_agent.id, mode=mode, trust=trust, package=package
+                    location.id,
+                    agent_id=chosen_agent.id,
+                    mode=mode,
+                    trust=trust,
+                    package=package,
+                    directory=location.directory,
                 )
                 conversation = SessionClient(location, session)
             conversation = conversation.moved(location)

@@ -161,7 +161,10 @@ class SlashCommands:
         )
 
     def _open_session(self, agent: AgentOut, *, mode: str = "build", trust: str | None) -> SlashReply:
-        session = self.location.client.create_session(self.location.id, agent_id=agent.id, mode=mode, trust=trust)
+        location = self.location
+        session = location.client.create_session(
+            location.id, agent_id=agent.id, mode=mode, trust=trust, directory=location.directory
+        )
         return SlashReply(session=session, agent=agent)
 
     def _model(self, text: str) -> SlashReply:

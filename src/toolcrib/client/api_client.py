@@ -279,9 +279,12 @@ class Client:
         mode: str = "build",
         trust: str | None,
         package: str | None = None,
+        directory: str = "",
     ) -> SessionOut:
-        """Create a session. With ``package`` it runs that package's workflow."""
+        """Create a session. With ``package`` it runs that package's workflow. Commands start in ``directory``."""
         body = {"agent_id": str(agent_id), "title": title, "mode": mode, "trust": trust, "package": package}
+        if directory:
+            body["directory"] = directory
         return self._http.fetch(SessionOut, "POST", f"/workspaces/{workspace_id}/sessions", body)
 
     def change_session(self, workspace_id: UUID, session_id: UUID, **changes: Any) -> SessionOut:

@@ -37,6 +37,7 @@ class Agent:
         rules: Its rules, with trust already limited by ``max_trust``.
         max_trust: The ceiling that owners set, for the workspace or for the agent.
         phase: The phase whose permissions the rules have, if the agent has phases.
+        directory: Where its commands start in its session, relative to the project. Empty: its root.
         is_read_only: It may not write or run commands, whatever its permissions say: a run that could not started it.
     """
 
@@ -47,6 +48,7 @@ class Agent:
     max_trust: TrustLevel | None = None
     phase: str | None = None
     is_read_only: bool = False
+    directory: str = ""
 
     @property
     def described(self) -> str:

@@ -27,6 +27,7 @@ from toolcrib.core.ids import WorkspaceId
 from toolcrib.local.git_identity import git_identity
 from toolcrib.local.in_process_server import ServerAddress, ServerOwner, log_to, serving
 from toolcrib.local.postgres_cluster import DATABASE, OWNER, PostgresCluster
+from toolcrib.local.project_root import project_of
 from toolcrib.local.state_directory import FileLock, LocalDirectories, LocalSecrets, held, project_key, write_private
 from toolcrib.local.toolchain import command_path, tool_directories, usable_directories
 from toolcrib.runs import durable
@@ -150,15 +151,21 @@ class LocalServer:
 
 @contextmanager
 def open_local(
-    directory: Path, *, tools: Sequence["Tool"] = (), notify: Notify = lambda _: None
+    directory: Path,
+    *,
+    finds_project: bool = False,
+    tools: Sequence["Tool"] = (),
+    notify: Notify = lambda _: None,
 ) -> Iterator[LocalServer]:
     """Opens local mode in a directory while the context lasts, with ``tools`` in addition to the built-in ones.
 
-    ``notify`` receives a message before a slow step.
+    With ``finds_project``, a directory in a project is that project. ``notify`` receives a message before a slow step.
     """
     require_linux()
     tree = _tree(directory)
     directories = LocalDirectories.of_user()
+    if finds_project:
+        tree = project_of(tree, directories)
     _reject_own_files(tree, directories)
     secrets = LocalSecrets.kept(directories)
     project = directories.project(tree)

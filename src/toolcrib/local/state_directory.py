@@ -54,10 +54,17 @@ class LocalDirectories:
 
     def project(self, tree: Path) -> Path:
         """Returns the directory for the lock, log and other mounts of a project. Creates it if needed."""
-        found = self.base / "projects" / project_key(tree)
+        found = self._project(tree)
         private(found.parent)
         private(found)
         return found
+
+    def is_known(self, tree: Path) -> bool:
+        """Returns whether a project was opened before."""
+        return self._project(tree).is_dir()
+
+    def _project(self, tree: Path) -> Path:
+        return self.base / "projects" / project_key(tree)
 
 
 def project_key(tree: Path) -> str:

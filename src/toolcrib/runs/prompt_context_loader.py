@@ -115,7 +115,7 @@ class PromptContextLoader:
         [(_, root)] = (await tree.roots([Mount.PROJECT])).values()
         directory = self._shell.target(Mount.PROJECT, root)
         lines = [
-            f"- Directory: {directory} (file tools call it `/`)",
+            f"- Directory: {_place(directory, loaded.agent.directory)}",
             _date(),
             f"- Platform: {platform.system()} {platform.machine()}, {_distribution()}",
         ]
@@ -254,6 +254,12 @@ def _shortened(text: str) -> str:
         return text
     cut = text.encode()[:_MOST_FILE_BYTES].decode(errors="ignore")
     return f"{cut}\n[The file goes on. Read the rest with a tool.]"
+
+
+def _place(project: str, inside: str) -> str:
+    if not inside:
+        return f"{project} (file tools call it `/`)"
+    return unmarked(f"{project}/{inside} (file tools call it `/{inside}`, and the project's root {project} `/`)")
 
 
 def _date() -> str:

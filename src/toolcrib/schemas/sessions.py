@@ -5,10 +5,12 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from toolcrib.core.agents import PhaseName, TrustLevel
 from toolcrib.core.callers import SessionMode
+from toolcrib.core.errors import BadArguments, PathOutsideMount
+from toolcrib.core.paths import parse_relative
 from toolcrib.core.runs import DEFAULT_PRIORITY, LAST_PRIORITY, RunEnding, RunState, RunWait
 from toolcrib.schemas.schema_base import ErrorInfo, InModel, Name, OutModel
 
@@ -34,6 +36,13 @@ def _both_or_none(given: ChoiceT) -> ChoiceT:
     return given
 
 
+def _directory(text: str) -> str:
+    try:
+        return parse_relative(text).path[1:] if text else ""
+    except (BadArguments, PathOutsideMount) as error:
+        raise ValueError(error.message) from None
+
+
 class SessionCreate(InModel):
     title: Name | None = None
     agent_id: UUID | None = Field(
@@ -46,6 +55,11 @@ class SessionCreate(InModel):
     phase: PhaseName | None = Field(default=None, description="One of the agent's phases. By default, the first one.")
     package: PackageName | None = Field(
         default=None, description="An installed package. The session runs its workflow."
+    )
+    directory: Annotated[str, AfterValidator(_directory)] = Field(
+        default="",
+        max_length=4_096,
+        description="Where the agent's commands start, relative to the project. By default, its root.",
     )
 
     _needs_both = model_validator(mode="after")(_both_or_none)
@@ -80,6 +94,7 @@ class SessionOut(OutModel):
     model: str | None
     phase: str | None = Field(description="The agent's phase, which sets its permissions; null for the first one.")
     package: str | None = Field(description="The package whose workflow the session runs.")
+    directory: str = Field(default="", description="Where the agent's commands start, relative to the project.")
     parent_session_id: UUID | None = Field(
         default=None, description="For the session of a child run, the session whose agent started it."
     )

@@ -23,6 +23,8 @@ class WorkspaceLocation:
     workspace: WorkspaceOut
     # The folder for this directory's state on this machine; None for a server's workspace.
     notes: Path | None
+    # Where the person is in the project, relative to it; empty for its root.
+    directory: str = ""
     # Whether another process of this user serves the directory; it may end.
     served_elsewhere: bool = False
     # Creates a URL that logs a browser in once; for a directory on this machine.
@@ -40,10 +42,13 @@ def open_workspace_at(
     *,
     server: str | None = None,
     workspace: str | None = None,
+    finds_project: bool = False,
     tools: Iterable["Tool"] = (),
     notify: Callable[[str], None] = lambda _: None,
 ) -> Iterator[WorkspaceLocation]:
     """Open the workspace of a directory, with additional ``tools``, or a workspace of ``server``.
+
+    With ``finds_project``, a directory in a project is that project.
 
     Raises:
         Misconfigured: ``tools`` were given for a server, or no token or workspace is configured for it.
@@ -60,13 +65,24 @@ def open_workspace_at(
     from toolcrib.local import open_local
 
     with (
-        open_local(directory, tools=added, notify=notify) as local,
+        open_local(directory, finds_project=finds_project, tools=added, notify=notify) as local,
         Client(local.address, local.token, seconds=120) as client,
     ):
         found = next(one for one in client.workspaces() if one.id == local.workspace_id)
         yield WorkspaceLocation(
-            client, found, local.log.parent, served_elsewhere=not local.serves, login_link=local.login_link
+            client,
+            found,
+            local.log.parent,
+            directory=_below(local.tree, directory),
+            served_elsewhere=not local.serves,
+            login_link=local.login_link,
         )
+
+
+def _below(tree: Path, directory: Path) -> str:
+    """Return a directory relative to the project that it is in; empty for its root."""
+    inside = directory.resolve().relative_to(tree)
+    return "" if inside == Path() else inside.as_posix()
 
 
 def _token() -> str:

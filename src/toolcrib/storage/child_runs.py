@@ -119,11 +119,11 @@ class ChildRunStore(RunStore):
             await connection.execute(
                 """
                 insert into toolcrib.sessions
-                    (workspace_id, id, title, agent_id, provider, model, mode, phase, package, workflow,
+                    (workspace_id, id, title, agent_id, provider, model, mode, phase, package, workflow, directory,
                      parent_session_id, parent_run_id, root_session_id, depth, narrowed_to, created_by)
                 select s.workspace_id, %(session)s, %(title)s, %(agent)s, %(provider)s, %(model)s, s.mode, %(phase)s,
-                       s.package, s.workflow, s.id, %(parent)s, coalesce(s.root_session_id, s.id), s.depth + 1,
-                       %(narrowing)s, %(user)s
+                       s.package, s.workflow, s.directory, s.id, %(parent)s, coalesce(s.root_session_id, s.id),
+                       s.depth + 1, %(narrowing)s, %(user)s
                 from toolcrib.sessions s where s.workspace_id = %(workspace)s and s.id = %(parent_session)s
                 """,
                 {

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, LiteralString
 
@@ -47,15 +47,18 @@ class Session:
     parent_session_id: SessionId | None = None
     parent_run_id: RunId | None = None
     narrowed_to: Narrowing | None = None
+    # Where its commands start, relative to the project. Empty: its root.
+    directory: str = ""
 
     def apply_to(self, agent: Agent) -> Agent:
-        """Return the agent as it calls tools in this session: in the session's phase, with the session's trust.
+        """Return the agent as it calls tools in this session: with the session's phase, trust and directory.
 
-        Both are for the session's own agent only.
+        They are for the session's own agent only.
         """
         if agent.id != self.agent_id:
             return agent
-        return in_session(in_phase(agent, self.phase), self.trust, by_owner=self.trust_by_owner)
+        here = replace(agent, directory=self.directory)
+        return in_session(in_phase(here, self.phase), self.trust, by_owner=self.trust_by_owner)
 
 
 class SessionStore:
@@ -78,6 +81,7 @@ class SessionStore:
         phase: str | None = None,
         package: str | None = None,
         workflow: Workflow | None = None,
+        directory: str = "",
         within: Connection | None = None,
     ) -> Session:
         """Create a session, with or without an agent of the workspace.
@@ -105,8 +109,8 @@ class SessionStore:
                 f"""
                 insert into toolcrib.sessions
                     (workspace_id, id, title, agent_id, mode, trust, trust_by_owner, created_by, provider, model,
-                     phase, package, workflow)
-                values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) returning {_COLUMNS}
+                     phase, package, workflow, directory)
+                values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) returning {_COLUMNS}
                 """,  # noqa: S608 - the columns are a constant of this module
                 (
                     tenant.workspace_id,
@@ -122,6 +126,7 @@ class SessionStore:
                     phase,
                     package,
                     None if workflow is None else json_text(workflow.as_json()),
+                    directory,
                 ),
             )
         return session
@@ -271,7 +276,7 @@ class SessionStore:
 
 _COLUMNS = """
     id, title, agent_id, mode, trust, created_by, created_at, last_seq, trust_by_owner, provider, model, phase, package,
-    parent_session_id, parent_run_id, narrowed_to
+    parent_session_id, parent_run_id, narrowed_to, directory
 """
 
 

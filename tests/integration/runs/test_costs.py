@@ -18,7 +18,7 @@ from toolcrib.providers.model_catalog import price
 from toolcrib.schemas.sessions import RunOut
 from toolcrib.storage.users import ActingUser
 
-PRICED = {"provider": "openai", "model": "gpt-4o"}
+PRICED = {"provider": "openai", "model": "gpt-4o", "wire": "chat_completions"}
 
 
 async def priced(fixture: RunFixture, **rules: Any) -> RunFixture:

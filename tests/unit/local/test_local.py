@@ -13,6 +13,7 @@ from toolcrib.local import postgres_binaries
 from toolcrib.local.in_process_server import ServerAddress
 from toolcrib.local.local_mode import DatabaseUrls, LocalServer, _settings, named_in_environment
 from toolcrib.local.postgres_cluster import PostgresCluster
+from toolcrib.local.project_root import project_of
 from toolcrib.local.state_directory import FileLock, LocalDirectories, LocalSecrets
 
 ADA, HERS = UserId(new_id()), WorkspaceId(new_id())
@@ -150,3 +151,50 @@ def test_a_pid_file_whose_pid_belongs_to_another_program_is_ignored(directories:
 
     assert not believed
     assert not note.exists()
+
+
+@pytest.mark.parametrize(
+    ("marks", "start", "expected"),
+    [
+        ([".git"], "src/deep", "."),
+        ([".git", "vendored/.git"], "vendored/x", "vendored"),
+        ([], "src", "src"),
+        ([".git"], ".", "."),
+    ],
+)
+def test_subdirectory_of_a_project_is_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marks: list[str], start: str, expected: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    directories, project = LocalDirectories(tmp_path / "state"), tmp_path / "home" / "project"
+    for name in (*marks, start):
+        (project / name).mkdir(parents=True, exist_ok=True)
+
+    assert project_of((project / start).resolve(), directories) == (project / expected).resolve()
+
+
+def test_directory_that_was_opened_before_is_a_project_and_a_home_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path.resolve() / "home"
+    (home / "notes" / "deep" / "er").mkdir(parents=True)
+    (home / ".git").mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    directories = LocalDirectories(tmp_path / "state")
+    directories.project(home)
+
+    assert project_of(home, directories) == home
+    assert project_of(home / "notes" / "deep", directories) == home / "notes" / "deep"
+    directories.project(home / "notes")
+    assert project_of(home / "notes" / "deep" / "er", directories) == home / "notes"
+    directories.project(home / "notes" / "deep")
+    assert project_of(home / "notes" / "deep" / "er", directories) == home / "notes" / "deep"
+
+
+def test_project_of_another_user_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shared" / ".git").mkdir(parents=True)
+    (tmp_path / "shared" / "mine").mkdir()
+    monkeypatch.setattr("os.getuid", lambda: (tmp_path.stat().st_uid) + 1)
+
+    mine = (tmp_path / "shared" / "mine").resolve()
+    assert project_of(mine, LocalDirectories(tmp_path / "state")) == mine

@@ -4384,6 +4384,12 @@ export interface components {
              * @description An installed package. The session runs its workflow.
              */
             package?: string | null;
+            /**
+             * Directory
+             * @description Where the agent's commands start, relative to the project. By default, its root.
+             * @default
+             */
+            directory: string;
         };
         /**
          * SessionMode
@@ -4421,6 +4427,12 @@ export interface components {
              * @description The package whose workflow the session runs.
              */
             package: string | null;
+            /**
+             * Directory
+             * @description Where the agent's commands start, relative to the project.
+             * @default
+             */
+            directory: string;
             /**
              * Parent Session Id
              * @description For the session of a child run, the session whose agent started it.

@@ -62,6 +62,7 @@ async def create_session(given: SessionCreate, tenant: PersonTenant, services: I
         phase=given.phase,
         package=given.package,
         workflow=workflow,
+        directory=given.directory,
     )
     if document is not None:
         try:

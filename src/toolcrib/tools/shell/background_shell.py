@@ -137,6 +137,7 @@ class BackgroundShell:
         context.remarks.isolation = level
         await self._refuse(context.caller)
         job, mounts = await self._prepared(text, context, level)
+        command = replace(command, cwd=self._shell.start_directory(context.caller, mounts[0]))
         await self._rows.begin(Tenant.of(context.caller), job.row, most=MOST_OF_ONE)
         try:
             if self._background is None:

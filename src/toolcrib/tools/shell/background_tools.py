@@ -38,7 +38,7 @@ _background_tool: Final = partial(
 
 
 class BashStartArguments(ToolArguments):
-    command: str = Field(min_length=1, description="Shell command to start, with `sh -c` in the project root.")
+    command: str = Field(min_length=1, description="Shell command to start, with `sh -c` in the session's directory.")
 
 
 @_background_tool(

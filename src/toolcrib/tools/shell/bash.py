@@ -35,7 +35,7 @@ Host = Annotated[str, Field(max_length=300), AfterValidator(_host)]
 
 
 class BashArguments(ToolArguments):
-    command: str = Field(min_length=1, description="Shell command to execute, with `sh -c` in the project root.")
+    command: str = Field(min_length=1, description="Shell command to execute, with `sh -c` in the session's directory.")
     timeout: int | None = Field(
         default=None, ge=1, description=f"Timeout in seconds (default {DEFAULT_SECONDS:.0f}, at most what is allowed)."
     )
@@ -59,7 +59,7 @@ class BashArguments(ToolArguments):
     timeout=lambda arguments, caller: _seconds(arguments, caller) + _AFTERWARDS,
 )
 async def bash(arguments: BashArguments, context: ToolContext) -> TextOutput:
-    """Run a shell command in the project root.
+    """Run a shell command in the session's directory, by default the project root.
 
     The network is closed except for the hosts that you name in `hosts`, which a person may have to approve. Changes to
     files are saved together when the command exits, also with a non-zero exit code; after a timeout, none are saved.

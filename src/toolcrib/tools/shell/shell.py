@@ -16,6 +16,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from toolcrib.core.agents import ToolPermission
+from toolcrib.core.callers import Caller
 from toolcrib.core.change_sets import ChangeKind, ChangeSet
 from toolcrib.core.errors import Overloaded, ProtectedPath, TooLarge
 from toolcrib.core.files import EntryKind
@@ -144,7 +145,8 @@ class Shell:
             ) as view,
         ):
             hosts = tuple(dict.fromkeys((*hosts, *granted_hosts(agent.rules if agent else None, TOOL_NAME))))
-            command = SandboxCommand(text, env=self.environment, seconds=seconds, hosts=hosts)
+            cwd = self.start_directory(context.caller, mounts[0][1])
+            command = SandboxCommand(text, cwd=cwd, env=self.environment, seconds=seconds, hosts=hosts)
             result = await view.run(command, context.emit)
             context.remarks.contacted += [(f"{one.host}:{one.port}", one.refused) for one in result.contacted]
             if result.timed_out or result.stopped:
@@ -182,6 +184,12 @@ class Shell:
         async with self._sandbox.transaction(mounts, self._staging.folder, dispose=self._staging.dispose) as view:
             result = await view.run(SandboxCommand(text, seconds=seconds))
         return result.output.text if result.exit_code == 0 else None
+
+    @staticmethod
+    def start_directory(caller: Caller, project: ViewMount) -> str:
+        """Return where a command of the caller starts: in its session's directory, or where that is gone, the root."""
+        directory = caller.agent.directory if caller.agent else ""
+        return f"{project.target}/{directory}" if directory and (project.root / directory).is_dir() else project.target
 
     async def tool_mounts(self) -> list[ViewMount]:
         """Return the directories with programs as a command sees them."""

@@ -14,6 +14,8 @@ create table sessions (
     trust_by_owner         boolean not null default false,
     -- Of the agent's workflow. Null: the first phase.
     phase                  text,
+    -- Where its commands start, relative to the project. Empty: its root.
+    directory              text not null default '',
     -- The package that the session runs, and its workflow as it was when the session began.
     package                text,
     workflow               jsonb,
