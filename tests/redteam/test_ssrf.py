@@ -133,6 +133,8 @@ def refused(answer: httpx2.Response) -> bool:
         "has no address",
         "Not the URL of a model server",
         "Not a URL",
+        "Invalid IPv4",
+        "Invalid IDNA",
         "in URL",
     )
     return any(word in answer.text for word in words)

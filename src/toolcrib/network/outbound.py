@@ -257,7 +257,9 @@ def _broken(error: Exception) -> OutboundError:
             return OutboundError(OutboundFailure.BROKEN, text)
         case aiohttp.ClientConnectionError():
             return OutboundError(OutboundFailure.BROKEN, f"The connection failed: {error}")
-    # What the client refuses to send: a URL without a host, a header with a line end.
+        case aiohttp.InvalidURL():
+            return OutboundError(OutboundFailure.INVALID, "Not a URL: its host is not written in the usual way")
+    # What the client refuses to send: a header with a line end.
     return OutboundError(OutboundFailure.INVALID, "The request is invalid")
 
 

@@ -11,8 +11,8 @@ from toolcrib.providers.stream_reader import StreamEventReader, count_of
 from toolcrib.providers.wire_history import ToolNameEncoder
 from toolcrib.providers.wire_provider import WireProvider
 
-# The newest, and the only one that its documentation names.
-_VERSION: Final = "2023-06-01"
+# The version of the API whose form the requests have; the vendor's SDK sends the same.
+_VERSION: Final = "2026-10-21"
 
 
 class Anthropic(WireProvider):
@@ -27,7 +27,7 @@ class Anthropic(WireProvider):
     models_path: ClassVar[str] = "/v1/models?limit=1000"
 
     def auth_headers(self, credentials: ProviderCredentials) -> Mapping[str, str]:
-        return {"anthropic-version": _VERSION} | ({"x-api-key": credentials.secret} if credentials.secret else {})
+        return {"anthropic-version": _VERSION, **super().auth_headers(credentials)}
 
     def request_body(self, request: ModelRequest, names: ToolNameEncoder) -> dict[str, Any]:
         return request_body(request, names, provider=self.name)

@@ -91,11 +91,12 @@ class ProviderRegistry:
         Raises:
             NotFound: There is none; the message lists the names.
         """
-        if not self._loaded:
-            # In a thread, so that other sessions' streams continue.
-            await asyncio.to_thread(_load_catalog)
         if name not in self._loaded:
+            # In a thread, so that other sessions' streams continue.
+            await asyncio.to_thread(load_catalog)
             self._loaded[name] = provider_class(name)(self._http)
+            # What the first turn loaded stays for good.
+            freeze_gc()
         return self._loaded[name]
 
     async def stream_turn(
@@ -172,11 +173,6 @@ async def _in_time() -> AsyncIterator[None]:
     except TimeoutError:
         message = f"The provider did not respond within {_QUESTION_SECONDS:g} s."
         raise stream_error(message, kind=ProviderErrorKind.TIMEOUT) from None
-
-
-def _load_catalog() -> None:
-    load_catalog()
-    freeze_gc()
 
 
 async def retrying(

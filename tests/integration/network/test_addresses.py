@@ -21,39 +21,13 @@ pytestmark = pytest.mark.req("PR-1", part="a user's address does not lead into t
 NOBODY = NetworkPolicy((), setting="A_SETTING")
 # A public address. Nothing is sent there: these tests reach it through a proxy of their own only.
 PUBLIC = "93.184.215.14"
-LITERALS = [
-    "127.0.0.1",
-    "127.1",
-    "2130706433",
-    "017700000001",
-    "0x7f000001",
-    "0x7f.1",
-    "0",
-    "0.0.0.0",
-    "localhost",
-    "localhost.",
-    "[::1]",
-    "[::]",
-    "[::ffff:127.0.0.1]",
-    "[::ffff:7f00:1]",
-    "[::ffff:0:127.0.0.1]",
-    "[64:ff9b::7f00:1]",
-    "[64:ff9b:1::7f00:1]",
-    "[2002:7f00:1::]",
-    "[2001:0:7f00:1::]",
-    "[::127.0.0.1]",
-    "10.0.0.1",
-    "169.254.169.254",
-    "100.64.0.1",
-    "192.168.0.1",
-    "172.16.0.1",
-    "[fe80::1]",
-    "[fd00::1]",
-    "[fec0::1]",
-    "[ff02::1]",
-    "224.0.0.1",
-    "①②⑦.0.0.1",
-]
+NOTATIONS = """
+127.0.0.1 127.1 2130706433 017700000001 0x7f000001 0x7f.1 0 0.0.0.0 localhost localhost. [::1] [::] [::ffff:127.0.0.1]
+[::ffff:7f00:1] [::ffff:0:127.0.0.1] [64:ff9b::7f00:1] [64:ff9b:1::7f00:1] [2002:7f00:1::] [2001:0:7f00:1::]
+[::127.0.0.1] 10.0.0.1 169.254.169.254 100.64.0.1 192.168.0.1 172.16.0.1 [fe80::1] [fd00::1] [fec0::1] [ff02::1]
+224.0.0.1 ①②⑦.0.0.1
+"""
+LITERALS = NOTATIONS.split()
 
 
 @pytest.mark.parametrize("host", LITERALS)
@@ -80,7 +54,7 @@ async def test_permitted_host_and_port_are_reached_and_no_others() -> None:
         permitted = NetworkPolicy((server.url.removeprefix("http://").rstrip("/"),), setting="A_SETTING")
         async with Outbound(permitted) as http:
             assert await post(http, server.url) == (200, "hello")
-            with pytest.raises(OutboundError, match=r"server's private network.*A_SETTING=127\.0\.0\.1") as caught:
+            with pytest.raises(OutboundError, match=r"private network.*A_SETTING=127\.0\.0\.1") as caught:
                 await post(http, other.url)
 
     assert caught.value.failure is OutboundFailure.DENIED

@@ -258,3 +258,13 @@ def test_listing_the_providers_loads_neither_an_sdk_nor_the_client() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=dict(os.environ)
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_short_commands_do_not_load_the_client(option: str) -> None:
+    program = [sys.executable, "-X", "importtime", "-m", "toolcrib.cli.main", option]
+    done = subprocess.run(program, capture_output=True, text=True, check=True, env=dict(os.environ))
+
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "toolcrib.cli" in loaded
+    assert not loaded & {"aiohttp", "httpx2", "openai", "anthropic"}
