@@ -123,7 +123,7 @@ async def _record(settings: Settings, database: Database) -> tuple[Recorded, Rec
     engines: Recorded = {}
     with _recorded_of_ours(ours):
         await runs.list_cancelled(ProcessId(UUID(f"1{0:031x}")))
-        await runs.list_ready(node=settings.node_name, limit=500)
+        await runs.take_ready(ProcessId(UUID(f"1{0:031x}")), node=settings.node_name, limit=500)
         await runs.let_go({RunId(UUID(f"2{n:031x}")): WorkspaceId(UUID(int=n)) for n in range(1, 201)}, lease=_LEASE)
         await processes.alive(seconds=_LEASE)
         await processes.delete_dead(seconds=_LEASE * 100)

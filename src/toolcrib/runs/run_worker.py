@@ -103,9 +103,18 @@ class RunWorker:
             self._keep(asyncio.create_task(self._start_ready()))
 
     async def _start_ready(self) -> None:
+        if not self._can_begin or len(self._running) >= self._slots:
+            return
+        room = self._slots - len(self._running)
+        taking = asyncio.ensure_future(self._runs.take_ready(self._heartbeat.id, node=self._node, limit=room))
         try:
-            for workspace_id, run_id in await self._runs.list_ready(node=self._node, limit=self._slots):
-                self.start(workspace_id, run_id)
+            for run in await asyncio.shield(taking):
+                task = asyncio.create_task(self._execute_taken(run), name=f"run {run.id}")
+                self._running[run.id] = task
+        except asyncio.CancelledError:
+            for run in await asyncio.shield(taking):
+                await self._release(run)
+            raise
         except OperationalError as error:
             # The queue still starts them one by one.
             log.warning("run_worker.database_error", error=str(error))
@@ -200,21 +209,33 @@ class RunWorker:
         """Execute the run as far as possible. Returns False if it is not to be taken."""
         try:
             run = await self._take(workspace_id, run_id)
-            if run is None:
-                return False
-            if run.cancelled_by is not None:
-                # It was taken only to be ended, which must not be interrupted again.
-                self._stopping.add(run_id)
+        except BaseException:
+            self._forget(run_id)
+            raise
+        if run is None:
+            self._forget(run_id)
+            return False
+        return await self._execute_taken(run)
+
+    async def _execute_taken(self, run: Run) -> bool:
+        if run.cancelled_by is not None:
+            # It was taken only to be ended, which must not be interrupted again.
+            self._stopping.add(run.id)
+        try:
             is_released = await self._execute(run)
         finally:
-            if self._running.get(run_id) is asyncio.current_task():
-                del self._running[run_id]
-                self._stopping.discard(run_id)
-                self._suspect_runs.discard(run_id)
+            self._forget(run.id)
         if is_released:
             # It is ready again: a cancelled one is now ended properly, others continue from what was committed.
-            self.start(workspace_id, run_id)
+            self.start(run.workspace_id, run.id)
         return True
+
+    def _forget(self, run_id: RunId) -> None:
+        """Remove the run of this task from those that are executed here."""
+        if self._running.get(run_id) is asyncio.current_task():
+            del self._running[run_id]
+            self._stopping.discard(run_id)
+            self._suspect_runs.discard(run_id)
 
     async def _take(self, workspace_id: WorkspaceId, run_id: RunId) -> Run | None:
         """Take a run together with others that start at the same time. None if it is not to be taken."""

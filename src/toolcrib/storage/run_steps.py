@@ -98,19 +98,26 @@ class RunStepStore(RunStore):
                 },
             )
 
-    async def list_ready(self, *, node: str, limit: int) -> list[tuple[WorkspaceId, RunId]]:
-        """Return ready runs of this node's workspaces, in the order of the queue."""
+    async def take_ready(self, process_id: ProcessId, *, node: str, limit: int) -> list[Run]:
+        """Take ready runs of this node's workspaces in the order of the queue, without waiting for other processes."""
         async with self._database.as_system() as connection:
-            cursor = await connection.execute(
+            return await fetch_runs(
+                connection,
                 f"""
-                select r.workspace_id, r.id from toolcrib.runs r
-                join toolcrib.workspaces w on w.id = r.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s
-                where r.state = 'ready' and {_IS_DUE}
-                order by {_QUEUE_ORDER} limit %(limit)s
+                with ready as (
+                    select r.workspace_id, r.id, row({_QUEUE_ORDER}) as place from toolcrib.runs r
+                    join toolcrib.workspaces w on w.id = r.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s
+                    where r.state = 'ready' and {_IS_DUE}
+                ), free as (
+                    select r.workspace_id, r.id from toolcrib.runs r join ready using (workspace_id, id)
+                    where r.state = 'ready' and {_IS_DUE}
+                    order by ready.place limit %(limit)s for no key update of r skip locked)
+                update toolcrib.runs r set {_TAKEN}
+                from free where r.workspace_id = free.workspace_id and r.id = free.id
+                returning {COLUMNS}
                 """,  # noqa: S608 - constants of this module
-                {"node": node, "limit": limit},
+                {"process": process_id, "node": node, "limit": limit},
             )
-            return [(WorkspaceId(workspace_id), RunId(id_)) for workspace_id, id_ in await cursor.fetchall()]
 
     async def is_running(self, workspace_id: WorkspaceId, run_id: RunId) -> bool:
         """Whether a process has taken the run and not let it go, alive or dead."""
