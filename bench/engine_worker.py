@@ -15,6 +15,8 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 from uuid import UUID
 
+import structlog
+
 from toolcrib.core.ids import SessionId, UserId, WorkspaceId
 from toolcrib.core.runs import Run, RunEnding
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
@@ -59,6 +61,8 @@ class Notes:
 
 
 async def main() -> None:
+    # Standard output is for the answers.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     settings = Settings()
     async with AsyncExitStack() as opened:
         heartbeat = opened.enter_context(

@@ -187,7 +187,7 @@ def test_the_shell_commands_set_up_a_directory(own: Laptop) -> None:
     assert conversation.startswith("> Say hello\n\nHello.")
     assert by_start == conversation
     assert "There is no session '0000'." in unknown
-    assert "There is no provider 'nobody'. Providers: anthropic, copilot, openai," in no_provider
+    assert "There is no provider 'nobody'. Providers: anthropic, copilot, gemini, openai," in no_provider
 
 
 @pytest.mark.req("CL-2", part="run tells a script how it ended")

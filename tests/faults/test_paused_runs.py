@@ -78,7 +78,7 @@ def _wait_for_runs(
         sent = http.post(f"/workspaces/{workspace}/sessions/{session['id']}/messages", json={"text": "Write."})
         sent.raise_for_status()
     _until(urls, "select count(*) from toolcrib.runs where state = 'waiting'", before + runs)
-    _until(urls, "select count(*) from dbos.workflow_status where status <> 'SUCCESS'", 0)
+    _until(urls, "select count(*) from dbos.workflow_status where status <> 'SUCCESS' and name = 'advance'", 0)
 
 
 def _threads(server: Server) -> int:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 # Runs that become ready in this process start at once; the queue finds the others at this interval.
-_POLL_SECONDS: Final = 0.55
+_POLL_SECONDS: Final = 0.6
 # The queue of what one process does for all nodes. Also in storage/periodic_jobs.py.
 _INSTALLATION: Final = "installation"
 _INSTALLATION_POLL_SECONDS: Final = 5.0

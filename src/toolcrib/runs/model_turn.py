@@ -192,7 +192,7 @@ class ModelTurn:
         except asyncio.CancelledError:
             await asyncio.shield(self._save_cancelled(loaded, message_id, reception))
             raise
-        cost = await _cost(loaded, reception.usage)
+        cost = _cost(loaded, reception.usage)
         if reception.error is not None:
             partial = reception.message()
             return FailedTurn(
@@ -272,7 +272,7 @@ class ModelTurn:
         with suppress(NotFound, Superseded):
             run = await self._runs.get(Tenant(loaded.run.workspace_id), loaded.run.id)
             if run.cancelled_by is not None:
-                cost = await _cost(loaded, reception.usage)
+                cost = _cost(loaded, reception.usage)
                 turn = _turn_row(loaded, message_id, _partial_message(reception), reception, cost)
                 await self._runs.save_turn(loaded.run, turn)
                 self._notify(loaded)
@@ -304,13 +304,12 @@ def _request(loaded: LoadedRun, read: Mapping[CallId, ReadAttachment], *, conclu
     )
 
 
-async def _cost(loaded: LoadedRun, usage: TokenUsage) -> Decimal | None:
+def _cost(loaded: LoadedRun, usage: TokenUsage) -> Decimal | None:
     """Return what the request cost, at the prices of now; None if it is unknown."""
     rules = loaded.agent.rules
     if not rules.provider or not rules.model:
         return None
-    # In a thread: the first call loads the catalogue.
-    found = await asyncio.to_thread(price, rules.provider, rules.model, usage)
+    found = price(rules.provider, rules.model, usage)
     return found.total if found else None
 
 

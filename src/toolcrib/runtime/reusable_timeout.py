@@ -12,11 +12,13 @@ class ReusableTimeout:
     time, and keeps its timer: only when the timer fires, it checks whether the current wait took too long.
     """
 
-    __slots__ = ("_cancelling", "_due", "_fired", "_loop", "_task", "_timer")
+    __slots__ = ("_cancelling", "_due", "_fired", "_loop", "_task", "_timer", "_when")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
+        # The timer and its time. For a time that is due at once, uvloop returns a handle that does not know it.
+        self._timer: asyncio.Handle | None = None
+        self._when = 0.0
         self._task: asyncio.Task[object] | None = None
         self._due = 0.0
         self._cancelling = 0
@@ -29,7 +31,7 @@ class ReusableTimeout:
     def at(self, due: float) -> Self:
         """Set the deadline, by the loop's clock."""
         self._due = due
-        if self._timer is None or self._timer.when() > due:
+        if self._timer is None or self._when > due:
             self._set()
         return self
 
@@ -59,8 +61,8 @@ class ReusableTimeout:
     def _set(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        # uvloop returns no timer for a time that is due immediately.
-        self._timer = self._loop.call_at(max(self._due, self._loop.time() + 0.001), self._check)
+        self._when = self._due
+        self._timer = self._loop.call_at(self._due, self._check)
 
     def _check(self) -> None:
         self._timer = None

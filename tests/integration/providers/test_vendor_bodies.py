@@ -174,6 +174,8 @@ CASES: dict[str, tuple[Vendor, str, str]] = {
 @pytest.mark.req("PR-6", part="Anthropic adaptive thinking and effort")
 @pytest.mark.req("PR-6", part="Gemini")
 @pytest.mark.req("PR-6", part="images and PDFs")
+# Of google-genai, which uses aiohttp where it is installed.
+@pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
 @pytest.mark.parametrize("name", CASES)
 async def test_our_requests_are_those_of_the_vendors_sdk(
     name: str, providers: ProviderRegistry, fake: ModelServer

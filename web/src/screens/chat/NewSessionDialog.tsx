@@ -43,7 +43,7 @@ function NewSession({ workspaceId, onClose }: Omit<Props, "isOpen">) {
   function submit(event: FormEvent) {
     event.preventDefault();
     create.mutate(
-      { agent_id: agentId, title: title.trim() || null, mode },
+      { agent_id: agentId, title: title.trim() || null, mode, directory: "" },
       {
         onSuccess: (session) => {
           onClose();
