@@ -1,13 +1,18 @@
 """Durable runs: time until the model's first word, runs per second, and the CPU time and WAL of a turn.
 
-usage: python -m bench runs [--reps 3] [--at-once 32] [--crowd 20]
+usage: python -m bench runs [--reps 3] [--at-once 32] [--crowd 20] [--langgraph PYTHON]
 
 The CPU time is of this process, which runs all of Toolcrib; PostgreSQL and the model are other processes.
+LangGraph does the same tasks in turn with ours, with the Python of a virtualenv that has it; its versions are in
+docs/decisions/0009-runs.md.
 """
 
 import argparse
 import asyncio
+import json
+import os
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -29,10 +34,25 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--reps", type=int, default=3)
     parser.add_argument("--at-once", type=int, default=32)
     parser.add_argument("--crowd", type=int, default=20)
+    parser.add_argument("--langgraph", type=Path)
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder, fresh_database() as name, model_server() as model:
         durable.upgrade(url_of(name))
         asyncio.run(_measure(name, Path(folder), model.url, options))
+
+
+def _langgraph(python: Path, model_url: str, crowd: int) -> tuple[float, float, float]:
+    """Measure the same as ``_Bench.task``, with the durability that LangGraph has by default."""
+    with fresh_database() as name:
+        environment = {"PEER_DATABASE": url_of(name), "PEER_MODEL_URL": model_url, "PEER_MODEL": f"counted-{FILES}-0"}
+        done = subprocess.run(
+            [python, Path(__file__).parent / "peers" / "langgraph_peer.py", "measure", str(crowd)],
+            env={**os.environ, **environment},
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+    found = json.loads(done.stdout)
+    return found["cpu_ms"], found["wall_ms"], found["wal_kb"]
 
 
 async def _measure(name: str, scratch: Path, url: str, options: argparse.Namespace) -> None:
@@ -50,6 +70,10 @@ async def _measure(name: str, scratch: Path, url: str, options: argparse.Namespa
                 print(f"| {FILES} calls, {crowd} at once: CPU ms a turn (target ≤ {AIM_CPU_MS:g}) | {cpu:.1f} |")
                 print(f"| {FILES} calls, {crowd} at once: wall ms a turn | {wall:.1f} |")
                 print(f"| {FILES} calls, {crowd} at once: WAL kB a task (target ≤ {AIM_WAL_KB:g}) | {wal:.0f} |")
+                if options.langgraph:
+                    cpu, wall, wal = await asyncio.to_thread(_langgraph, options.langgraph, url, crowd)
+                    print(f"| LangGraph, {crowd} at once: CPU ms, wall ms a turn | {cpu:.1f}, {wall:.1f} |")
+                    print(f"| LangGraph, {crowd} at once: WAL kB a task | {wal:.0f} |")
 
 
 class _Bench:

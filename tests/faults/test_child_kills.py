@@ -46,6 +46,7 @@ TABLES = (
     "toolcrib.tool_calls",
     "toolcrib.change_sets",
     "toolcrib.schedules",
+    "toolcrib.model_usage",
     "dbos.workflow_status",
 )
 # A run with two children, one of which has a child of its own.
@@ -185,6 +186,7 @@ def chosen(count: int) -> list[int]:
 
 
 @pytest.mark.req("SC-9", part="child runs")
+@pytest.mark.req("OP-7", part="budgets in tokens per run tree")
 async def test_child_runs_of_a_server_killed_at_a_few_of_their_rows_end_once(office: Office) -> None:
     count = await children_killed_at(office, 0, number=0, commits=False)
     for number, point in enumerate(chosen(count), start=1):
@@ -269,6 +271,7 @@ async def check_children(office: Office, number: int) -> None:
     )
     assert results == [(f"{name} {number}", 1, "done", f"{name} is done.") for name in ("Deep", "Left", "Right")]
     await check_calls(office, number, runs=RUNS, calls=6)
+    await check_usage(office, number)
     for word in ("left", "right", "deep"):
         path = f"/{number}/{word}.txt"
         assert (office.truth.project / path[1:]).read_text() == f"{word}\n"
@@ -291,6 +294,30 @@ async def check_calls(office: Office, number: int, *, runs: int, calls: int) -> 
         number=f" {number}$",
     )
     assert found == (runs, runs, calls, calls, runs, ["done"])
+
+
+async def check_usage(office: Office, number: int) -> None:
+    """Check that each turn is counted once: in its run, in the runs above it, and in the sums of the workspace."""
+    tokens = await office.rows(
+        """
+        select split_part(prompt, ' ', 1), input_tokens + output_tokens, child_tokens from toolcrib.runs
+        where prompt ~ %(number)s order by 1
+        """,
+        number=f" {number}$",
+    )
+    own = {name: used for name, used, _ in tokens}
+    assert all(used > 0 for used in own.values())
+    assert {name: below for name, _, below in tokens} == {
+        "Deep": 0, "Go": own["Left"] + own["Right"] + own["Deep"], "Left": own["Deep"], "Right": 0,
+    }  # fmt: skip
+    sums = await office.rows(
+        """
+        select u.kind, sum(u.input_tokens + u.output_tokens) = (select sum(input_tokens + output_tokens)
+                                                                from toolcrib.runs)
+        from toolcrib.model_usage u group by 1 order by 1
+        """
+    )
+    assert sums == [(kind, True) for kind in ("agent", "model", "session", "workspace")]
 
 
 # Schedules
@@ -380,6 +407,7 @@ async def check_schedule(office: Office, number: int, schedule: str, due: int) -
 
 
 @pytest.mark.req("SC-9", part="child runs")
+@pytest.mark.req("AG-3", part="cancelled with the parent")
 async def test_cancelling_ends_all_descendants_of_two_servers_within_two_seconds(
     tmp_path: Path, server: Server, urls: DatabaseUrls, model: ModelServer
 ) -> None:

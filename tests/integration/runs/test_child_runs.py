@@ -149,6 +149,7 @@ async def test_two_children_of_one_turn_work_at_the_same_time(run_fixture: RunFi
 
 
 @pytest.mark.req("SC-9", part="child runs")
+@pytest.mark.req("AG-3", part="own context, narrower permissions")
 async def test_permissions_of_a_child_are_never_wider_than_its_parents(run_fixture: RunFixture) -> None:
     fresh = await office(
         run_fixture,
@@ -189,6 +190,7 @@ async def test_permissions_of_a_child_are_never_wider_than_its_parents(run_fixtu
 
 
 @pytest.mark.req("SC-9", part="child runs")
+@pytest.mark.req("AG-3", part="own context, narrower permissions")
 async def test_child_of_a_read_only_agent_cannot_write(run_fixture: RunFixture) -> None:
     """The owner makes the parent read-only while its child works: this holds from the child's next call on."""
     fresh = await office(run_fixture)
@@ -280,6 +282,7 @@ async def test_child_of_a_planning_session_plans_only(run_fixture: RunFixture) -
 
 
 @pytest.mark.req("SC-9", part="child runs")
+@pytest.mark.req("AG-3", part="caps on depth, number and budget")
 async def test_limits_are_errors_that_the_model_can_act_on(run_fixture: RunFixture) -> None:
     settings = run_fixture.workspace.settings.model_copy(
         update={"max_child_run_depth": 2, "max_child_runs_at_once": 2, "max_child_runs": 3}
@@ -309,6 +312,7 @@ async def test_limits_are_errors_that_the_model_can_act_on(run_fixture: RunFixtu
 
 
 @pytest.mark.req("SC-9", part="child runs")
+@pytest.mark.req("AG-3", part="caps on depth, number and budget")
 async def test_depth_is_limited(run_fixture: RunFixture) -> None:
     fresh = await office(run_fixture)
     again = [says("", delegates("Again")), says("Back.")]
@@ -328,6 +332,7 @@ async def test_depth_is_limited(run_fixture: RunFixture) -> None:
 
 
 @pytest.mark.req("SC-9", part="child runs")
+@pytest.mark.req("AG-3", part="caps on depth, number and budget")
 async def test_child_uses_the_turns_of_its_parent(run_fixture: RunFixture) -> None:
     fresh = await office(run_fixture, max_turns=4)
     plays(
@@ -347,6 +352,7 @@ async def test_child_uses_the_turns_of_its_parent(run_fixture: RunFixture) -> No
 
 
 @pytest.mark.req("SC-9", part="child runs")
+@pytest.mark.req("AG-3", part="caps on depth, number and budget")
 async def test_child_uses_the_time_of_its_parent(run_fixture: RunFixture) -> None:
     fresh = await office(run_fixture, run_timeout=60)
     plays(fresh, Go=[says("", delegates("Look")), says("Never.")], Look=[says("Seen.")])
@@ -409,6 +415,7 @@ async def test_deleting_the_session_of_a_child_ends_the_call(run_fixture: RunFix
 
 
 @pytest.mark.req("SC-9", part="child runs")
+@pytest.mark.req("AG-3", part="cancelled with the parent")
 async def test_cancelling_ends_all_descendants_within_two_seconds(run_fixture: RunFixture) -> None:
     """One child waits for its own child, which streams; another waits for a person."""
     fresh = await office(run_fixture)

@@ -1,7 +1,9 @@
 """Jobs of the whole installation: one process does each when it is due, and the next due time always comes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -9,6 +11,7 @@ import psycopg
 import pytest
 
 from tests.conftest import DatabaseUrls
+from tests.faults.databases import migrated_database, urls_of
 from tests.integration.conftest import WorkspaceFixture
 from tests.integration.gate.test_approvals import asked, guided, serving, stored
 from tests.wait_until import PATIENCE
@@ -139,6 +142,81 @@ async def test_job_of_a_dead_process_is_done_by_the_next_one(
 
     async with at_work(settings, database, entries, work, seconds=86_400), asyncio.timeout(PATIENCE):
         await done.wait()
+
+
+# A process that does one job, and prints a line each time.
+_DOES_A_JOB = """
+import asyncio, sys
+from toolcrib.runs.durable import DurableQueue
+from toolcrib.runs.periodic_jobs import PeriodicJob, PeriodicJobs
+from toolcrib.runs.process_heartbeat import ProcessHeartbeat
+from toolcrib.storage.database import Database
+from toolcrib.storage.periodic_jobs import PeriodicJobStore
+from toolcrib.storage.server_processes import ServerProcessStore
+
+async def work():
+    print("done", flush=True)
+
+async def nothing(*_): ...
+
+async def main(app, system, node, job):
+    with ProcessHeartbeat.start(system, node=node, lease=2.0) as heartbeat:
+        async with Database.open(app, system, pool_size=2) as database:
+            queue = DurableQueue(
+                system, node=node, process_id=heartbeat.id, slots=1, advance=nothing, start_queued=nothing,
+                resume=nothing, fire=nothing,
+                periodic=PeriodicJobs(PeriodicJobStore(database), [PeriodicJob(job, 1, work)]),
+            )
+            await queue.run(ServerProcessStore(database), heartbeat)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def own_urls() -> Iterator[DatabaseUrls]:
+    """A database without the jobs of other tests' servers: a process keeps those that it does not know."""
+    with migrated_database() as name:
+        yield urls_of(name)
+
+
+async def test_two_processes_do_a_job_once_each_time_and_one_goes_on_alone(
+    own_urls: DatabaseUrls, database: Database
+) -> None:
+    entries = Entries(own_urls, database)
+    done: asyncio.Queue[int] = asyncio.Queue()
+
+    async def count(number: int, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        while await process.stdout.readline():
+            done.put_nowait(number)
+
+    node = f"node-{new_id()}"
+    arguments = [own_urls.app, own_urls.system, node, entries.job]
+    pair = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _DOES_A_JOB, *arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        for _ in range(2)
+    ]
+    try:
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as counting:
+            counters = [counting.create_task(count(number, process)) for number, process in enumerate(pair)]
+            last = [await done.get() for _ in range(5)][-1]
+            begun = len(entries.of()) - len(entries.of(status="DELAYED"))
+            # A time that both would do has one entry, and so five results have at least five.
+            assert begun >= 5
+            pair[last].kill()
+            await counters[last]
+            while not done.empty():
+                done.get_nowait()
+            assert [await done.get() for _ in range(3)] == [1 - last] * 3
+            pair[1 - last].kill()
+    finally:
+        for process in pair:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
 
 
 @pytest.mark.req("HU-1", part="expiry")

@@ -322,6 +322,39 @@ async def test_background_run_comes_after_those_of_all_workspaces(node: Node) ->
 
 
 @pytest.mark.req("SC-8", part="finished entries of the queue")
+async def test_entry_of_a_run_that_ends_before_its_turn_leaves_the_queue(node: Node) -> None:
+    office = await node.office()
+    ends, stays = [await submit(office) for _ in range(2)]
+
+    await end(office, ends)
+
+    assert node.entries("workflow_uuid") == [f"{stays.id}/1"]
+    assert node.rows("select count(*) from dbos.workflow_input where workflow_uuid like %s", f"{ends.id}/%") == [0]
+
+
+@pytest.mark.req("SC-5", part="runs")
+async def test_processes_that_take_a_burst_share_it_in_the_order_of_the_queue(node: Node) -> None:
+    busy, other, elsewhere = await node.office(), await node.office(), await node.office()
+    many = [await submit(busy) for _ in range(20)]
+    first = await submit(other)
+    background = await submit(elsewhere, priority=500)
+
+    async def take(limit: int) -> list[RunId]:
+        taken = await busy.runs.take_ready(ProcessId(new_id()), node=node.settings.node_name, limit=limit)
+        return [run.id for run in taken]
+
+    begun = await take(2)
+    shares = await asyncio.gather(*(take(5) for _ in range(3)))
+    rest = await take(25)
+
+    assert set(begun) == {many[0].id, first.id}
+    shared = [run_id for share in shares for run_id in share]
+    assert len(shared) == len(set(shared)) <= 15
+    assert background.id in rest
+    assert sorted([*begun, *shared, *rest]) == sorted(run.id for run in (*many, first, background))
+
+
+@pytest.mark.req("SC-8", part="finished entries of the queue")
 async def test_finished_entries_are_deleted(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(durable, "_KEEP_FINISHED", timedelta(0))
     monkeypatch.setattr(durable, "_TIDY_SECONDS", 0.0)
