@@ -129,16 +129,17 @@ trace: ## Count the files that one call crosses; fails above the targets (FLAGS=
 reqs: ## List which tests cover which requirement; NEED="WS-1 WS-2" requires some
 	@$(PYTHON) scripts/reqs.py $(NEED)
 
-lock: ## Renew the lock files in requirements/ (UPGRADE=1 takes newer versions)
+lock: ## Renew the lock files of the Python packages (UPGRADE=1 takes newer versions)
 	@test -x .local/lock/bin/uv || /usr/bin/python3 -m venv .local/lock
 	@.local/lock/bin/python -m pip install -qq uv==$(UV)
 	$(call compile,requirements/runtime.txt)
 	$(call compile,requirements/dev.txt,--extra dev)
-	@! grep -nE '://|^-' requirements/*.txt || { echo "A lock file contains a URL or an option."; exit 1; }
+	$(call compile,tests/peers/requirements.txt,,tests/peers/requirements.in)
+	@! grep -nE '://|^-' requirements/*.txt tests/peers/requirements.txt || { echo "A lock file contains a URL or an option."; exit 1; }
 
 define compile
 	@.local/lock/bin/uv pip compile --quiet --python-version 3.11 --python-platform linux --generate-hashes \
-	    --no-emit-index-url --no-emit-find-links --no-header $(if $(UPGRADE),--upgrade) $(2) pyproject.toml -o $(1)
+	    --no-emit-index-url --no-emit-find-links --no-header $(if $(UPGRADE),--upgrade) $(2) $(or $(3),pyproject.toml) -o $(1)
 	@echo "$(1): $$(grep -c '^[a-z]' $(1)) packages"
 endef
 

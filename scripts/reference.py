@@ -34,6 +34,7 @@ _TOOLSETS = {
     "project": "Paths are relative to the project.",
     "studio": "A small dialect for chat studios, with web search.",
     "shell": "Commands.",
+    "web": "Pages of the web. Needs the extra `web`.",
 }
 
 

@@ -72,6 +72,10 @@ class Settings(BaseSettings):
         default=(),
         description="MCP servers with private addresses that users may use: host:port, comma-separated; * for all.",
     )
+    allowed_private_web_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Hosts of the private network whose pages web_fetch may read: host:port, comma-separated.",
+    )
     mcp_program_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
         default=(),
         description="Directories with MCP server programs, comma-separated. The sandbox mounts them at the same paths.",
@@ -179,6 +183,11 @@ class Settings(BaseSettings):
         description="Directories with programs for commands, comma-separated. The sandbox mounts them read-only at the "
         "same paths. Local mode uses those in your home.",
     )
+    tools_module: str | None = Field(
+        default=None,
+        description="Python module whose tools the server loads, besides those of installed packages with entry points "
+        "in the group `toolcrib.tools`.",
+    )
     command_path: str | None = Field(default=None, description="PATH of commands. Local mode uses yours.")
     command_cache_bytes: int = Field(
         default=0,
@@ -232,6 +241,7 @@ class Settings(BaseSettings):
         "allowed_origins",
         "allowed_private_model_hosts",
         "allowed_private_mcp_hosts",
+        "allowed_private_web_hosts",
         "mcp_program_dirs",
         "tool_dirs",
         mode="before",
@@ -243,7 +253,7 @@ class Settings(BaseSettings):
     @property
     def system_url(self) -> str:
         """The DSN of the system role."""
-        return self.system_database_url or _with_user(self.database_url, "toolcrib_system")
+        return self.system_database_url or as_system_role(self.database_url)
 
     @property
     def audit_anchor(self) -> Path:
@@ -293,8 +303,9 @@ def _reject_weak(name: str, secret: SecretStr) -> None:
         raise Misconfigured(f"{name} looks like a sample value, not a random one. {remedy}")
 
 
-def _with_user(url: str, user: str) -> str:
+def as_system_role(url: str) -> str:
+    """Return the DSN with the system role, for a server with one password for both roles."""
     parts = urlsplit(url)
     _, _, address = parts.netloc.rpartition("@")
     password = f":{quote(parts.password)}" if parts.password else ""
-    return urlunsplit(parts._replace(netloc=f"{user}{password}@{address}"))
+    return urlunsplit(parts._replace(netloc=f"toolcrib_system{password}@{address}"))

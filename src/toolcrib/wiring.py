@@ -43,7 +43,6 @@ from toolcrib.runs.run_worker import RunWorker
 from toolcrib.runs.schedules import ScheduleService
 from toolcrib.runtime.drain import Drain
 from toolcrib.runtime.process_setup import freeze_gc, keep_private
-from toolcrib.sandbox.background_process import BackgroundSandbox
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.sandbox.transaction import StagingDirectory
 from toolcrib.settings import Settings
@@ -61,6 +60,7 @@ from toolcrib.storage.files import FileStore
 from toolcrib.storage.invitations import InvitationStore
 from toolcrib.storage.mcp_servers import McpServerStore
 from toolcrib.storage.model_slots import ModelSlotStore
+from toolcrib.storage.model_usage import ModelUsageStore
 from toolcrib.storage.packages import PackageStore
 from toolcrib.storage.paused_call_claims import PausedCallClaims
 from toolcrib.storage.paused_calls import PausedCallStore
@@ -77,6 +77,7 @@ from toolcrib.storage.trash import TrashLimits, TrashStore
 from toolcrib.storage.users import UserStore
 from toolcrib.storage.virtual_files import VirtualFileStore
 from toolcrib.storage.workspaces import DeletedWorkspaceStore, WorkspaceStore
+from toolcrib.tools.python_tools import load_python_tools
 from toolcrib.tools.shell.background_shell import BackgroundShell
 from toolcrib.tools.shell.shell import Shell
 from toolcrib.tools.shell.toolchain import Toolchain
@@ -84,6 +85,7 @@ from toolcrib.tools.tool import Tool
 from toolcrib.tools.tool_registry import ToolRegistry, discover_tools
 from toolcrib.tools.web.web_search import WebSearch
 from toolcrib.websearch.brave import Brave, SearchKeys
+from toolcrib.websearch.page_fetch import PageFetcher
 from toolcrib.websearch.search_engine import FallbackSearch, SearchEngine
 from toolcrib.websearch.searxng import SearXNG
 from toolcrib.workspace.changes.commit import Committer
@@ -122,6 +124,7 @@ class Stores:
         self.files = FileStore(database)
         self.grants = GrantStore(database)
         self.keys = ApiKeyStore(database, most=settings.max_api_keys)
+        self.model_usage = ModelUsageStore(database)
         self.paused_call_claims = PausedCallClaims(database)
         self.paused_calls = PausedCallStore(database, most_open=settings.max_open_approvals)
         self.retention = RetentionStore(database)
@@ -189,9 +192,6 @@ def assemble(
         toolchain=Toolchain(settings.tool_dirs, settings.command_path),
         cache_bytes=settings.command_cache_bytes,
     )
-    toolbox = McpToolsets(
-        McpServerStore(database, credentials_lock(settings)), partial(mcp_connections, settings, sandbox)
-    )
     workspace_services = WorkspaceServices(
         files=stores.files,
         blobs=stores.blobs,
@@ -207,6 +207,12 @@ def assemble(
         node=settings.node_name,
         max_file_bytes=settings.max_file_bytes,
         trash_bytes=settings.trash_max_bytes,
+    )
+    toolbox = McpToolsets(
+        McpServerStore(database, credentials_lock(settings)),
+        partial(mcp_connections, settings, sandbox, shell),
+        shell,
+        workspace_services,
     )
     # A call belongs to a process, not to a node: a node may have several processes.
     process_id = process_id or ProcessId(new_id())
@@ -238,6 +244,7 @@ def assemble(
         Shell: shell,
         BackgroundShell: background,
         WebSearch: web_search,
+        PageFetcher: PageFetcher(settings.allowed_private_web_hosts),
         PlanModeStore: PlanModeStore(database),
         ToolCallStore: stores.calls,
         ChildRunStore: child_runs,
@@ -438,15 +445,22 @@ def schedule_service(engine: ToolRuntime) -> ScheduleService:
     return ScheduleService(engine.stores.schedules, engine.wake_signal, engine.live)
 
 
-def mcp_connections(settings: Settings, sandbox: Sandbox) -> "McpConnectionPool":
+def mcp_connections(settings: Settings, sandbox: Sandbox, shell: Shell) -> "McpConnectionPool":
     """Return the connections to MCP servers; created on first use, because the MCP library takes a second to load."""
     from toolcrib.mcp.mcp_transports import StdioPrograms, open_connections
 
     freeze_gc()
+    private_hosts = settings.allowed_private_mcp_hosts
     staging = StagingDirectory(settings.data_dir / "staging")
-    background = BackgroundSandbox(sandbox, staging.folder)
-    programs = StdioPrograms(background, settings.data_dir / "mcp", programs=settings.mcp_program_dirs)
-    return open_connections(programs, private_hosts=settings.allowed_private_mcp_hosts, at_end=staging.close)
+    programs = StdioPrograms(
+        sandbox,
+        staging,
+        settings.data_dir / "mcp",
+        programs=settings.mcp_program_dirs,
+        private_hosts=private_hosts,
+        shell=shell,
+    )
+    return open_connections(programs, private_hosts=private_hosts, at_end=staging.close)
 
 
 def credentials_lock(settings: Settings) -> Encryptor:
@@ -500,6 +514,7 @@ def api_services(
         audit=stores.audit,
         verifier=audit_verifier(settings, stores),
         usage=UsageStore(engine.database),
+        model_usage=engine.stores.model_usage,
         past_calls=CallHistoryStore(engine.database),
         sandbox=engine.sandbox,
         calls=stores.calls,
@@ -534,6 +549,7 @@ async def services(
 ) -> AsyncIterator[ApiServices]:
     """Open everything that the routes use: the database, after recovery, and all background workers."""
     settings.reject_weak_secrets()
+    tools = (*tools, *await asyncio.to_thread(load_python_tools, settings.tools_module))
     process_id = ProcessId(new_id())
     async with AsyncExitStack() as opened:
         database = await opened.enter_async_context(

@@ -80,10 +80,16 @@ class Laptop:
         _own(made)
         return made
 
-    def run(self, *arguments: str, at: Path, **environment: str) -> Ended:
-        """Runs a command from a process that has already loaded the program."""
+    def run(self, *arguments: str, at: Path, piped: str | None = None, **environment: str) -> Ended:
+        """Runs a command from a process that has already loaded the program. ``piped`` is its standard input."""
         output = self.base / f"said-{secrets.token_hex(4)}"
-        process = FORKED.Process(target=_command, args=(arguments, self.environment | environment, str(at), output))
+        given = Path(os.devnull)
+        if piped is not None:
+            given = output.with_suffix(".in")
+            given.write_text(piped)
+        process = FORKED.Process(
+            target=_command, args=(arguments, self.environment | environment, str(at), output, given)
+        )
         process.start()
         process.join(PATIENCE)
         assert process.exitcode is not None, f"toolcrib {arguments} has not ended after {PATIENCE} s"
@@ -91,8 +97,8 @@ class Laptop:
         self.said.append(ended.said)
         return ended
 
-    def says(self, *arguments: str, at: Path, status: int = 0, **environment: str) -> str:
-        ended = self.run(*arguments, at=at, **environment)
+    def says(self, *arguments: str, at: Path, status: int = 0, piped: str | None = None, **environment: str) -> str:
+        ended = self.run(*arguments, at=at, piped=piped, **environment)
         assert ended.status == status, ended.said
         return ended.said
 
@@ -210,7 +216,7 @@ def user_of_laptop() -> int | None:
     return _NOBODY if os.geteuid() == 0 else None
 
 
-def _command(arguments: tuple[str, ...], environment: dict[str, str], at: str, output: Path) -> None:
+def _command(arguments: tuple[str, ...], environment: dict[str, str], at: str, output: Path, given: Path) -> None:
     if (user := user_of_laptop()) is not None:
         os.setgroups([])
         os.setgid(user)
@@ -218,7 +224,9 @@ def _command(arguments: tuple[str, ...], environment: dict[str, str], at: str, o
     with output.open("wb") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(os.open(given, os.O_RDONLY), 0)
+    # The process that was forked had its own.
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as a program starts
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(at)

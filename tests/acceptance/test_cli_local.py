@@ -197,12 +197,13 @@ def test_without_a_terminal_a_call_that_needs_approval_is_denied_and_every_event
 
     lines = own.says("run", "--trust", "guided", "--json", "Write a haiku", at=project, status=6).splitlines()
 
-    # Only events, except for notices of the very first start.
-    events = [json.loads(line) for line in lines if not line.startswith("Creating a database")]
+    # Only events and the result, except for notices of the very first start.
+    *events, result = [json.loads(line) for line in lines if not line.startswith("Creating a database")]
     kinds = [event["type"] for event in events]
     assert kinds[0] == "chat:resumed"
     assert "chat:tool-confirm" in kinds
     assert events[-1]["payload"]["endReason"] == "done"
+    assert (result["type"], result["exit_code"]) == ("result", 6)
     [denied] = [event["payload"] for event in events if event["type"] == "chat:pause-ended"]
     assert (denied["approved"], denied["reason"]) == (False, "there is no terminal to ask at")
     assert not (project / "haiku.md").exists()

@@ -1,6 +1,7 @@
 """Toolcrib from Python: an agent on a directory, an approval callback, custom tools, streaming, undo."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -40,7 +41,7 @@ from toolcrib import (
     ToolFailed,
     tool,
 )
-from toolcrib.core.errors import Misconfigured
+from toolcrib.core.errors import BadArguments, Misconfigured
 from toolcrib.sdk.approval_callbacks import NoAnswerCallback
 
 pytestmark = pytest.mark.req("CL-1", part="from Python")
@@ -127,6 +128,26 @@ def test_five_lines_run_an_agent_whose_calls_a_callback_approves(project: Path, 
     assert [one["path"] for one in undone["changes"]] == ["/notes.md"]
     assert gone
     assert (project / "notes.md").read_text() == "# Notes\n"
+
+
+@pytest.mark.req("PR-6", part="images and PDFs")
+def test_images_of_this_computer_and_bytes_are_sent_with_a_prompt(project: Path, model: Model, tmp_path: Path) -> None:
+    image = b"\x89PNG\r\n\x1a\n\x00"
+    (tmp_path / "outside.png").write_bytes(image)
+    (project / "inside.png").write_bytes(image)
+    (tmp_path / "notes.txt").write_text("No picture.")
+    model.script = [says("Three pictures."), says("One.")]
+
+    with Toolcrib(project) as crib:
+        result = crib.run("What are these?", attachments=[tmp_path / "outside.png", image, "/inside.png"])
+        for wrong in (tmp_path / "notes.txt", tmp_path / "missing.png", b"no picture", "/missing.png"):
+            with pytest.raises(BadArguments, match="Validation failed"):
+                crib.run("And this?", attachments=[wrong])
+
+    assert result.text == "Three pictures."
+    sent = json.dumps(model.received[-1].body)
+    assert sent.count("data:image/png;base64,iVBORw0KGgoA") == 3
+    assert all(name in sent for name in ("outside.png", "image-2.png", "/inside.png"))
 
 
 def test_without_a_callback_no_call_that_needs_approval_is_executed(project: Path, model: Model) -> None:

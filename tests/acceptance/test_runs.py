@@ -2,12 +2,14 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from tests.acceptance.workspace import Workspace
+from tests.acceptance.conftest import registered
+from tests.acceptance.serving import Serving
+from tests.acceptance.workspace import Someone, Workspace
 from tests.fakes.model_server import KEY, ModelServer, model_server_beside
 from tests.integration.runs.conftest import says
 from tests.wait_until import PATIENCE
@@ -92,7 +94,11 @@ def test_a_run_waits_until_a_person_approves_its_call(workspace: Workspace, mode
 
 
 @pytest.mark.req("PR-4", part="never shown again")
-def test_credentials_are_stored_verified_and_never_shown(workspace: Workspace, model: ModelServer) -> None:
+def test_credentials_are_stored_verified_and_never_shown(
+    server: Serving, new_workspace: Callable[[Someone], Workspace], model: ModelServer
+) -> None:
+    # Other tests store credentials of Ada's.
+    workspace = new_workspace(registered(server, "keys@example.com"))
     opened(workspace, model)
 
     listed = workspace.http.get("/credentials", headers=workspace.headers)

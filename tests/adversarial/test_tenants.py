@@ -62,13 +62,13 @@ VIEWER_MAY = {
     "get_paused_call", "list_grants", "list_sessions", "get_session", "list_events", "stream_events",
     "create_ticket", "list_messages", "list_runs", "list_workspace_runs", "list_costs", "get_run", "list_mcp_servers",
     "get_mcp_server", "list_session_calls", "get_usage", "list_packages", "get_review", "list_schedules",
-    "get_schedule",
+    "get_schedule", "list_budgets",
 }  # fmt: skip
 VIEWER_TOOLS = {
     "ls", "read", "cat", "file_info", "read_multiple_files", "file_versions", "file_version", "file_compare", "changes",
     "deleted_files", "grep", "glob", "find", "plan_read", "plan_list",
     "fs.list", "fs.read", "fs.search", "read_file", "list_directory", "file_read", "web_search",
-    "bash_output", "bash_list", "read_result", "review",
+    "bash_output", "bash_list", "read_result", "review", "web_fetch", "tool_search",
 }  # fmt: skip
 # Only these return data that belongs to no workspace: another's id is not found.
 NOT_FOUND = {"revoke_api_key", "list_models", "limit_requests"}
@@ -85,6 +85,7 @@ BODIES: dict[str, Any] = {
     "change_session": {"title": "intruder"},
     "create_ticket": None,
     "send_message": {"text": "intruder"},
+    "compact_session": None,
     "cancel_run": None,
     "release_run": None,
     "retry_run": None,
@@ -648,6 +649,7 @@ def tool_calls(accounts: TenantAccounts) -> dict[str, dict[str, Any]]:
         "deleted_files": {},
         "changes": {"calls": [accounts.ids["call_id"]]},
         "read_result": {"call_id": accounts.ids["call_id"]},
+        "attach": {"name": "intruder.png", "content": "iVBORw0KGgo="},
         "file_versions": {"file_id": accounts.ids["file_id"]},
         "file_version": {"version_id": accounts.ids["version_id"]},
         "file_compare": {"from_version": accounts.ids["from_version"], "to_version": accounts.ids["to_version"]},
@@ -666,6 +668,8 @@ def tool_calls(accounts: TenantAccounts) -> dict[str, dict[str, Any]]:
         "file_read": {"path": "secret.txt"},
         "file_write": {"path": "secret.txt", "content": "intruder"},
         "web_search": {"query": "intruder"},
+        "web_fetch": {"url": "https://intruder.invalid/"},
+        "tool_search": {"query": "intruder"},
         "bash": {"command": "echo intruder > secret.txt"},
         "bash_start": {"command": "echo intruder > secret.txt"},
         "bash_output": {"process_id": accounts.ids["process_id"]},

@@ -45,8 +45,10 @@ ANTHROPIC_BLOCKS: dict[str, tuple[set[str], set[str]]] = {
     "image": ({"type", "source"}, {"cache_control"}),
     "document": ({"type", "source"}, {"title", "cache_control"}),
 }
-# They reject a thinking budget and a temperature.
+# They reject a thinking budget.
 ADAPTIVE = re.compile(r"claude-(opus-4-[789]|\w+-[5-9]|mythos|fake)")
+# They think always, and so cannot be forced to call a tool.
+ALWAYS_THINKING = re.compile(r"claude-(opus-5-5|fable|mythos)")
 
 
 def _anthropic_options(body: dict[str, Any]) -> Iterator[str]:
@@ -56,8 +58,16 @@ def _anthropic_options(body: dict[str, Any]) -> Iterator[str]:
     adaptive = ADAPTIVE.match(body.get("model", ""))
     if adaptive and thinking.get("type") == "enabled":
         yield "thinking.type.enabled: this model only supports adaptive thinking"
-    if adaptive and "temperature" in body:
-        yield "temperature: is not supported by this model"
+    # The API's version 2026-10-21 has removed it for all models of its vendor.
+    if "temperature" in body and body.get("model", "").startswith("claude"):
+        yield "temperature: Extra inputs are not permitted"
+    if ALWAYS_THINKING.match(body.get("model", "")):
+        if thinking.get("type") == "disabled":
+            yield '"thinking.type.disabled" is not supported for this model.'
+        if body.get("tool_choice", {}).get("type") in ("any", "tool"):
+            yield "tool_choice: forced tool use is not supported for this model"
+    if thinking.get("type") == "disabled" and body.get("output_config", {}).get("effort") in ("xhigh", "max"):
+        yield "output_config.effort: not supported while thinking is disabled"
     if thinking.get("type") == "adaptive" and "budget_tokens" in thinking:
         yield "thinking.adaptive.budget_tokens: Extra inputs are not permitted"
     effort = body.get("output_config", {}).get("effort", "low")
@@ -132,6 +142,27 @@ def _anthropic(body: dict[str, Any], signature: str) -> Iterator[str]:
                 yield f"messages: Expected `thinking` or `redacted_thinking`, but found `{first}`"
 
 
+OPENAI_PARTS: dict[str, tuple[set[str], set[str]]] = {
+    # The required and the optional fields by type.
+    "text": ({"type", "text"}, set()),
+    "image_url": ({"type", "image_url"}, set()),
+    "file": ({"type", "file"}, set()),
+}
+
+
+def _openai_parts(message: dict[str, Any], number: int) -> Iterator[str]:
+    where = f"messages[{number}].content"
+    for part in message["content"]:
+        if part["type"] not in OPENAI_PARTS or message["role"] != "user":
+            yield f"Invalid value: '{part['type']}'. ({where})"
+            continue
+        yield from _fields(part, OPENAI_PARTS[part["type"]], where)
+        if part["type"] == "image_url":
+            yield from _fields(part["image_url"], ({"url"}, {"detail"}), where)
+        if part["type"] == "file":
+            yield from _fields(part["file"], ({"filename", "file_data"}, set()), where)
+
+
 def _openai(body: dict[str, Any], fields: set[str] | None) -> Iterator[str]:
     if not body.get("messages"):
         yield "Invalid 'messages': empty array."
@@ -143,6 +174,8 @@ def _openai(body: dict[str, Any], fields: set[str] | None) -> Iterator[str]:
     waiting: list[str] = []
     for number, message in enumerate(body.get("messages", ())):
         role = message["role"]
+        if isinstance(message.get("content"), list):
+            yield from _openai_parts(message, number)
         if fields is not None and message.keys() - fields:
             yield f"Unknown parameter: 'messages[{number}].{min(message.keys() - fields)}'."
         if role == "tool":

@@ -8,14 +8,19 @@ import pytest
 
 from tests.faults.conftest import urls
 from tests.real.llama import KEY, llama
+from toolcrib.core.model_options import Wire
 from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.providers.provider import Provider
 from toolcrib.providers.provider_registry import open_providers
 
 __all__ = ["urls"]
 
-# The wire formats of llama.cpp's server, and their base paths.
-WIRES = {"openai-compatible": "/v1", "anthropic": ""}
+# The wire formats of llama.cpp's server: the provider, its base path, and which of its APIs.
+WIRES = {
+    "chat completions": ("openai-compatible", "/v1", Wire.CHAT_COMPLETIONS),
+    "responses": ("openai-compatible", "/v1", Wire.RESPONSES),
+    "anthropic": ("anthropic", "", None),
+}
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,7 @@ class Access:
 
     provider: Provider
     credentials: ProviderCredentials
+    wire: Wire | None
 
 
 @pytest.fixture(scope="session")
@@ -60,4 +66,5 @@ async def calling(wire: str, calling_url: str) -> AsyncIterator[Access]:
 @asynccontextmanager
 async def accessed(wire: str, url: str) -> AsyncIterator[Access]:
     async with open_providers(private_hosts=["*"]) as providers:
-        yield Access(await providers.get(wire), ProviderCredentials(KEY, base_url=url + WIRES[wire]))
+        name, path, api = WIRES[wire]
+        yield Access(await providers.get(name), ProviderCredentials(KEY, base_url=url + path), api)

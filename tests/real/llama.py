@@ -77,7 +77,10 @@ async def insisting_on_a_call(calling: str, talking: str) -> AsyncIterator[str]:
 
 def _is_for_a_call(body: bytes) -> bool:
     asked = json.loads(body) if body else {}
-    return bool(asked.get("tools")) and all(message["role"] != "tool" for message in asked["messages"])
+    # In chat completions a result is a message, in Responses an item.
+    said = asked.get("messages") or asked.get("input") or []
+    results = [one for one in said if one.get("role") == "tool" or one.get("type") == "function_call_output"]
+    return bool(asked.get("tools")) and not results
 
 
 def _insisting(body: bytes) -> bytes:

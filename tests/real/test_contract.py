@@ -29,13 +29,19 @@ CALL = ModelToolCall(ToolCallId("call_1"), "list_directory", '{"path": "/"}')
 
 
 def asking(
-    *messages: Message, tools: tuple[ToolSpec, ...] = (), choice: ToolChoice = ToolChoice.AUTO, most: int = 60
+    access: Access,
+    *messages: Message,
+    tools: tuple[ToolSpec, ...] = (),
+    choice: ToolChoice = ToolChoice.AUTO,
+    most: int = 60,
 ) -> ModelRequest:
-    return ModelRequest(MODEL, (SYSTEM, *messages), tools=tools, tool_choice=choice, max_output_tokens=most)
+    return ModelRequest(
+        MODEL, (SYSTEM, *messages), tools=tools, tool_choice=choice, max_output_tokens=most, wire=access.wire
+    )
 
 
 async def test_text_comes_in_deltas_and_ends_with_a_finish(access: Access) -> None:
-    request = asking(UserMessage("What is the capital of France?"))
+    request = asking(access, UserMessage("What is the capital of France?"))
     events = await taken(access.provider.stream(request, access.credentials))
 
     reception = received(events)
@@ -48,9 +54,8 @@ async def test_text_comes_in_deltas_and_ends_with_a_finish(access: Access) -> No
 
 
 async def test_requested_call_is_received_completely(calling: Access) -> None:
-    request = asking(
-        UserMessage("List the root directory."), tools=(LIST_DIRECTORY,), choice=ToolChoice.REQUIRED, most=400
-    )
+    question = UserMessage("List the root directory.")
+    request = asking(calling, question, tools=(LIST_DIRECTORY,), choice=ToolChoice.REQUIRED, most=400)
     reception = received(await taken(calling.provider.stream(request, calling.credentials)))
 
     assert reception.finish
@@ -63,7 +68,9 @@ async def test_requested_call_is_received_completely(calling: Access) -> None:
 async def test_results_are_sent_and_the_model_continues(access: Access) -> None:
     said = AssistantMessage("", tool_calls=(CALL,))
     result = ToolResultMessage(CALL.id, "notes.txt\nplan.md")
-    request = asking(UserMessage("What is in /?"), said, result, tools=(LIST_DIRECTORY,), choice=ToolChoice.NONE)
+    request = asking(
+        access, UserMessage("What is in /?"), said, result, tools=(LIST_DIRECTORY,), choice=ToolChoice.NONE
+    )
     reception = received(await taken(access.provider.stream(request, access.credentials)))
 
     assert reception.finish
@@ -72,7 +79,7 @@ async def test_results_are_sent_and_the_model_continues(access: Access) -> None:
 
 async def test_history_with_orphans_is_accepted(access: Access) -> None:
     orphaned = AssistantMessage("", tool_calls=(CALL,))
-    request = asking(UserMessage("What is in /?"), orphaned, UserMessage("Never mind. Say hello."), tools=TOOLS)
+    request = asking(access, UserMessage("What is in /?"), orphaned, UserMessage("Never mind. Say hello."), tools=TOOLS)
     reception = received(await taken(access.provider.stream(request, access.credentials)))
 
     assert reception.error is None
@@ -80,24 +87,24 @@ async def test_history_with_orphans_is_accepted(access: Access) -> None:
 
 async def test_disconnecting_frees_the_model_for_the_next_request(access: Access) -> None:
     """It has one slot only: a client that stays connected would keep it."""
-    endless = asking(UserMessage("Tell a very long story."), most=4_000)
+    endless = asking(access, UserMessage("Tell a very long story."), most=4_000)
     async with aclosing(access.provider.stream(endless, access.credentials)) as events:
         async for event in events:
             if isinstance(event, TextDelta):
                 break
-    request = asking(UserMessage("Say hello."))
+    request = asking(access, UserMessage("Say hello."))
     reception = received(await taken(access.provider.stream(request, access.credentials)))
     assert reception.finish
 
 
 async def test_too_long_context_is_reported_as_such(access: Access) -> None:
-    events = await taken(access.provider.stream(asking(UserMessage("word " * 20_000)), access.credentials))
+    events = await taken(access.provider.stream(asking(access, UserMessage("word " * 20_000)), access.credentials))
 
     assert failure(events).error.kind is ProviderErrorKind.CONTEXT_TOO_LONG
 
 
 async def test_wrong_key_is_reported_as_such(access: Access) -> None:
     wrong = ProviderCredentials("sk-wrong", base_url=access.credentials.base_url)
-    events = await taken(access.provider.stream(asking(UserMessage("Hello.")), wrong))
+    events = await taken(access.provider.stream(asking(access, UserMessage("Hello.")), wrong))
 
     assert failure(events).error.kind is ProviderErrorKind.CREDENTIALS

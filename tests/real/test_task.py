@@ -12,6 +12,7 @@ from tests.faults.cluster import ServerCluster
 from tests.faults.consistency_check import Workspace
 from tests.faults.server import Server
 from tests.real.llama import CONTEXT, KEY, MODEL, insisting_on_a_call
+from toolcrib.core.model_options import Wire
 
 pytestmark = pytest.mark.real
 
@@ -36,13 +37,14 @@ def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
         yield server
 
 
+@pytest.mark.parametrize("wire", Wire)
 async def test_real_model_calls_a_tool_and_answers(
-    server: Server, urls: DatabaseUrls, calling_url: str, talking_url: str
+    server: Server, urls: DatabaseUrls, calling_url: str, talking_url: str, wire: Wire
 ) -> None:
     async with insisting_on_a_call(calling_url, talking_url) as url:
         cluster = await ServerCluster.opened(server)
         truth = Workspace(urls.owner, UUID(cluster.workspace), server.data_dir)
-        agent = await cluster.agent_at(server, f"{url}/v1", KEY, RULES, provider="openai-compatible")
+        agent = await cluster.agent_at(server, f"{url}/v1", KEY, f"{RULES}wire: {wire}\n", provider="openai-compatible")
         session = await cluster.session(server, agent)
         await cluster.say(server, session, "Which files are here? List the root folder.")
         async with asyncio.timeout(PATIENCE_SECONDS):

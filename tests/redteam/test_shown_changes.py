@@ -63,10 +63,10 @@ NO_FILE = {
     "ask_user", "bash_list", "bash_output", "bash_stop", "cat", "changes", "deleted_files", "exit_plan_mode",
     "file_compare", "file_info", "file_read", "file_version", "file_versions", "find", "fs.list", "fs.read",
     "fs.search", "glob", "grep", "list_directory", "ls", "plan_list", "plan_read", "read", "read_file",
-    "read_multiple_files", "read_result", "run_agent", "web_search",
+    "read_multiple_files", "read_result", "run_agent", "tool_search", "web_fetch", "web_search",
 }  # fmt: skip
 # No agent can call these, so nobody is asked about them.
-FOR_PEOPLE = {"review", "review_decide"}
+FOR_PEOPLE = {"attach", "review", "review_decide"}
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 
 import httpx2
@@ -14,8 +15,10 @@ import pytest
 from tests.redteam.attacks import Attacks
 from tests.redteam.target import Target
 from tests.wait_until import PATIENCE
+from toolcrib.core.errors import ToolFailed
 from toolcrib.network.network_policy import NetworkPolicy, OutboundError
 from toolcrib.network.outbound import Outbound
+from toolcrib.websearch.page_fetch import PageFetcher, parse_page_url
 
 LOOPBACK = """
 127.0.0.1 127.1 127.0.1 127.0.0.1. 127.255.255.254 2130706433 017700000001 0177.0.0.1 0x7f000001 0x7f.1 0x7f.0.0.1
@@ -123,6 +126,20 @@ def test_mcp_server_url_cannot_reach_internal_addresses(
         inside.spoken_to.clear()
 
 
+@pytest.mark.req("AG-5", part="the guarded network")
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_web_fetch_cannot_reach_internal_addresses(
+    target: Target, attacks: Attacks, inside: Listener, scheme: str
+) -> None:
+    path, headers = f"{target.mallory.workspace}/tools", target.mallory.owner.headers
+    for url in urls(inside.port, scheme):
+        answer = target.http.post(path, json={"tool": "web_fetch", "args": {"url": url}}, headers=headers)
+        assert answer.json()["result"]["is_error"], url
+        held = refused(answer) and not inside.spoken_to
+        attacks.judge(f"page at {url}", held=held, how=(answer.status_code, answer.text[:600], inside.spoken_to))
+        inside.spoken_to.clear()
+
+
 def refused(answer: httpx2.Response) -> bool:
     """Return whether the URL was rejected for what it is, and not because nothing answers there."""
     if answer.status_code == 400:
@@ -133,6 +150,9 @@ def refused(answer: httpx2.Response) -> bool:
         "has no address",
         "Not the URL of a model server",
         "Not a URL",
+        "Not the URL of a web page",
+        "is not a host",
+        "so it was not sent",
         "Invalid IPv4",
         "Invalid IDNA",
         "in URL",
@@ -182,6 +202,21 @@ async def test_name_that_resolves_to_an_internal_address_is_not_contacted(attack
                     how = "answered"
             except OutboundError as error:
                 how = str(error)
+        attacks.judge(name, held="in the server's private network" in how and not inside.spoken_to, how=how)
+
+
+@pytest.mark.req("AG-5", part="the guarded network")
+@pytest.mark.usefixtures("attackers_names")
+async def test_page_of_a_name_that_resolves_to_an_internal_address_is_not_fetched(
+    attacks: Attacks, inside: Listener
+) -> None:
+    for name in NAMES:
+        url = parse_page_url(f"http://{name}:{inside.port}/")
+        try:
+            await PageFetcher(()).fetch(url, may_contact=lambda _: True, deadline=monotonic() + PATIENCE)
+            how = "answered"
+        except ToolFailed as error:
+            how = error.message
         attacks.judge(name, held="in the server's private network" in how and not inside.spoken_to, how=how)
 
 

@@ -11,7 +11,7 @@ from tests.fakes.model_server import KEY, ModelServer
 from tests.integration.api.accounts import new_email
 from tests.web.conftest import PHONE, Axe, Screenshot, log_in
 
-SECTIONS = ["members", "agents", "permissions", "mcp", "models", "keys", "status"]
+SECTIONS = ["members", "agents", "permissions", "mcp", "models", "keys", "usage", "status"]
 WRITER = "trust: guided\ntool_permissions:\n  read: {allowed: true}\n  write: {allowed: true, paths: [docs/**]}\n"
 
 
@@ -198,6 +198,30 @@ async def test_an_mcp_server_that_does_not_start_is_shown_as_not_responding(
     await expect(page.get_by_role("heading", name="broken")).to_be_visible()
     await expect(page.get_by_text("not responding")).to_be_visible()
     await screenshot(page, "settings-mcp")
+
+
+@pytest.mark.req("UI-1", part="MCP servers")
+async def test_an_owner_grants_a_program_secrets_hosts_and_the_workspace(
+    workspace_page: Page, workspace: Workspace, axe: Axe, screenshot: Screenshot
+) -> None:
+    page = workspace_page
+    await page.goto(f"/w/{workspace.id}/settings/mcp")
+    await page.get_by_role("button", name="Add server").click()
+    form = page.get_by_role("dialog", name="Add MCP server")
+    await form.get_by_label("Name").fill("granted")
+    await expect(form.get_by_label("Hosts")).to_have_count(0)
+    await form.get_by_label("Transport").select_option("stdio")
+    await form.get_by_label("Command and arguments").fill("sh\n-c\nexit 3")
+    await form.get_by_label("Secret environment variables").fill("API_TOKEN=hush-0001")
+    await form.get_by_label("Hosts").fill("api.example.com\n*.example.org:8443")
+    await form.get_by_label("Access to the workspace").select_option("read-only")
+    await axe(page)
+    await screenshot(page, "settings-mcp-form")
+    await form.get_by_role("button", name="Add server").click()
+    await expect(page.get_by_text("Secrets: API_TOKEN")).to_be_visible()
+    await expect(page.get_by_text("Hosts: api.example.com, *.example.org:8443")).to_be_visible()
+    await expect(page.get_by_text("Workspace: read-only")).to_be_visible()
+    await expect(page.get_by_text("hush")).to_have_count(0)
 
 
 @pytest.mark.req("UI-1", part="usage and health")

@@ -22,6 +22,7 @@ from toolcrib.storage.database import Database
 from toolcrib.storage.events import ConversationCursorStore
 from toolcrib.storage.files import FileStore
 from toolcrib.storage.invitations import InvitationStore
+from toolcrib.storage.model_usage import ModelUsageStore
 from toolcrib.storage.provider_credentials import ProviderCredentialStore
 from toolcrib.storage.quotas import UsageStore
 from toolcrib.storage.sessions import SessionStore
@@ -90,6 +91,7 @@ class ApiServices:
     audit: AuditStore
     verifier: "AuditVerifier"
     usage: UsageStore
+    model_usage: ModelUsageStore
     past_calls: CallHistoryStore
     sandbox: Sandbox
     calls: ToolCallStore

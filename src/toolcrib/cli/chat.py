@@ -11,15 +11,22 @@ import typer
 
 from toolcrib.cli.command_options import AgentOption, WorkspaceLocation, WorkspaceSelection, aside, with_options
 from toolcrib.cli.decision_prompts import DecisionPrompt
+from toolcrib.cli.message_context import (
+    AttachedText,
+    command_text,
+    prepare_message,
+    run_command,
+    split_attached,
+)
 from toolcrib.cli.review import NOTHING, ask_review
 from toolcrib.cli.run import TAKEN_OVER, PlanOption, TrustOption, follow_run
 from toolcrib.cli.session_printer import SessionPrinter
-from toolcrib.cli.sessions import SESSION_HELP, find_session
+from toolcrib.cli.sessions import ContinueOption, ResumeOption, open_session
 from toolcrib.cli.slash_commands import SlashCommands, model_of, trust_of
 from toolcrib.cli.terminal_text import error_text, one_line, plain, print_lines, short_id
 from toolcrib.client import AgentOut, ServerUnreachable, SessionOut
+from toolcrib.client.http_client import StreamHandle
 from toolcrib.core.errors import ToolcribError
-from toolcrib.sdk.default_agent import resolve_agent
 from toolcrib.sdk.session_client import SessionClient
 
 _SHOWN_MESSAGES = 6
@@ -31,19 +38,20 @@ def chat(
     selection: WorkspaceSelection,
     agent: AgentOption = None,
     trust: TrustOption = None,
-    resume: Annotated[str | None, typer.Option("--resume", "-r", help=f"Continue a session: {SESSION_HELP}")] = None,
+    resume: ResumeOption = None,
+    latest: ContinueOption = False,
     plan: PlanOption = False,
     lines: Annotated[bool, typer.Option("--plain", help="Line by line, for pipes and screen readers.")] = False,
 ) -> None:
     """Chat with an agent about a directory. It asks before it changes something; you can undo it.
 
-    Example: toolcrib chat --resume last
+    Example: toolcrib chat --continue
     """
     unsent, note = "", ""
     while True:
         with selection.open() as location:
-            session, chosen_agent = _open_session(
-                location, resume, agent=agent, mode="plan" if plan else "build", trust=trust
+            session, chosen_agent = open_session(
+                location, resume=resume, latest=latest, agent=agent, mode="plan" if plan else "build", trust=trust
             )
             talk = _talk(location, session, chosen_agent, lines=lines)
             try:
@@ -54,19 +62,7 @@ def chat(
                     raise
                 # The process that served the directory has ended. This one takes over.
                 resume, unsent, note = str(talk.session.id), talk.unsent, TAKEN_OVER
-
-
-def _open_session(
-    location: WorkspaceLocation, resume: str | None, *, agent: str | None, mode: str, trust: str | None
-) -> tuple[SessionOut, AgentOut]:
-    if resume is not None:
-        session = find_session(location, resume)
-        return session, resolve_agent(location, str(session.agent_id))
-    chosen_agent = resolve_agent(location, agent)
-    session = location.client.create_session(
-        location.id, agent_id=chosen_agent.id, mode=mode, trust=trust, directory=location.directory
-    )
-    return session, chosen_agent
+                latest, agent, plan, trust = False, None, False, None
 
 
 def _talk(location: WorkspaceLocation, session: SessionOut, agent: AgentOut, *, lines: bool) -> "LineChat | ScreenChat":
@@ -117,6 +113,9 @@ class LineChat:
         self._printer = SessionPrinter()
         self._decisions = DecisionPrompt(location, self._printer, read=_line)
         self._conversation, self._agent = SessionClient(location, session), agent
+        # What the next message brings: images and PDFs, and the commands that the person ran.
+        self._attachments: list[str | Path] = []
+        self._ran: list[AttachedText] = []
         self.unsent = ""
 
     @property
@@ -142,6 +141,8 @@ class LineChat:
                 if text.startswith("/"):
                     if not self._run_command(text):
                         return
+                elif text.startswith("!") and (command := text[1:].strip()):
+                    self._execute(command)
                 else:
                     self._say(text)
             except ServerUnreachable:
@@ -166,16 +167,35 @@ class LineChat:
             return
         for message in self._location.client.messages(self._location.id, self.session.id)[-_SHOWN_MESSAGES:]:
             if message.content.strip():
-                typer.echo(f"{'> ' if message.role == 'user' else ''}{plain(message.content)}")
+                words, _ = split_attached(message.content)
+                typer.echo(f"{'> ' if message.role == 'user' else ''}{plain(words)}")
         for run in self._location.client.runs(self._location.id, self.session.id):
             if run.state != "ended" and not run.held:
                 follow_run(self._conversation, run, self._printer, self._decisions, review_with="/review")
 
     def _say(self, text: str) -> None:
         self.unsent = text
-        run = self._conversation.send(text)
-        self.unsent = ""
+        message = prepare_message(self._location, text, attachments=self._attachments, attached=self._ran)
+        run = self._conversation.send(message.text, attachments=message.attachments)
+        self.unsent, self._attachments, self._ran = "", [], []
         follow_run(self._conversation, run, self._printer, self._decisions, review_with="/review")
+
+    def _execute(self, command: str) -> None:
+        """Executes the person's own command in the workspace. Its output goes with the next message."""
+
+        def show(text: str) -> None:
+            typer.echo(plain(text), nl=False)
+
+        handle = StreamHandle()
+        try:
+            result = run_command(self._location, self.session.id, command, on_output=show, handle=handle)
+        except KeyboardInterrupt:
+            handle.close()
+            typer.echo("Cancelled.")
+            return
+        self._ran.append(command_text(command, result))
+        code = (result.get("metadata") or {}).get("exitCode")
+        typer.secho(f"(exit code {code}; your next message brings the output)", dim=True, err=True)
 
     def _run_command(self, text: str) -> bool:
         """Runs a slash command. Returns whether the chat continues."""
@@ -186,6 +206,10 @@ class LineChat:
         if reply.apply is not None:
             reply = reply.apply()
         print_lines(reply.lines)
+        if reply.attachment is not None:
+            self._attachments.append(reply.attachment)
+        if reply.run is not None:
+            follow_run(self._conversation, reply.run, self._printer, self._decisions, review_with="/review")
         if reply.agent is not None:
             self._agent = reply.agent
         if reply.session is not None and reply.session.id == self.session.id:

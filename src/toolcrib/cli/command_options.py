@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from toolcrib.sdk import workspace_location
+from toolcrib.sdk.workspace_location import HistoryLocation as HistoryLocation
 from toolcrib.sdk.workspace_location import WorkspaceLocation as WorkspaceLocation
-from toolcrib.settings import Settings, load_settings
 
 if TYPE_CHECKING:
+    from toolcrib.settings import Settings
     from toolcrib.storage.database import Database
 
 T = TypeVar("T")
@@ -51,6 +52,16 @@ class WorkspaceSelection:
             server=self.server,
             workspace=self.workspace,
             # A directory that is named is meant as it is.
+            finds_project=self.directory == HERE,
+            notify=aside,
+        )
+
+    def open_history(self) -> AbstractContextManager[HistoryLocation]:
+        """Opens the history of the workspace. Starts a server only if it must."""
+        return workspace_location.open_history_at(
+            self.directory,
+            server=self.server,
+            workspace=self.workspace,
             finds_project=self.directory == HERE,
             notify=aside,
         )
@@ -123,9 +134,10 @@ def aside(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def in_database(work: Callable[["Database"], Awaitable[T]], settings: Settings | None = None) -> T:
+def in_database(work: Callable[["Database"], Awaitable[T]], settings: "Settings | None" = None) -> T:
     """Runs ``work`` with the database of the settings, by default those of the environment. Needs no server."""
     # Imported here: most commands use a server, and need no database driver.
+    from toolcrib.settings import load_settings
     from toolcrib.storage.database import Database
 
     settings = settings or load_settings()

@@ -1,25 +1,50 @@
-"""``toolcrib doctor``: checks the isolation of the sandbox and suggests fixes."""
+"""``toolcrib doctor``: checks the isolation of the sandbox and the Python tools of a server, and suggests fixes."""
 
 import asyncio
+import os
+from typing import Any
 
 import typer
 
 from toolcrib.cli.command_options import JsonOption
-from toolcrib.cli.terminal_text import print_json
+from toolcrib.cli.terminal_text import one_line, print_json
+from toolcrib.core.errors import Misconfigured
 from toolcrib.sandbox.sandbox import Isolation, Sandbox
 
 
 def doctor(as_json: JsonOption = False) -> None:
-    """Check sandbox isolation. Exits with 1 if agents cannot run commands here.
+    """Check sandbox isolation and the tools of installed Python packages.
+
+    Exits with 1 if agents cannot run commands here, or if a server would not start because of a package.
 
     Example: toolcrib doctor --json
     """
     found = asyncio.run(Sandbox().probe())
+    tools = _python_tools()
     if as_json:
-        print_json(_facts(found))
+        print_json(_facts(found) | {"python_tools": tools})
     else:
         _print(found)
-    raise typer.Exit(0 if found.offered else 1)
+        _print_tools(tools)
+    raise typer.Exit(0 if found.offered and not tools["error"] else 1)
+
+
+def _python_tools() -> dict[str, Any]:
+    # Here, because most commands do not need it.
+    from toolcrib.tools.python_tools import load_python_tools
+
+    try:
+        loaded = load_python_tools(os.environ.get("TOOLCRIB_TOOLS_MODULE"))
+    except Misconfigured as error:
+        return {"tools": {}, "error": error.message}
+    return {"tools": {tool.name: tool.source for tool in loaded}, "error": None}
+
+
+def _print_tools(tools: dict[str, Any]) -> None:
+    for name, source in tools["tools"].items():
+        typer.echo(f"Python tool: {one_line(name, 80)}, from {one_line(source, 200)}")
+    if tools["error"]:
+        typer.secho(one_line(tools["error"], 1_000), fg=typer.colors.RED)
 
 
 def _facts(found: Isolation) -> dict[str, object]:

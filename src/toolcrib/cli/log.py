@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Annotated
 from uuid import UUID
@@ -10,7 +10,13 @@ from uuid import UUID
 import typer
 from rich.text import Text
 
-from toolcrib.cli.command_options import JsonOption, WorkspaceLocation, in_workspace
+from toolcrib.cli.command_options import (
+    HistoryLocation,
+    JsonOption,
+    WorkspaceLocation,
+    WorkspaceSelection,
+    with_options,
+)
 from toolcrib.cli.terminal_text import (
     Line,
     counted,
@@ -31,9 +37,9 @@ _MAX_FILES = 20
 _NAMING = ("command", "path", "source", "pattern", "query")
 
 
-@in_workspace
+@with_options(WorkspaceSelection)
 def log(
-    location: WorkspaceLocation,
+    selection: WorkspaceSelection,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Number of calls.")] = 20,
     diff: Annotated[bool, typer.Option("--diff", "-p", help="Show the diff of each call.")] = False,
     all_calls: Annotated[bool, typer.Option("--all", help="Include read-only calls.")] = False,
@@ -43,16 +49,20 @@ def log(
 
     Example: toolcrib log --diff
     """
-    records = newest_records(location, limit, all_calls=all_calls)
-    names = author_names(location, records)
-    for record in reversed(records):
-        diffs = diffs_of(location, record) if diff else []
-        if as_json:
-            print_json({**record.model_dump(mode="json"), **({"diffs": diffs} if diff else {})})
-        else:
-            print_lines([*record_lines(record, names), *diff_lines(diffs)])
-    if not records and not as_json:
-        typer.echo("No tool calls yet.")
+    with ExitStack() as opened:
+        # A diff is the result of a tool, which only a server runs.
+        tools = opened.enter_context(selection.open()) if diff else None
+        history = opened.enter_context(selection.open_history()) if tools is None else tools
+        records = newest_records(history, limit, all_calls=all_calls)
+        names = author_names(history, records)
+        for record in reversed(records):
+            diffs = diffs_of(tools, record) if tools is not None else []
+            if as_json:
+                print_json({**record.model_dump(mode="json"), **({"diffs": diffs} if diff else {})})
+            else:
+                print_lines([*record_lines(record, names), *diff_lines(diffs)])
+        if not records and not as_json:
+            typer.echo("No tool calls yet.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +73,7 @@ class AuthorNames:
     child_runs: Mapping[UUID, str]
 
 
-def author_names(location: WorkspaceLocation, records: Sequence[AuditRecordOut]) -> AuthorNames:
+def author_names(location: WorkspaceLocation | HistoryLocation, records: Sequence[AuditRecordOut]) -> AuthorNames:
     """Returns the names of those who made these calls."""
     child_runs = {}
     for session_id in {one.session_id for one in records if one.agent_id and one.session_id}:
@@ -74,7 +84,9 @@ def author_names(location: WorkspaceLocation, records: Sequence[AuditRecordOut])
     return AuthorNames({agent.id: agent.name for agent in location.client.agents(location.id)}, child_runs)
 
 
-def newest_records(location: WorkspaceLocation, limit: int, *, all_calls: bool = False) -> list[AuditRecordOut]:
+def newest_records(
+    location: WorkspaceLocation | HistoryLocation, limit: int, *, all_calls: bool = False
+) -> list[AuditRecordOut]:
     """Returns records, newest first.
 
     By default only calls that changed files, contacted hosts, ran commands, failed or were denied.

@@ -34,10 +34,15 @@ COMMANDS = (
 )
 _ELSEWHERE = {"redo": "undo"}
 _COLLECT_AFTER = 50_000
+_VERSION = f"toolcrib {toolcrib.__version__}"
 
 
 def main() -> None:
     """Entry point of the console script."""
+    if sys.argv[1:] == ["--version"]:
+        # Without the app, which loads every command to find this option.
+        print(_VERSION)
+        return
     # Loading creates many long-lived objects. At Python's default threshold, the collector takes a fifth of the start.
     gc.set_threshold(_COLLECT_AFTER)
     try:
@@ -83,7 +88,7 @@ def _options(
     version: Annotated[bool, typer.Option("--version", help="Show the version.", is_eager=True)] = False,
 ) -> None:
     if version:
-        typer.echo(f"toolcrib {toolcrib.__version__}")
+        typer.echo(_VERSION)
         raise typer.Exit
     if context.invoked_subcommand is None:
         from toolcrib.cli import chat

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +22,7 @@ from toolcrib.cli.command_options import (
 from toolcrib.cli.terminal_text import one_line, plain, print_list
 from toolcrib.client import McpServerOut
 from toolcrib.core.errors import BadArguments, Misconfigured, NotFound
+from toolcrib.core.mcp_servers import McpWorkspaceAccess
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
@@ -29,6 +30,20 @@ if TYPE_CHECKING:
 app = typer.Typer(invoke_without_command=True)
 
 NameArgument = Annotated[str, typer.Argument(help="The server's name: its tools are `mcp:NAME/…`.")]
+SecretOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A variable or header to pass: NAME, or NAME=VARIABLE. Its value is that of the environment variable; "
+        "if there is none, it is prompted for, or read from a line of standard input."
+    ),
+]
+HostOption = Annotated[
+    list[str] | None,
+    typer.Option(help="A host that the program may contact, such as api.example.com or db.local:8080."),
+]
+WorkspaceOption = Annotated[
+    McpWorkspaceAccess | None, typer.Option("--workspace-access", help="What the program sees of the workspace.")
+]
 
 
 @app.callback()
@@ -139,23 +154,55 @@ def add(
     name: NameArgument,
     command: Annotated[list[str] | None, typer.Argument(help="A program to run in the sandbox.")] = None,
     url: Annotated[str | None, typer.Option(help="A URL instead of a program.")] = None,
-    secret: Annotated[
-        list[str] | None,
-        typer.Option(help="A header or variable to pass, read from the environment: NAME or NAME=VARIABLE."),
-    ] = None,
+    secret: SecretOption = None,
+    host: HostOption = None,
+    access: WorkspaceOption = None,
     safe: Annotated[list[str] | None, typer.Option(help="A tool that needs no approval.")] = None,
 ) -> None:
     """Add a server and list its tools; owners only. Agents can use them after `mcp approve`.
 
     Example: toolcrib mcp add files -- node /opt/mcp/server.js /data
     """
-    secrets = dict(_from_environment(one) for one in secret or ())
     made = location.client.create_mcp_server(
-        location.id, name=name, command=command or None, url=url, secrets=secrets, safe_tools=safe or []
+        location.id,
+        name=name,
+        command=command or None,
+        url=url,
+        secrets=dict(map(_read_secret, secret or ())),
+        hosts=host or [],
+        workspace_access=access or McpWorkspaceAccess.NONE,
+        safe_tools=safe or [],
     )
     _show(made)
     if made.offered_tools:
         typer.echo(f"Agents cannot use these tools yet. Review them, then run: toolcrib mcp approve {made.name}")
+
+
+@app.command()
+@in_workspace_of_group
+def update(
+    location: WorkspaceLocation,
+    name: NameArgument,
+    secret: SecretOption = None,
+    host: HostOption = None,
+    access: WorkspaceOption = None,
+) -> None:
+    """Change the secrets, the hosts or the workspace access of a server; owners only.
+
+    Given secrets are added or replaced; given hosts replace the list.
+
+    Example: toolcrib mcp update gitlab --host gitlab.example.com --secret GITLAB_PERSONAL_ACCESS_TOKEN
+    """
+    changes: dict[str, Any] = {
+        "secrets": dict(map(_read_secret, secret)) if secret else None,
+        "hosts": host,
+        "workspace_access": access,
+    }
+    found = _found(location, name)
+    changed = location.client.update_mcp_server(
+        location.id, found.id, **{field: value for field, value in changes.items() if value is not None}
+    )
+    _show(location.client.refresh_mcp_server(location.id, changed.id))
 
 
 @app.command("list")
@@ -167,8 +214,15 @@ def listed(location: WorkspaceLocation, as_json: JsonOption = False) -> None:
     """
     print_list(
         location.client.mcp_servers(location.id),
-        ("name", "where", "tools", "state"),
-        lambda one: (one.name, one_line(_where(one), 60), str(len(one.approved_tools)), _state(one)),
+        ("name", "where", "secrets", "hosts", "tools", "state"),
+        lambda one: (
+            one.name,
+            one_line(_where(one), 60),
+            one_line(", ".join(one.secret_names), 60),
+            one_line(", ".join(one.hosts), 60),
+            str(len(one.approved_tools)),
+            _state(one),
+        ),
         as_json=as_json,
         empty="No MCP servers yet. `toolcrib mcp add` adds one.",
     )
@@ -245,11 +299,15 @@ def _found(location: WorkspaceLocation, name: str) -> McpServerOut:
     return found
 
 
-def _from_environment(text: str) -> tuple[str, str]:
-    """Reads a secret from an environment variable: all users of the machine can see the arguments of a command."""
+def _read_secret(text: str) -> tuple[str, str]:
+    """Reads a secret's name and value. No value is an argument: all users of the machine can see those."""
     name, _, variable = text.partition("=")
     value = os.environ.get(variable or name)
-    if value is None:
+    if value is None and not variable:
+        shown = one_line(name, 100)
+        is_terminal = sys.stdin.isatty()
+        value = str(typer.prompt(shown, hide_input=True)) if is_terminal else sys.stdin.readline().rstrip("\r\n")
+    if not value:
         raise Misconfigured(f"The environment variable {variable or name} is not set. Set it to the secret {name!r}.")
     return name, value
 
@@ -257,6 +315,12 @@ def _from_environment(text: str) -> tuple[str, str]:
 def _show(server: McpServerOut) -> None:
     """Prints a server and its tools. Escapes the server's text, so that it cannot control the terminal."""
     typer.echo(f"{server.name}: {one_line(_where(server))} ({_state(server)})")
+    if server.secret_names:
+        typer.echo(f"  secrets: {', '.join(server.secret_names)}")
+    if server.hosts:
+        typer.echo(f"  hosts: {', '.join(server.hosts)}")
+    if server.workspace_access is not McpWorkspaceAccess.NONE:
+        typer.echo(f"  workspace: {server.workspace_access}")
     if server.last_error:
         typer.echo(f"  {one_line(server.last_error, 1_000)}")
     accepted = {tool.name: tool.sha256 for tool in server.approved_tools}

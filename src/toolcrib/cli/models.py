@@ -14,6 +14,7 @@ from toolcrib.cli.command_options import (
     in_workspace_of_group,
 )
 from toolcrib.cli.terminal_text import Row, one_line, print_json, print_table
+from toolcrib.client import ModelOut
 from toolcrib.core.errors import Misconfigured, NotFound, ToolcribError
 from toolcrib.sdk.default_agent import (
     ModelChoice,
@@ -38,14 +39,8 @@ def listed(location: WorkspaceLocation, as_json: JsonOption = False) -> None:
 
     Example: toolcrib models use ollama/qwen3
     """
-    rows, failures = [], []
-    for provider in (
-        usable(location.client) if location.notes else [one.provider for one in location.client.provider_credentials()]
-    ):
-        try:
-            rows += [{"provider": provider, **one.model_dump()} for one in location.client.models(provider)]
-        except ToolcribError as error:
-            failures.append(f"{provider}: {one_line(error.message)}")
+    found, failures = available_models(location)
+    rows = [{"provider": provider, **one.model_dump()} for provider, one in found]
     if as_json:
         print_json({"models": rows, "failures": failures})
         return
@@ -55,6 +50,19 @@ def listed(location: WorkspaceLocation, as_json: JsonOption = False) -> None:
         print_table(("model", "context", "tools"), map(_row, rows))
     for failure in failures:
         typer.secho(failure, fg="red", err=True)
+
+
+def available_models(location: WorkspaceLocation) -> tuple[list[tuple[str, ModelOut]], list[str]]:
+    """Returns the models of all providers with credentials, and why providers did not answer."""
+    client = location.client
+    found: list[tuple[str, ModelOut]] = []
+    failures = []
+    for provider in usable(client) if location.notes else [one.provider for one in client.provider_credentials()]:
+        try:
+            found += [(provider, one) for one in client.models(provider)]
+        except ToolcribError as error:
+            failures.append(f"{provider}: {one_line(error.message)}")
+    return found, failures
 
 
 def _row(model: Mapping[str, Any]) -> Row:

@@ -1,18 +1,19 @@
 """``toolcrib run``: runs one task with an agent."""
 
-import sys
 from typing import Annotated
 
 import typer
 
 from toolcrib.cli.command_options import AgentOption, WorkspaceSelection, with_options
 from toolcrib.cli.decision_prompts import DecisionPrompt, NoTerminal, UnattendedPolicy, terminal_reader
+from toolcrib.cli.message_context import prepare_message, task_from
 from toolcrib.cli.review import review_summary
+from toolcrib.cli.run_output import JsonPrinter, OutputFormat
 from toolcrib.cli.session_printer import SessionPrinter
+from toolcrib.cli.sessions import ContinueOption, ResumeOption, open_session
 from toolcrib.client import RunOut, ServerUnreachable, StreamMessage
 from toolcrib.core.agents import TrustLevel
-from toolcrib.core.errors import Misconfigured
-from toolcrib.sdk.default_agent import resolve_agent
+from toolcrib.core.runs import RunState
 from toolcrib.sdk.session_client import SessionClient, end_reason, is_end
 
 # The exit code for each reason why a run ended.
@@ -24,61 +25,68 @@ DENIED = 6
 TAKEN_OVER = "The server for this directory has stopped. Continuing in this terminal."
 
 TrustOption = Annotated[TrustLevel | None, typer.Option(help="Trust level; by default the agent's.")]
-PlanOption = Annotated[bool, typer.Option("--plan", help="Start in plan mode: read-only, the agent proposes a plan.")]
+PlanOption = Annotated[bool, typer.Option("--plan", help="Start in plan mode, which is read-only.")]
 
 
 @with_options(WorkspaceSelection)
 def run(
     selection: WorkspaceSelection,
-    prompt: Annotated[str, typer.Argument(help="The task. `-` reads it from standard input.")],
+    prompt: Annotated[str | None, typer.Argument(help="The task. By default standard input.")] = None,
+    resume: ResumeOption = None,
+    latest: ContinueOption = False,
     agent: AgentOption = None,
     trust: TrustOption = None,
-    approve: Annotated[
-        UnattendedPolicy | None,
-        typer.Option(help="Without a terminal: reject approvals, or wait for `toolcrib approve`."),
-    ] = None,
+    approve: Annotated[UnattendedPolicy | None, typer.Option(help="Without a terminal: reject, or wait.")] = None,
     plan: PlanOption = False,
     package: Annotated[str | None, typer.Option(help="Run the workflow of this package.")] = None,
-    priority: Annotated[
-        int | None, typer.Option(min=0, max=1000, help="Lower starts first, by default 100; below it owners only.")
+    priority: Annotated[int | None, typer.Option(min=0, max=1000, help="Lower starts first.")] = None,
+    output: Annotated[
+        OutputFormat | None, typer.Option("--output", "-o", help="What to print: text, or JSON for programs.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print each event as a line of JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --output stream-json.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer.")] = False,
 ) -> None:
-    """Run one task with an agent.
+    """Run one task with an agent. Piped input is attached to the task.
 
     Asks about what cannot be undone, and with `--trust guided` about every change. Without a terminal, such calls are
     rejected. `toolcrib undo` takes back the run.
     Exit codes: 0 done, 1 failed, 2 not started, 3 limit reached, 4 sandbox violation, 5 needs a person,
     6 done, but a call was denied or rejected, 130 cancelled.
 
-    Example: toolcrib run "Add a test for the parser"
+    Example: git diff | toolcrib run "Review this"
     """
-    text = sys.stdin.read() if prompt == "-" else prompt
-    if not text.strip():
-        raise Misconfigured('No task given. Usage: toolcrib run "…"')
-    printer = SessionPrinter(quiet=quiet or as_json)
-    read = None if approve is not None or as_json or prompt == "-" else terminal_reader()
+    shape = output or (OutputFormat.STREAM_JSON if as_json else OutputFormat.TEXT)
+    words, attached = task_from(prompt)
+    printer = (
+        SessionPrinter(quiet=quiet)
+        if shape is OutputFormat.TEXT
+        else JsonPrinter(events=shape is OutputFormat.STREAM_JSON)
+    )
+    read = None if approve is not None or shape is not OutputFormat.TEXT else terminal_reader()
     conversation, begun = None, None
     while True:
         with selection.open() as location:
             if conversation is None:
-                chosen_agent = resolve_agent(location, agent)
-                mode = "plan" if plan else "build"
-                session = location.client.create_session(
-                    location.id,
-                    agent_id=chosen_agent.id,
-                    mode=mode,
+                session, _ = open_session(
+                    location,
+                    resume=resume,
+                    latest=latest,
+                    agent=agent,
+                    mode="plan" if plan else "build",
                     trust=trust,
                     package=package,
-                    directory=location.directory,
                 )
                 conversation = SessionClient(location, session)
             conversation = conversation.moved(location)
             decisions = DecisionPrompt(location, printer, read=read, absent=approve or UnattendedPolicy.NEVER)
             try:
-                begun = begun or conversation.send(text, priority=priority)
-                raise typer.Exit(follow_run(conversation, begun, printer, decisions, as_json=as_json))
+                if begun is None:
+                    message = prepare_message(location, words, attached=attached, names_files=prompt not in (None, "-"))
+                    begun = conversation.send(message.text, priority=priority, attachments=message.attachments)
+                status = follow_run(conversation, begun, printer, decisions)
+                if isinstance(printer, JsonPrinter):
+                    printer.print_result(conversation, begun, status, needs_person=status == NEEDS_A_PERSON)
+                raise typer.Exit(status)
             except ServerUnreachable:
                 if not location.served_elsewhere:
                     raise
@@ -91,7 +99,6 @@ def follow_run(
     printer: SessionPrinter,
     decisions: DecisionPrompt,
     *,
-    as_json: bool = False,
     review_with: str = "toolcrib review",
 ) -> int:
     """Prints events and handles pauses until the run ends. Returns the exit code.
@@ -99,17 +106,17 @@ def follow_run(
     If the run left changes for a review, prints how much, and the command that opens it.
     """
     status, denied, stopped = 1, False, False
+    # Until then, what is asked and denied is another run's, behind which this one is queued.
+    has_started = run.state is not RunState.QUEUED
     while True:
         try:
             for message in conversation.follow(run):
-                if as_json:
-                    typer.echo(message.model_dump_json(exclude_none=True))
-                else:
-                    printer.show(message)
-                denied = denied or _is_denial(message)
+                printer.show(message)
+                has_started = has_started or _is_start(message, run)
+                denied = denied or (has_started and _is_denial(message))
                 if is_end(message, run):
                     status = STATUS.get(end_reason(message), 1)
-                else:
+                elif has_started:
                     decisions.decide(message)
             if printer.has_review:
                 printer.has_review = False
@@ -129,6 +136,15 @@ def follow_run(
             stopped = True
             printer.aside("Cancelling …")
             conversation.stop(run)
+
+
+def _is_start(message: StreamMessage, run: RunOut) -> bool:
+    payload = message.payload
+    return (
+        message.type == "chat:run-state"
+        and payload.get("runId") == str(run.id)
+        and payload.get("state") != RunState.QUEUED
+    )
 
 
 def _is_denial(message: StreamMessage) -> bool:

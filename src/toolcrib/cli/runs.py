@@ -11,6 +11,7 @@ from toolcrib.cli.command_options import JsonOption, WorkspaceLocation, in_works
 from toolcrib.cli.sessions import SESSION_HELP, find_session
 from toolcrib.cli.terminal_text import Row, age, find_by_id, one_line, print_facts, print_json, print_list, short_id
 from toolcrib.client import CostOut, RunOut
+from toolcrib.core.budgets import dollars
 from toolcrib.core.errors import NotFound
 from toolcrib.core.runs import CostGroup, RunState, RunWait
 
@@ -102,7 +103,7 @@ def cancel(location: WorkspaceLocation, run: RunArgument, as_json: JsonOption = 
 @app.command()
 @in_workspace
 def retry(location: WorkspaceLocation, run: RunArgument, as_json: JsonOption = False) -> None:
-    """Send the message of a run that failed or was cancelled again, in its session.
+    """Send the message of a run again that failed, was cancelled or used up a budget.
 
     What the first run changed stays. The new run goes on while the server, or a chat in the directory, runs.
 
@@ -120,10 +121,10 @@ def retry(location: WorkspaceLocation, run: RunArgument, as_json: JsonOption = F
 def costs(
     location: WorkspaceLocation,
     by: Annotated[CostGroup, typer.Option(help="What to add up by.")] = CostGroup.DAY,
-    days: Annotated[int, typer.Option(min=1, max=366, help="Runs of the last so many days.")] = 30,
+    days: Annotated[int, typer.Option(min=1, max=366, help="The last so many days, today included.")] = 30,
     as_json: JsonOption = False,
 ) -> None:
-    """Add up tokens and costs of the workspace's runs.
+    """Add up tokens and costs of the workspace, by day, agent, model or session.
 
     Example: toolcrib runs costs --by agent --days 7
     """
@@ -132,7 +133,7 @@ def costs(
         return one.key, str(one.runs), f"{one.input_tokens:,}", f"{one.output_tokens:,}", _cost(one)
 
     found = location.client.costs(location.id, by=by, days=days)
-    print_list(found, (by, "runs", "input", "output", "cost"), row, as_json=as_json, empty="No runs found.")
+    print_list(found, (by, "runs", "input", "output", "cost"), row, as_json=as_json, empty="No model was used.")
 
 
 def find_run(location: WorkspaceLocation, text: str) -> RunOut:
@@ -175,9 +176,9 @@ def _wait(location: WorkspaceLocation, run: RunOut) -> str | None:
 
 def _cost(run: RunOut | CostOut) -> str:
     if run.cost is None:
-        return "unknown"
-    known = f"${run.cost:.4f}"
-    return f"{known}, and the unknown cost of {run.unpriced_turns} turns" if run.unpriced_turns else known
+        return "unknown price"
+    known = dollars(run.cost)
+    return f"{known}, and {run.unpriced_turns} turns of unknown price" if run.unpriced_turns else known
 
 
 def _time(when: datetime | None) -> str | None:

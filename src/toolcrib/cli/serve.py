@@ -67,6 +67,7 @@ def _run_loop(main: Coroutine[Any, Any, int]) -> int:
     try:
         import uvloop
     except ImportError:
+        log.warning("server.without_uvloop", remedy="pip install 'toolcrib[server]'")
         return asyncio.run(main)
     return uvloop.run(main)
 

@@ -45,6 +45,8 @@ class SessionPrinter:
             case "chat:stream-end":
                 self._say(self._words.rest(payload))
                 self._end_line()
+            case "chat:message" if payload.get("role") == "summary":
+                self.aside(terminal_text.compacted(payload))
             case "chat:review" if payload.get("state") == "open":
                 self.has_review = True
             case "chat:review":

@@ -5,16 +5,18 @@ A command returns lines to show and, if it changes the chat, the new session or 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.text import Text
 
 from toolcrib.cli.log import author_names, diff_lines, diffs_of, newest_records, record_lines
+from toolcrib.cli.message_context import SHOWN_TYPES, image_at
 from toolcrib.cli.models import parse_model
 from toolcrib.cli.review import NOTHING, review_lines
 from toolcrib.cli.sessions import find_session
 from toolcrib.cli.terminal_text import Line, age, change_lines, one_line, short_id
-from toolcrib.client import AgentOut, SessionOut
+from toolcrib.client import AgentOut, RunOut, SessionOut
 from toolcrib.core.agents import TrustLevel
 from toolcrib.core.errors import NotFound
 from toolcrib.sdk.default_agent import resolve_agent, set_model
@@ -22,6 +24,7 @@ from toolcrib.sdk.workspace_location import WorkspaceLocation
 
 _MAX_SESSIONS = 20
 _MAX_RECORDS = 10
+_MAX_COUNTED = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +43,11 @@ COMMANDS = (
     SlashCommand("/sessions", "", "list sessions"),
     SlashCommand("/resume", "[ID]", "continue an earlier session"),
     SlashCommand("/agent", "[NAME]", "list agents, or switch to another one"),
-    SlashCommand("/model", "[MODEL]", "show the model, or switch: provider/model"),
+    SlashCommand("/model", "[MODEL]", "choose the model, or name it: provider/model"),
     SlashCommand("/trust", "[LEVEL]", "trust level: supervised, guided, review or autonomous"),
+    SlashCommand("/image", "PATH", "attach an image or a PDF to your next message"),
+    SlashCommand("/compact", "", "replace older messages by a summary, to free context"),
+    SlashCommand("/cost", "", "show what the session has cost"),
     SlashCommand("/plan", "", "start a session in plan mode"),
     SlashCommand("/new", "", "start a session"),
     SlashCommand("/help", "", "list commands"),
@@ -58,6 +64,10 @@ class SlashReply:
     session: SessionOut | None = None
     agent: AgentOut | None = None
     leave: bool = False
+    # A run that was started, other than by a message.
+    run: RunOut | None = None
+    # An image or a PDF for the next message.
+    attachment: str | Path | None = None
     # Executes what the lines preview.
     apply: "Callable[[], SlashReply] | None" = None
 
@@ -98,6 +108,12 @@ class SlashCommands:
                 return self._model(rest)
             case "/trust":
                 return self._trust(rest)
+            case "/image":
+                return self._image(rest)
+            case "/compact":
+                return SlashReply(run=self.location.client.compact(self.location.id, self.session.id))
+            case "/cost":
+                return SlashReply(tuple(map(Text, self._cost_lines())))
             case "/new" | "/plan":
                 mode = "plan" if command == "/plan" else "build"
                 return self._open_session(self.agent, mode=mode, trust=self.session.trust)
@@ -172,6 +188,24 @@ class SlashCommands:
             return SlashReply((Text(model_of(self.agent)), Text("`toolcrib models` lists all models.", style="dim")))
         changed = set_model(self.location, self.agent, parse_model(text))
         return SlashReply((Text(f"{one_line(changed.name, 40)} now uses {model_of(changed)}."),), agent=changed)
+
+    def _image(self, text: str) -> SlashReply:
+        found = image_at(self.location, text) if text else None
+        if found is None:
+            known = ", ".join(SHOWN_TYPES)
+            raise NotFound(f"{one_line(text, 100)!r} is no image or PDF ({known}). Usage: /image PATH")
+        return SlashReply((Text(f"Attached to your next message: {one_line(str(found), 100)}"),), attachment=found)
+
+    def _cost_lines(self) -> list[str]:
+        runs = self.location.client.runs(self.location.id, self.session.id, limit=_MAX_COUNTED)
+        known = [one.cost for one in runs if one.cost is not None]
+        unpriced = sum(one.unpriced_turns for one in runs)
+        cost = f"${sum(known):.4f}" if known else "unknown" if unpriced else "$0"
+        if known and unpriced:
+            cost += f", and the unknown cost of {unpriced:,} turns"
+        used = f"{sum(one.input_tokens for one in runs):,} in, {sum(one.output_tokens for one in runs):,} out"
+        which = f"the last {_MAX_COUNTED} messages" if len(runs) == _MAX_COUNTED else "this session"
+        return [f"Cost of {which}: {cost}", f"Tokens: {used}", f"Model: {model_of(self.agent)}"]
 
     def _trust(self, level: str) -> SlashReply:
         if not level:

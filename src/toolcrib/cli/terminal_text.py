@@ -394,6 +394,13 @@ def stop(payload: Mapping[str, Any]) -> str | None:
     return _ENDINGS.get(str(payload.get("endReason")))
 
 
+def compacted(payload: Mapping[str, Any]) -> str:
+    """Formats that a summary has replaced older messages."""
+    tokens = (payload.get("usage") or {}).get("contextTokens")
+    size = "" if tokens is None else f" The context has about {tokens:,} tokens now."
+    return f"Older messages are replaced by a summary for the model.{size}"
+
+
 def print_facts(facts: Mapping[str, str | None]) -> None:
     """Prints facts with their names, one per line, without those that are empty."""
     width = max(map(len, facts)) + 2

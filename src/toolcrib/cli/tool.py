@@ -106,6 +106,11 @@ def _list(tools: Mapping[str, Mapping[str, Any]], *, as_json: bool) -> None:
     width = max(map(len, tools), default=0)
     for name, one in sorted(tools.items()):
         typer.echo(f"{name:<{width}}  {one_line(str(one['description']).partition('. ')[0], 76 - width)}")
+    sources = {name: one_line(str(one["source"]), 200) for name, one in sorted(tools.items()) if one.get("source")}
+    if sources:
+        typer.echo("\nFrom Python packages and modules:")
+    for name, source in sources.items():
+        typer.echo(f"{name:<{width}}  {source}")
 
 
 def _from_json(text: str) -> dict[str, Any]:

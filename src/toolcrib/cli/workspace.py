@@ -1,6 +1,8 @@
 """``toolcrib workspace``: lists and manages your workspaces."""
 
-from typing import Annotated
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -11,10 +13,14 @@ from toolcrib.cli.command_options import (
     group_in_workspace,
     in_workspace_of_group,
 )
-from toolcrib.cli.terminal_text import one_line, print_json
+from toolcrib.cli.terminal_text import Row, one_line, print_json, print_list
+from toolcrib.client import BudgetOut
 from toolcrib.core.agents import TrustLevel
+from toolcrib.core.budgets import Budget, BudgetPeriod, Budgets, dollars
 
 app = typer.Typer(invoke_without_command=True)
+
+NumberT = TypeVar("NumberT", int, Decimal)
 
 
 @app.callback()
@@ -59,6 +65,42 @@ def max_trust(
         )
     location.client.limit_trust(location.id, None if level == "none" else level)
     typer.echo("Trust limit removed." if level == "none" else f"Trust limit: {level}.")
+
+
+@app.command()
+@in_workspace_of_group
+def budget(
+    location: WorkspaceLocation,
+    period: Annotated[
+        BudgetPeriod | None, typer.Argument(help="What to limit: each session, or all of them per day or month (UTC).")
+    ] = None,
+    max_cost: Annotated[float | None, typer.Option(min=0, help="US dollars; 0 for no limit.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=0, help="Input and output tokens; 0 for no limit.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the budgets of this workspace and its agents, or set one of the workspace; owners only.
+
+    Example: toolcrib workspace budget day --max-cost 5
+    """
+    given = {name: value for name, value in (("max_cost", max_cost), ("max_tokens", max_tokens)) if value is not None}
+    if given and period is None:
+        raise typer.BadParameter(f"Name what to limit: {', '.join(BudgetPeriod)}.")
+    if given and period is not None:
+        before = getattr(location.workspace.budgets or Budgets(), period) or Budget()
+        limits = {name: value for name, value in {**before.model_dump(), **given}.items() if value}
+        location.client.set_budgets(location.id, {period: limits or None})
+    found = [one for one in location.client.budgets(location.id) if period in (None, one.period)]
+    print_list(found, ("budget", "period", "cost", "tokens"), _budget_row, as_json=as_json, empty="No budgets.")
+
+
+def _budget_row(one: BudgetOut) -> Row:
+    cost = "" if one.max_cost is None else _used(one.cost, one.max_cost, dollars)
+    tokens = "" if one.max_tokens is None else _used(one.tokens, one.max_tokens, "{:,}".format)
+    return f"agent {one_line(one.agent_name, 60)}" if one.agent_name else "workspace", one.period, cost, tokens
+
+
+def _used(used: NumberT | None, limit: NumberT, shown: Callable[[NumberT], str]) -> str:
+    return f"at most {shown(limit)}" if used is None else f"{shown(used)} of {shown(limit)}"
 
 
 @app.command()

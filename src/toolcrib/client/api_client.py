@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 from urllib.parse import urlencode
 from uuid import UUID
 
-from toolcrib.client.http_client import HttpClient, MessageStream, Token
+from toolcrib.client.http_client import HttpClient, MessageStream, StreamHandle, Token
 from toolcrib.schemas.accounts import ApiKeyCreatedOut, ApiKeyOut, UserOut
 from toolcrib.schemas.agents import AgentOut, PackageOut
 from toolcrib.schemas.audit import AuditRecordOut, AuditVerificationOut
@@ -22,9 +22,9 @@ from toolcrib.schemas.paused_calls import (
 )
 from toolcrib.schemas.reviews import FileDecisionIn, ReviewDecisionIn, ReviewDecisionOut, ReviewOut
 from toolcrib.schemas.schedules import ScheduleOut
-from toolcrib.schemas.sessions import CostOut, EventOut, MessageOut, RunOut, SessionOut, StreamMessage
+from toolcrib.schemas.sessions import AttachedFile, CostOut, EventOut, MessageOut, RunOut, SessionOut, StreamMessage
 from toolcrib.schemas.tool_calls import StoredCallOut
-from toolcrib.schemas.workspaces import WorkspaceOut
+from toolcrib.schemas.workspaces import BudgetOut, WorkspaceOut
 
 
 class Client:
@@ -58,6 +58,14 @@ class Client:
         """Set the highest trust of any session there; None removes the limit."""
         return self._http.fetch(WorkspaceOut, "PATCH", f"/workspaces/{workspace_id}", {"max_trust": max_trust})
 
+    def set_budgets(self, workspace_id: UUID, budgets: Mapping[str, Any] | None) -> WorkspaceOut:
+        """Set what models may use there per `session`, `day` and `month`. None for a period removes its budget."""
+        return self._http.fetch(WorkspaceOut, "PATCH", f"/workspaces/{workspace_id}", {"budgets": budgets})
+
+    def budgets(self, workspace_id: UUID) -> list[BudgetOut]:
+        """Return the budgets of a workspace and its agents, with what is used of them."""
+        return self._http.page(BudgetOut, f"/workspaces/{workspace_id}/budgets")
+
     def delete_workspace(self, workspace_id: UUID) -> None:
         """Delete a workspace with its history and agents. Files in a user's own directory stay."""
         self._http.send("DELETE", f"/workspaces/{workspace_id}")
@@ -75,11 +83,13 @@ class Client:
         *,
         session_id: UUID | None = None,
         on_output: Callable[[str], None] | None = None,
+        handle: StreamHandle | None = None,
     ) -> Any:
         """Call a tool.
 
         Args:
             on_output: Receives what the tool shows while it runs. With it, the call may take any time.
+            handle: Closing it, in any thread, cancels a call with ``on_output``.
 
         Returns:
             The tool's result; for a call that waits, what it waits for.
@@ -87,7 +97,7 @@ class Client:
         path = f"/workspaces/{workspace_id}/tools"
         body = {"tool": tool, "args": dict(args)} | ({"session_id": str(session_id)} if session_id else {})
         if on_output is not None:
-            return self._http.send_streamed(path, body, on_output)["result"]
+            return self._http.send_streamed(path, body, on_output, handle)["result"]
         return self._http.send("POST", path, body)["result"]
 
     def explain(
@@ -210,8 +220,15 @@ class Client:
         return self._http.page(McpServerOut, f"/workspaces/{workspace_id}/mcp-servers")
 
     def create_mcp_server(self, workspace_id: UUID, *, name: str, **how: Any) -> McpServerOut:
-        """Add an MCP server: ``command`` or ``url``, and optionally ``secrets`` and ``safe_tools``. Owners only."""
+        """Add an MCP server: ``command`` or ``url``, and optionally ``secrets`` and ``safe_tools``. Owners only.
+
+        A ``command`` may have ``hosts`` and ``workspace_access``.
+        """
         return self._http.fetch(McpServerOut, "POST", f"/workspaces/{workspace_id}/mcp-servers", {"name": name, **how})
+
+    def update_mcp_server(self, workspace_id: UUID, server_id: UUID, **changes: Any) -> McpServerOut:
+        """Change ``enabled``, ``secrets``, ``hosts``, ``workspace_access`` or ``safe_tools``. Owners only."""
+        return self._http.fetch(McpServerOut, "PATCH", f"/workspaces/{workspace_id}/mcp-servers/{server_id}", changes)
 
     def refresh_mcp_server(self, workspace_id: UUID, server_id: UUID) -> McpServerOut:
         """Connect to an MCP server and list its tools again. Owners only."""
@@ -298,18 +315,22 @@ class Client:
         text: str,
         *,
         priority: int | None = None,
-        attachments: Sequence[str] = (),
+        attachments: Sequence[str | AttachedFile] = (),
     ) -> RunOut:
         """Send a message to the session's agent and return the run that answers it.
 
         Args:
-            attachments: Paths of images and PDFs of the workspace that the model sees.
+            attachments: Images and PDFs that the model sees: paths of the workspace, or files with their content.
         """
         path = f"/workspaces/{workspace_id}/sessions/{session_id}/messages"
         body: dict[str, Any] = {"text": text} | ({} if priority is None else {"priority": priority})
         if attachments:
-            body["attachments"] = list(attachments)
+            body["attachments"] = [one if isinstance(one, str) else one.model_dump() for one in attachments]
         return self._http.fetch(RunOut, "POST", path, body)
+
+    def compact(self, workspace_id: UUID, session_id: UUID) -> RunOut:
+        """Replace the older messages of a session by a summary. Returns the run that does it."""
+        return self._http.fetch(RunOut, "POST", f"/workspaces/{workspace_id}/sessions/{session_id}/compact")
 
     def messages(self, workspace_id: UUID, session_id: UUID) -> list[MessageOut]:
         """Return all messages of a session."""
@@ -328,11 +349,11 @@ class Client:
         return self._http.fetch(RunOut, "GET", f"/workspaces/{workspace_id}/runs/{run_id}")
 
     def costs(self, workspace_id: UUID, *, by: str = "day", days: int = 30) -> list[CostOut]:
-        """Return tokens and costs of the workspace's runs, added up by `day`, `agent` or `session`."""
+        """Return the workspace's tokens and costs, added up by `day`, `agent`, `model` or `session`."""
         return self._http.page(CostOut, f"/workspaces/{workspace_id}/costs", by=by, days=days)
 
     def retry(self, workspace_id: UUID, run_id: UUID) -> RunOut:
-        """Send the message of a run that failed or was cancelled again. Returns the new run."""
+        """Send the message of a run again that failed, was cancelled or used up a budget. Returns the new run."""
         return self._http.fetch(RunOut, "POST", f"/workspaces/{workspace_id}/runs/{run_id}/retry")
 
     def cancel(self, workspace_id: UUID, run_id: UUID) -> RunOut:

@@ -98,17 +98,22 @@ class HttpClient:
             return data
         raise _error(response.status_code, data)
 
-    def send_streamed(self, path: str, body: Any, on_output: Callable[[str], None]) -> Any:
+    def send_streamed(
+        self, path: str, body: Any, on_output: Callable[[str], None], handle: "StreamHandle | None" = None
+    ) -> Any:
         """Post a request that may take long. Passes on what the server shows meanwhile, and returns the response.
 
-        The server sends a sign of life every few seconds, so that no work is too long.
+        The server sends a sign of life every few seconds, so that no work is too long. Closing the ``handle`` ends the
+        request, which then raises ``ServerUnreachable``, and the work.
         """
+        wire = handle or StreamHandle()
         headers, ended = {"Accept": "text/event-stream"}, None
         try:
             with self._client.stream("POST", path, json=body, headers=headers, timeout=_STREAM) as response:
                 if not response.headers.get("content-type", "").startswith("text/event-stream"):
                     response.read()
                     ended = {"status": response.status_code, "body": response.json()}
+                wire.open(response.extensions["network_stream"].get_extra_info("socket"))
                 for line in response.iter_lines() if ended is None else ():
                     message = json.loads(line.removeprefix("data: ")) if line.startswith("data: ") else {}
                     if message.get("type") == "output":
@@ -117,6 +122,8 @@ class HttpClient:
                         ended = message["payload"]
         except httpx2.TransportError as error:
             raise self._nobody(error) from None
+        finally:
+            wire.line = None
         if ended is None:
             raise ServerUnreachable(f"{self._server} closed the connection before it answered.")
         if ended["status"] >= 400:
@@ -143,18 +150,18 @@ class HttpClient:
 
     def stream(self, kind: type[ModelT], path: str, **query: Any) -> "MessageStream[ModelT]":
         """Return the messages of a stream of server-sent events."""
-        wire = _StreamHandle()
+        wire = StreamHandle()
         stream = MessageStream(wire, (_parse(kind, message) for message in self._messages(path, query, wire)))
         self._streams.add(stream)
         return stream
 
-    def _messages(self, path: str, query: Mapping[str, Any], wire: "_StreamHandle") -> Iterator[dict[str, Any]]:
+    def _messages(self, path: str, query: Mapping[str, Any], wire: "StreamHandle") -> Iterator[dict[str, Any]]:
         try:
             with self._client.stream("GET", path, params=query, timeout=_STREAM) as response:
                 if not response.is_success:
                     response.read()
                     raise _error(response.status_code, response.json())
-                wire.line = response.extensions["network_stream"].get_extra_info("socket")
+                wire.open(response.extensions["network_stream"].get_extra_info("socket"))
                 for line in response.iter_lines():
                     if wire.is_cut:
                         return
@@ -173,17 +180,30 @@ class HttpClient:
 
 
 @dataclass(slots=True)
-class _StreamHandle:
+class StreamHandle:
     """The socket of a stream, so that it can be closed from another thread."""
 
     line: socket.socket | None = None
     is_cut: bool = False
 
+    def open(self, line: socket.socket) -> None:
+        """Keep the socket; one that was closed before it was opened ends at once."""
+        self.line = line
+        if self.is_cut:
+            self.close()
+
+    def close(self) -> None:
+        """End the stream, in whichever thread it is read."""
+        self.is_cut = True
+        if self.line is not None:
+            with suppress(OSError):
+                self.line.shutdown(socket.SHUT_RDWR)
+
 
 class MessageStream(Iterator[ModelT], Generic[ModelT]):
     """The messages of a stream. ``close`` ends it for a thread that waits for the next message."""
 
-    def __init__(self, wire: _StreamHandle, messages: Iterator[ModelT]) -> None:
+    def __init__(self, wire: StreamHandle, messages: Iterator[ModelT]) -> None:
         self._wire = wire
         self._messages = messages
 
@@ -192,10 +212,7 @@ class MessageStream(Iterator[ModelT], Generic[ModelT]):
 
     def close(self) -> None:
         """End the stream."""
-        self._wire.is_cut = True
-        if self._wire.line is not None:
-            with suppress(OSError):
-                self._wire.line.shutdown(socket.SHUT_RDWR)
+        self._wire.close()
 
 
 class _Bearer(httpx2.Auth):

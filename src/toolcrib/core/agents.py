@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
+from toolcrib.core.budgets import Budgets
 from toolcrib.core.model_options import Effort, Wire
 
 DEFAULT_MAX_READ_BYTES = 50_000
@@ -183,8 +184,13 @@ class AgentRules(BaseModel):
     max_cost: float | None = Field(
         default=None,
         gt=0,
-        description="US dollars that a run and its child runs may cost. Checked before each turn; a turn without a "
-        "known price also ends the run.",
+        description="US dollars that a run and its child runs may cost. Checked before each turn; models without a "
+        "known price are refused.",
+    )
+    budgets: Budgets | None = Field(
+        default=None,
+        description="What models may use in a `session` with its child runs, and in all sessions of the agent per "
+        "`day` and per `month` (UTC): `max_tokens`, `max_cost` or both. Checked before each turn.",
     )
     budget_reserve: float = Field(
         default=0.2,

@@ -17,6 +17,18 @@ class McpTransport(StrEnum):
     HTTP = "http"
 
 
+class McpWorkspaceAccess(StrEnum):
+    """What a program sees of the workspace.
+
+    ``none``: nothing; the program runs on between calls. With the others, each call starts it anew on the workspace as
+    it is then. ``read-only``: it can only read. ``transaction``: what a call changes is a change set.
+    """
+
+    NONE = "none"
+    READ_ONLY = "read-only"
+    TRANSACTION = "transaction"
+
+
 @dataclass(frozen=True, slots=True)
 class McpTool:
     """A tool as its server describes it.
@@ -38,6 +50,8 @@ class McpServer:
     """An MCP server.
 
     Attributes:
+        hosts: What a program may contact; it has no other network.
+        secret_names: The names of its secrets.
         safe: Tools that the owner marked as safe. All others count as dangerous.
         approved: The tools that an owner reviewed and approved.
         seen: The tools that the server offered last.
@@ -50,6 +64,9 @@ class McpServer:
     transport: McpTransport
     command: tuple[str, ...]
     url: str | None
+    hosts: tuple[str, ...]
+    workspace_access: McpWorkspaceAccess
+    secret_names: tuple[str, ...]
     safe_tools: tuple[str, ...]
     enabled: bool
     approved_tools: tuple[McpTool, ...]
@@ -67,6 +84,11 @@ class McpServer:
     @property
     def toolset(self) -> str:
         return f"mcp:{self.name}"
+
+    def connects_like(self, other: "McpServer") -> bool:
+        """Whether a connection to this server can serve the other, which may be newer."""
+        setup = (self.command, self.url, self.hosts, self.workspace_access, dict(self.secrets))
+        return setup == (other.command, other.url, other.hosts, other.workspace_access, dict(other.secrets))
 
     @property
     def offered_sha256(self) -> str | None:

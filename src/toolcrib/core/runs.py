@@ -86,7 +86,7 @@ class RunEnding(StrEnum):
 
 
 # A run that ended like this may be retried. Others have an answer, or would reach the same limit again.
-RETRIABLE = frozenset({RunEnding.FAILED, RunEnding.CANCELLED})
+_RETRIABLE = frozenset({RunEnding.FAILED, RunEnding.CANCELLED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +139,12 @@ class Run:
     # In US dollars, at the prices of the time, and how many turns had no known price.
     cost: Decimal = Decimal(0)
     unpriced_turns: int = 0
-    # The same of its child runs that have ended, and their tokens.
+    # The same of its child runs, and their tokens.
     child_tokens: int = 0
     child_cost: Decimal = Decimal(0)
     child_unpriced: int = 0
+    # It answers no message, but replaces the older messages of its session by a summary.
+    compacts: bool = False
 
     @property
     def known_cost(self) -> Decimal | None:
@@ -159,6 +161,11 @@ class Run:
     def total_tokens(self) -> int:
         """Tokens of its requests and answers, and of its child runs."""
         return self.input_tokens + self.output_tokens + self.child_tokens
+
+    @property
+    def is_retriable(self) -> bool:
+        """Whether its message may be sent again: it has no answer. A budget that stopped it may have been raised."""
+        return self.end_reason in _RETRIABLE or (self.end_reason is RunEnding.BUDGET and self.error is not None)
 
     @property
     def is_put_aside(self) -> bool:
@@ -181,17 +188,55 @@ class Run:
                 return None
 
 
+@dataclass(frozen=True, slots=True)
+class ModelUsage:
+    """What one request to a model has used. ``cost`` is in US dollars; None if the price is not known."""
+
+    provider: str
+    model: str
+    input_tokens: int
+    output_tokens: int
+    cost: Decimal | None
+
+    @property
+    def unpriced(self) -> int:
+        """1 if it has used something whose price is not known."""
+        return int(self.cost is None and self.input_tokens + self.output_tokens > 0)
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The parameters of ``count_model_usage``."""
+        return {
+            "provider": self.provider,
+            "model": self.model,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cost": str(self.cost or 0),
+            "unpriced": self.unpriced,
+        }
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The same in events."""
+        return {
+            "inputTokens": self.input_tokens,
+            "outputTokens": self.output_tokens,
+            "cost": None if self.cost is None else str(self.cost),
+        }
+
+
 class CostGroup(StrEnum):
-    """What costs are added up by. A day is one of UTC, that of the run's beginning."""
+    """What costs are added up by. A day is one of UTC. A session's are those of its child runs too."""
 
     DAY = "day"
     AGENT = "agent"
+    MODEL = "model"
     SESSION = "session"
 
 
 @dataclass(frozen=True, slots=True)
 class CostSum:
-    """What a group of runs has used. ``cost`` lacks the turns whose price is not known."""
+    """What models have used for a day, an agent, a model or a session. ``cost`` lacks turns without a known price."""
 
     key: str
     runs: int

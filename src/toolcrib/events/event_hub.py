@@ -11,11 +11,11 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import structlog
 
-from toolcrib.core.errors import BadArguments, Forbidden, NotFound, ToolcribError
+from toolcrib.core.errors import BadArguments, Forbidden, Misconfigured, NotFound, ToolcribError
 from toolcrib.core.events import Delta, Event
 from toolcrib.core.ids import SessionId, WorkspaceId
 from toolcrib.events.deltas import DeliveredOffsets, DeltaCoalescer, PartialTexts, source_ended_by
@@ -23,6 +23,9 @@ from toolcrib.events.event_bus import Key, NodeBus, key_of
 from toolcrib.storage.database import NOT_A_MEMBER, Database, OperationalError, Tenant
 from toolcrib.storage.events import EventStore
 from toolcrib.storage.sessions import Session, SessionStore
+
+if TYPE_CHECKING:
+    from toolcrib.events.redis_bus import RedisBus
 
 # The polling interval when notifications of other nodes arrive, and when they do not.
 _POLL_SECONDS: Final = {True: 2.0, False: 1.0}
@@ -61,10 +64,7 @@ class EventHub:
             if redis_url is None:
                 yield live
             else:
-                # Imported here: a single node needs no Redis, and starts faster without its client.
-                from toolcrib.events.redis_bus import RedisBus
-
-                async with RedisBus.open(redis_url, node=node, ears=live) as wire:
+                async with _redis_bus().open(redis_url, node=node, ears=live) as wire:
                     live._wire = wire
                     yield live
                     live._coalescer.close()
@@ -209,6 +209,19 @@ class EventHub:
         subscribers = [subscriber for channel in self._channels.values() for subscriber in channel.subscribers]
         for position in await self._event_store.non_members([subscriber.tenant for subscriber in subscribers]):
             subscribers[position].end(Forbidden(NOT_A_MEMBER))
+
+
+def _redis_bus() -> "type[RedisBus]":
+    try:
+        # Imported here: a single node needs no Redis, and starts faster without its client.
+        from toolcrib.events.redis_bus import RedisBus
+    except ModuleNotFoundError as error:
+        if not error.name or error.name.partition(".")[0] != "redis":
+            raise
+        raise Misconfigured(
+            "TOOLCRIB_REDIS_URL is set, but the client for Redis is not installed. Run `pip install 'toolcrib[redis]'`."
+        ) from None
+    return RedisBus
 
 
 class Subscription:

@@ -18,11 +18,11 @@ import structlog
 from toolcrib.core.errors import Conflict
 from toolcrib.core.ids import UserId, WorkspaceId
 from toolcrib.local.state_directory import privately
-from toolcrib.settings import Settings
 
 if TYPE_CHECKING:
     from toolcrib.api.api_services import ApiServices
     from toolcrib.api.app import Listener
+    from toolcrib.settings import Settings
     from toolcrib.tools.tool import Tool
 
 _END_SECONDS = 15
@@ -55,7 +55,7 @@ class ServerAddress:
 
 
 @contextmanager
-def serving(settings: Settings, owner: ServerOwner, tools: Sequence["Tool"] = ()) -> Iterator[ServerAddress]:
+def serving(settings: "Settings", owner: ServerOwner, tools: Sequence["Tool"] = ()) -> Iterator[ServerAddress]:
     """Runs a server while the context lasts, with ``tools`` in addition to the built-in ones."""
     thread = _ServerThread(settings, owner, tools)
     thread.start()
@@ -66,7 +66,7 @@ def serving(settings: Settings, owner: ServerOwner, tools: Sequence["Tool"] = ()
 
 
 class _ServerThread(threading.Thread):
-    def __init__(self, settings: Settings, owner: ServerOwner, tools: Sequence["Tool"]) -> None:
+    def __init__(self, settings: "Settings", owner: ServerOwner, tools: Sequence["Tool"]) -> None:
         super().__init__(name="toolcrib-server", daemon=True)
         self._settings = settings
         self._owner = owner
@@ -103,8 +103,7 @@ class _ServerThread(threading.Thread):
 
 async def _server_address(services: "ApiServices", owner: ServerOwner, *, port: int) -> ServerAddress:
     """Finds or creates the user and the workspace in the database."""
-    from pwdlib.hashers.argon2 import Argon2Hasher
-
+    from toolcrib.api.passwords import PasswordHasher
     from toolcrib.providers.provider_registry import credentials_in
     from toolcrib.storage.users import ActingUser
 
@@ -112,7 +111,7 @@ async def _server_address(services: "ApiServices", owner: ServerOwner, *, port: 
     if login is None:
         # A random password that is not stored. The user logs in with the secrets file, others not at all. A cheap hash
         # is safe, because a password of this length cannot be guessed.
-        unusable = Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1).hash(token_urlsafe(48))
+        unusable = PasswordHasher(iterations=1, lanes=1, memory_kib=8).hash(token_urlsafe(48))
         # The first start in another directory may have created the user at the same time.
         with suppress(Conflict):
             await services.accounts.create_user(email=owner.email, full_name=owner.full_name, password_hash=unusable)

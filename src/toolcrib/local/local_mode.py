@@ -30,14 +30,14 @@ from toolcrib.local.postgres_cluster import DATABASE, OWNER, PostgresCluster
 from toolcrib.local.project_root import project_of
 from toolcrib.local.state_directory import FileLock, LocalDirectories, LocalSecrets, held, project_key, write_private
 from toolcrib.local.toolchain import command_path, tool_directories, usable_directories
-from toolcrib.runs import durable
 from toolcrib.runtime.process_setup import require_linux
-from toolcrib.settings import Settings, load_settings
 from toolcrib.storage import migrate
 from toolcrib.storage.database import OperationalError
 from toolcrib.storage.server_processes import forget_those_of
 
 if TYPE_CHECKING:
+    from toolcrib.local.stored_history import StoredHistory
+    from toolcrib.settings import Settings
     from toolcrib.tools.tool import Tool
 
 
@@ -58,7 +58,7 @@ def database(directories: LocalDirectories, secrets: LocalSecrets) -> Iterator[D
     named = named_in_environment()
     if named is not None:
         if owner := os.environ.get("TOOLCRIB_OWNER_DATABASE_URL"):
-            durable.upgrade(owner, app_dsn=named.app, system_dsn=named.system or named.app)
+            _upgrade(owner, app=named.app, system=named.system or named.app)
         yield named
         return
     cluster = PostgresCluster(directories, secrets)
@@ -98,8 +98,15 @@ def _bring_up_to_date(
         if note.exists() and note.read_text() == wanted:
             return
         migrate.ensure_database(cluster.url(OWNER, secrets.owner_password, "postgres"), DATABASE)
-        durable.upgrade(cluster.url(OWNER, secrets.owner_password), app_dsn=app, system_dsn=system)
+        _upgrade(cluster.url(OWNER, secrets.owner_password), app=app, system=system)
         write_private(note, wanted)
+
+
+def _upgrade(owner: str, *, app: str, system: str) -> None:
+    # Imported here: it is needed once.
+    from toolcrib.runs import durable
+
+    durable.upgrade(owner, app_dsn=app, system_dsn=system)
 
 
 _WAIT_SECONDS = 60
@@ -161,22 +168,16 @@ def open_local(
 
     With ``finds_project``, a directory in a project is that project. ``notify`` receives a message before a slow step.
     """
-    require_linux()
-    tree = _tree(directory)
-    directories = LocalDirectories.of_user()
-    if finds_project:
-        tree = project_of(tree, directories)
-    _reject_own_files(tree, directories)
-    secrets = LocalSecrets.kept(directories)
-    project = directories.project(tree)
-    lock, deadline = FileLock(project / "serving.lock"), time.monotonic() + _WAIT_SECONDS
+    found = _project(directory, finds_project=finds_project)
+    tree, state = found.tree, found.state
+    lock, deadline = FileLock(state / "serving.lock"), time.monotonic() + _WAIT_SECONDS
     while not lock.try_take():
-        if server_address := _other_servers(project):
+        if server_address := _other_servers(state):
             if tools:
                 raise Misconfigured(
                     f"Another toolcrib process serves {tree} without your tools. Stop it, then try again."
                 )
-            yield LocalServer(tree, server_address, _node(secrets, tree), serves=False, log=project / "server.log")
+            yield LocalServer(tree, server_address, found.node, serves=False, log=state / "server.log")
             return
         if time.monotonic() > deadline:
             raise Misconfigured(
@@ -184,21 +185,94 @@ def open_local(
             )
         time.sleep(_POLL_SECONDS)
     try:
-        with _ended_in_order(), _served(tree, directories, secrets, tools, notify) as local:
+        with _connection_errors(found.directories), _ended_in_order(), _served(found, tools, notify) as local:
             yield local
-    except OperationalError as error:
-        where = "at TOOLCRIB_DATABASE_URL" if named_in_environment() else f"in {directories.cluster}"
-        reason = str(error).strip().partition("\n")[0]
-        raise Misconfigured(f"Cannot connect to the database {where}: {reason}") from None
     finally:
         lock.release()
 
 
 @contextmanager
-def _served(
-    tree: Path, directories: LocalDirectories, secrets: LocalSecrets, tools: Sequence["Tool"], notify: Notify
-) -> Iterator[LocalServer]:
-    project = directories.project(tree)
+def open_history(directory: Path, *, finds_project: bool = False) -> Iterator["StoredHistory | None"]:
+    """Opens the history of a directory while the context lasts, without a server.
+
+    ``None`` if a process serves the directory, or only a server can tell: see ``stored_history``.
+    """
+    from toolcrib.local.stored_history import stored_history
+
+    found = _project(directory, finds_project=finds_project)
+    lock = FileLock(found.state / "serving.lock")
+    is_new = named_in_environment() is None and not found.directories.cluster.exists()
+    # While we hold the lock, no process begins to serve the directory.
+    if is_new or not lock.try_take():
+        yield None
+        return
+    try:
+        with (
+            _connection_errors(found.directories),
+            _ended_in_order(),
+            database(found.directories, found.secrets) as urls,
+            stored_history(
+                urls.app,
+                urls.system or _as_system(urls.app),
+                node=found.node,
+                email=found.secrets.email,
+                root_path=str(found.tree),
+            ) as history,
+        ):
+            yield history
+    finally:
+        lock.release()
+
+
+def _as_system(url: str) -> str:
+    # Imported here, as below: our own cluster needs no settings to read from it.
+    from toolcrib.settings import as_system_role
+
+    return as_system_role(url)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LocalProject:
+    """A project directory of this user, and where its state is."""
+
+    tree: Path
+    directories: LocalDirectories
+    secrets: LocalSecrets
+
+    @property
+    def state(self) -> Path:
+        """The directory for the lock, log and other files of the project."""
+        return self.directories.project(self.tree)
+
+    @property
+    def node(self) -> str:
+        return f"local-{self.secrets.machine}-{project_key(self.tree)}"
+
+
+def _project(directory: Path, *, finds_project: bool) -> LocalProject:
+    require_linux()
+    tree = _tree(directory)
+    directories = LocalDirectories.of_user()
+    if finds_project:
+        tree = project_of(tree, directories)
+    _reject_own_files(tree, directories)
+    return LocalProject(tree, directories, LocalSecrets.kept(directories))
+
+
+@contextmanager
+def _connection_errors(directories: LocalDirectories) -> Iterator[None]:
+    """Says which database cannot be reached."""
+    try:
+        yield
+    except OperationalError as error:
+        where = "at TOOLCRIB_DATABASE_URL" if named_in_environment() else f"in {directories.cluster}"
+        reason = str(error).strip().partition("\n")[0]
+        raise Misconfigured(f"Cannot connect to the database {where}: {reason}") from None
+
+
+@contextmanager
+def _served(found: LocalProject, tools: Sequence["Tool"], notify: Notify) -> Iterator[LocalServer]:
+    tree, directories, secrets, project = found.tree, found.directories, found.secrets, found.state
     note = project / "server.json"
     note.unlink(missing_ok=True)
     # Loading the server takes as long as starting the database, so both run in parallel.
@@ -208,7 +282,7 @@ def _served(
         notify("Creating a database. This happens once and takes a few seconds.")
     with database(directories, secrets) as urls:
         loading.join()
-        settings = _settings(urls, secrets, tree, project)
+        settings = _settings(urls, found)
         # We hold the lock of the directory, so the process that served it before is dead. Its runs are ours.
         forget_those_of(settings.node_name, settings.system_url)
         owner = ServerOwner(secrets.email, secrets.email.partition("@")[0], tree, _name(tree))
@@ -250,13 +324,16 @@ def _reject_own_files(tree: Path, directories: LocalDirectories) -> None:
         raise Misconfigured(f"{tree} is part of Toolcrib's own files. Use a project directory.")
 
 
-def _settings(urls: DatabaseUrls, secrets: LocalSecrets, tree: Path, project: Path) -> Settings:
+def _settings(urls: DatabaseUrls, found: LocalProject) -> "Settings":
     """Loads the settings from the environment, with defaults for a single user on their own machine."""
+    from toolcrib.settings import load_settings
+
+    tree, secrets, project = found.tree, found.secrets, found.state
     secret = token_urlsafe(48)
     ours = {
         "database_url": urls.app,
         "system_database_url": urls.system,
-        "node_name": _node(secrets, tree),
+        "node_name": found.node,
         "data_dir": project,
         "jwt_secret": SecretStr(secret),
         "open_registration": False,
@@ -287,10 +364,6 @@ def _settings(urls: DatabaseUrls, secrets: LocalSecrets, tree: Path, project: Pa
             "command_path": settings.command_path or command_path(os.environ.get("PATH", ""), directories),
         }
     )
-
-
-def _node(secrets: LocalSecrets, tree: Path) -> str:
-    return f"local-{secrets.machine}-{project_key(tree)}"
 
 
 def _page_host(secret: str) -> str:

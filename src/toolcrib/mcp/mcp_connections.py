@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from time import monotonic
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
 import mcp_types
@@ -22,8 +22,15 @@ from toolcrib.core.errors import TimedOut, ToolcribError, ToolFailed
 from toolcrib.core.ids import McpServerId, WorkspaceId
 from toolcrib.core.mcp_servers import McpServer, McpTool
 from toolcrib.mcp.tool_catalog import MOST_TOOLS, build_catalog, strip_invisible
+from toolcrib.sandbox.command import HostContact
+from toolcrib.sandbox.transaction import Transaction
 
-Dial = Callable[[McpServer], AbstractAsyncContextManager[TransportStreams]]
+if TYPE_CHECKING:
+    from toolcrib.mcp.mcp_transports import StdioPrograms
+
+OnContact = Callable[[HostContact], None]
+"""Receives every host that a program contacts, or is denied."""
+Dial = Callable[[McpServer, OnContact], AbstractAsyncContextManager[TransportStreams]]
 
 _CONNECT_SECONDS: Final = 20.0
 _IDLE_SECONDS: Final = 600.0
@@ -36,6 +43,7 @@ _LONGEST_WORDS: Final = 1_000
 MOST_TEXT: Final = 1_000_000
 MOST_MEDIA: Final = 2_000_000
 _LONGEST_ERROR: Final = 4_000
+_MOST_CONTACTS: Final = 1_000
 _ANSWER: Final[TypeAdapter[mcp_types.CallToolResult | mcp_types.InputRequiredResult]] = TypeAdapter(
     mcp_types.CallToolResult | mcp_types.InputRequiredResult
 )
@@ -54,6 +62,7 @@ class McpConnection:
         self.left_out: tuple[str, ...] = ()
         self.users = 0
         self.used_at = monotonic()
+        self._contacts: dict[HostContact, None] = {}
         self._listed_at: float | None = None
         self._listing = asyncio.Lock()
         self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
@@ -80,6 +89,12 @@ class McpConnection:
                 "Ask with `ask_user`, then call the tool with the answers."
             )
         return result_of(self.server.name, answer)
+
+    def take_contacts(self) -> tuple[HostContact, ...]:
+        """Return the hosts that the program contacted, or was denied, since this was called last."""
+        contacts = tuple(self._contacts)
+        self._contacts.clear()
+        return contacts
 
     async def offers(self) -> tuple[McpTool, ...]:
         """Return the server's tools; requested again when the server reports a change, or after a while."""
@@ -117,7 +132,7 @@ class McpConnection:
                 async with asyncio.timeout(_CONNECT_SECONDS):
                     client = await opened.enter_async_context(
                         Client(
-                            _noticing_its_end(dial(self.server), self._stop),
+                            _noticing_its_end(dial(self.server, self._note), self._stop),
                             client_info=mcp_types.Implementation(name="toolcrib", version=toolcrib.__version__),
                             message_handler=self._heard,
                             cache=None,
@@ -134,6 +149,10 @@ class McpConnection:
             self._stop.set()
             if not self._opened.done():
                 self._opened.cancel()
+
+    def _note(self, contact: HostContact) -> None:
+        if len(self._contacts) < _MOST_CONTACTS:
+            self._contacts[contact] = None
 
     async def _stopped_or_idle(self) -> None:
         while not self._stop.is_set():
@@ -191,7 +210,8 @@ class _ClosableStream:
 class McpConnectionPool:
     """All connections of this node."""
 
-    def __init__(self, dial: Dial, *, at_end: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, dial: Dial, programs: "StdioPrograms", *, at_end: Callable[[], None] = lambda: None) -> None:
+        self.programs = programs
         self._dial = dial
         self._at_end = at_end
         self._held: dict[tuple[WorkspaceId, McpServerId], McpConnection] = {}
@@ -215,10 +235,30 @@ class McpConnectionPool:
             ToolFailed: The connection failed, or took longer than ``seconds``.
         """
         connection = self._connection(server)
+        async with self._used(connection, seconds=seconds):
+            yield connection
+
+    @asynccontextmanager
+    async def inside(self, view: Transaction, server: McpServer, *, seconds: float) -> AsyncIterator[McpConnection]:
+        """Start a program on the views of a transaction for one use. Fails like ``to``."""
+
+        def dial(server: McpServer, on_contact: OnContact) -> AbstractAsyncContextManager[TransportStreams]:
+            return self.programs.started_in(view, server, on_contact)
+
+        connection = McpConnection(server, dial)
+        try:
+            async with self._used(connection, seconds=seconds):
+                yield connection
+        finally:
+            await asyncio.shield(connection.ended())
+
+    @asynccontextmanager
+    async def _used(self, connection: McpConnection, *, seconds: float) -> AsyncIterator[None]:
+        server = connection.server
         connection.users += 1
         try:
             async with asyncio.timeout(seconds):
-                yield connection
+                yield
         except TimeoutError:
             # It may hang forever: the next call gets a new one.
             self._retire(connection)
@@ -243,7 +283,12 @@ class McpConnectionPool:
     def _connection(self, server: McpServer) -> McpConnection:
         self._held = {key: one for key, one in self._held.items() if not one.is_over}
         if held := self._held.get(_key(server)):
-            return held
+            if held.server.connects_like(server):
+                return held
+            # Changed, perhaps through another process: what it was granted before no longer applies.
+            self._retire(held)
+            if not held.users:
+                held.stop()
         self._make_room(server)
         made = self._held[_key(server)] = McpConnection(server, self._dial)
         return made

@@ -3,30 +3,41 @@
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import islice
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, RootModel
 from pydantic_core import PydanticCustomError
 
-from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.callers import Caller, WorkspaceRole
 from toolcrib.core.errors import BadArguments, ToolcribError, ToolFailed
 from toolcrib.core.ids import McpServerId, WorkspaceId
-from toolcrib.core.mcp_servers import McpServer, McpTool, McpTransport
+from toolcrib.core.mcp_servers import McpServer, McpTool, McpTransport, McpWorkspaceAccess
+from toolcrib.core.paths import Mount
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.network.network_policy import ANY_HOST
+from toolcrib.policy.authorization import PathGuard
 from toolcrib.policy.json_schema import is_quick, validation_error
+from toolcrib.policy.permissions import host_flaw
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.mcp_servers import McpServerStore
 from toolcrib.tools.context import ToolContext
+from toolcrib.tools.shell.bash import reports_no_network
+from toolcrib.tools.shell.shell import MOST_PATHS, Shell, WorkspaceTransaction, summarize_effect
 from toolcrib.tools.tool import Tool
+from toolcrib.workspace.changes.draft import Draft
 from toolcrib.workspace.text.worker_calls import answer_flaw
+from toolcrib.workspace.tree import WorkspaceTree
+from toolcrib.workspace.workspace_services import WorkspaceServices
 
 if TYPE_CHECKING:
-    from toolcrib.mcp.mcp_connections import McpConnectionPool
+    from toolcrib.mcp.mcp_connections import McpConnection, McpConnectionPool
 
 
 MOST_CHARACTERS: Final = 1_000_000
@@ -66,13 +77,22 @@ _KEPT: Final = 256
 _POLL_SECONDS: Final = 25.0
 # Reserved at the end of a call's time to report the timeout.
 _LAST_SECONDS: Final = 0.5
+_MOST_DENIED: Final = 5
 
 
 class McpToolsets:
     """Creates tools from MCP servers and tracks what the servers offer."""
 
-    def __init__(self, rows: McpServerStore, connections: "Callable[[], McpConnectionPool]") -> None:
+    def __init__(
+        self,
+        rows: McpServerStore,
+        connections: "Callable[[], McpConnectionPool]",
+        shell: Shell,
+        services: WorkspaceServices,
+    ) -> None:
         self.rows = rows
+        self._shell = shell
+        self._services = services
         self._make = connections
         self._making = asyncio.Lock()
         self._opened: McpConnectionPool | None = None
@@ -93,14 +113,31 @@ class McpToolsets:
         server = await self.rows.get(tenant, server_id, needs=WorkspaceRole.OWNER)
         await self.disconnect(server)
         try:
-            ready = await self.rows.with_secrets(server)
-            async with (await self._connections()).to(ready, seconds=_POLL_SECONDS) as connection:
+            async with self._connected(await self.rows.with_secrets(server), tenant) as connection:
                 offered = await connection.offers()
                 problem = "Skipped: " + "; ".join(connection.left_out) if connection.left_out else None
             await self.rows.save_offered(server, offered, problem)
         except ToolcribError as error:
             await self.rows.save_offered(server, None, error.message)
         return await self.rows.get(tenant, server_id)
+
+    @asynccontextmanager
+    async def _connected(self, server: McpServer, tenant: Tenant) -> "AsyncIterator[McpConnection]":
+        """Connect to a server to list its tools. A program sees the workspace as it would in a call, read-only."""
+        if server.workspace_access is McpWorkspaceAccess.NONE:
+            async with (await self._connections()).to(server, seconds=_POLL_SECONDS) as connection:
+                yield connection
+            return
+        assert tenant.user_id is not None
+        caller = Caller(tenant.workspace_id, tenant.user_id, token_version=tenant.token_version)
+        tree = WorkspaceTree(self._services, caller, PathGuard(caller, server.toolset), needs=WorkspaceRole.OWNER)
+        context = ToolContext(caller, tree, Draft(tree), monotonic() + _POLL_SECONDS, lambda _: None)
+        connections = await self._connections()
+        async with (
+            self._transaction(server, context, server.toolset, writable=False) as opened,
+            connections.inside(opened.view, server, seconds=_POLL_SECONDS) as connection,
+        ):
+            yield connection
 
     async def approve(self, tenant: Tenant, server_id: McpServerId, sha256: str) -> McpServer:
         """Approve the tools whose list has this hash. Owners only."""
@@ -146,6 +183,8 @@ class McpToolsets:
             idempotent=False,
             checks_membership=False,
             available=not changed,
+            # What it changes is a change set, and it is not started again for another.
+            replannable=server.workspace_access is not McpWorkspaceAccess.TRANSACTION,
             declared_read_only=offered.read_only,
         )
 
@@ -154,17 +193,73 @@ class McpToolsets:
             raise BadArguments({"arguments": flaw})
         ready = await self.rows.with_secrets(server)
         connections = await self._connections()
-        async with connections.to(ready, seconds=max(0.1, context.seconds_left - _LAST_SECONDS)) as connection:
-            offered = await connection.offers()
-            if not any(one.sha256 == tool.sha256 for one in offered):
-                await self.rows.save_offered(server, offered, None)
-                raise _changed(server, tool)
-            return await connection.call(tool.name, arguments.root)
+        try:
+            if server.workspace_access is not McpWorkspaceAccess.NONE:
+                return await self._call_in_workspace(ready, tool, arguments.root, context)
+            async with connections.to(ready, seconds=_seconds(context)) as connection:
+                return await self._call_over(connection, tool, arguments.root, context)
+        except ToolFailed as error:
+            raise _with_remedy(server, error, context) from None
+
+    async def _call_in_workspace(
+        self, server: McpServer, tool: McpTool, arguments: Mapping[str, Any], context: ToolContext
+    ) -> dict[str, Any]:
+        """Call a tool of a program that is started for this call, and import what it changed into the draft."""
+        # A tool that its owner approved as read-only stays so.
+        writable = server.workspace_access is McpWorkspaceAccess.TRANSACTION and not tool.read_only
+        connections = await self._connections()
+        async with self._transaction(server, context, f"{server.toolset}/{tool.name}", writable=writable) as opened:
+            async with connections.inside(opened.view, server, seconds=_seconds(context)) as connection:
+                result = await self._call_over(connection, tool, arguments, context)
+            left_out, _ = await opened.import_effect()
+        if changed := summarize_effect([context.draft.change_set(context.caller)] if context.draft.changes else []):
+            result["changed"] = changed
+        if left_out:
+            result["skipped"] = list(left_out[:MOST_PATHS])
+        return result
+
+    async def _call_over(
+        self, connection: "McpConnection", tool: McpTool, arguments: Mapping[str, Any], context: ToolContext
+    ) -> dict[str, Any]:
+        offered = await connection.offers()
+        if not any(one.sha256 == tool.sha256 for one in offered):
+            await self.rows.save_offered(connection.server, offered, None)
+            raise _changed(connection.server, tool)
+        try:
+            result = await connection.call(tool.name, arguments)
+        finally:
+            contacts = connection.take_contacts()
+            context.remarks.contacted += [(f"{one.host}:{one.port}", one.refused) for one in contacts]
+        if closed := _closed_network(connection.server, context):
+            # Programs often report that as an ordinary result.
+            result["text"] = f"{result['text']}\n[{closed}]"
+        return result
+
+    @asynccontextmanager
+    async def _transaction(
+        self, server: McpServer, context: ToolContext, tool_name: str, *, writable: bool
+    ) -> AsyncIterator[WorkspaceTransaction]:
+        """Open views of the workspace for a program."""
+        programs = (await self._connections()).programs
+        _, project = (await context.tree.roots((Mount.PROJECT,)))[Mount.PROJECT]
+        async with self._shell.transaction(
+            context,
+            tool_name,
+            extra=await programs.mounts(server, project),
+            always_masked=True,
+            writable=writable,
+            network=programs.network,
+        ) as opened:
+            yield opened
+
+
+def _seconds(context: ToolContext) -> float:
+    return max(0.1, context.seconds_left - _LAST_SECONDS)
 
 
 def _effects(server: McpServer) -> Callable[[Any], Effects]:
     if server.transport is McpTransport.STDIO:
-        effects = Effects(command=server.toolset)
+        effects = Effects(command=server.toolset, hosts=server.hosts)
     else:
         effects = Effects(hosts=(urlsplit(server.url or "").netloc,))
     return lambda arguments: replace(effects, arguments=arguments.root)
@@ -174,11 +269,43 @@ async def _refuse(server: McpServer, tool: McpTool, _: Any, __: ToolContext) -> 
     raise _changed(server, tool)
 
 
+def _with_remedy(server: McpServer, error: ToolFailed, context: ToolContext) -> ToolFailed:
+    """Return the error; if the network was closed for the program, with what an owner can do."""
+    closed = _closed_network(server, context, error.message)
+    if closed is None or isinstance(error, BadArguments):
+        return error
+    return type(error)(f"{error.message.rstrip('.')}. {closed}")
+
+
+def _closed_network(server: McpServer, context: ToolContext, message: str = "") -> str | None:
+    """Return what the network denied to the program in this call, and the remedy; None if it denied nothing."""
+    denied = dict.fromkeys(f"{host} ({reason})" for host, reason in context.remarks.contacted if reason)
+    if denied:
+        closed = f"The network is closed for {', '.join(islice(denied, _MOST_DENIED))}."
+    elif server.transport is McpTransport.STDIO and not server.hosts and reports_no_network(message):
+        closed = "The program has no network."
+    else:
+        return None
+    return f"{closed} An owner can grant hosts: toolcrib mcp update {server.name} --host HOST"
+
+
 def _changed(server: McpServer, tool: McpTool) -> ToolFailed:
     return ToolFailed(
         f"`{server.toolset}/{tool.name}` is disabled: its definition changed since it was approved. "
         f"An owner of the workspace can approve the new list (mcp-servers/{server.id})."
     )
+
+
+def checked_hosts(hosts: Sequence[str]) -> tuple[str, ...]:
+    """Return the hosts that a program may contact, each once, in lower case.
+
+    Raises:
+        BadArguments: One is not a host.
+    """
+    flaws = {f"hosts.{number}": flaw for number, host in enumerate(hosts) if (flaw := host_flaw(host.lower()))}
+    if flaws:
+        raise BadArguments(flaws)
+    return tuple(dict.fromkeys(host.lower() for host in hosts))
 
 
 def checked_url(url: str, *, private_hosts: Collection[str]) -> str:

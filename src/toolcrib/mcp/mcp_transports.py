@@ -1,14 +1,17 @@
 """Transports to MCP servers: stdio to programs in the sandbox, and HTTP to public addresses, with size limits.
 
-Programs have no network and see no workspace, only the operator's programs and their own folder.
+A program sees the operator's programs and its own folder, gets its owner's secrets as environment variables, and
+reaches the hosts that its owner granted. What it writes to standard output and error is masked: no secret is in it.
 """
 
 import asyncio
 import os
 import shlex
+import shutil
 import stat
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -22,14 +25,18 @@ from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
 
 from toolcrib.core.errors import ToolFailed
 from toolcrib.core.mcp_servers import McpServer, McpTransport
-from toolcrib.mcp.mcp_connections import McpConnectionPool
+from toolcrib.mcp.mcp_connections import McpConnectionPool, OnContact
+from toolcrib.mcp.secret_mask import SecretMask
 from toolcrib.network.httpx_transport import OutboundTransport
 from toolcrib.network.network_policy import NetworkPolicy
 from toolcrib.network.outbound import Outbound, OutboundLimits
 from toolcrib.runtime.process_setup import make_private
-from toolcrib.sandbox.background_process import BackgroundSandbox, SandboxedProcess
+from toolcrib.sandbox.background_process import SandboxedProcess, running
 from toolcrib.sandbox.bubblewrap import ViewMount
 from toolcrib.sandbox.command import SandboxCommand
+from toolcrib.sandbox.sandbox import Sandbox
+from toolcrib.sandbox.transaction import StagingDirectory, Transaction
+from toolcrib.tools.shell.shell import Shell
 
 # The size limit of one message, and of a whole HTTP response or stream.
 MOST_BYTES: Final = 8_000_000
@@ -40,49 +47,102 @@ MOST_KEPT: Final = 200_000_000
 _POLL_SECONDS: Final = 1.0
 _AGAIN_SECONDS: Final = 0.01
 _LOG: Final = "stderr.log"
-_LAST_BYTES: Final = 600
+# More is read than shown, so that a secret is never cut before it is masked.
+_LAST_BYTES: Final = 8_000
+_LAST_CHARACTERS: Final = 600
+_PRIVATE_HOSTS: Final = "TOOLCRIB_ALLOWED_PRIVATE_MCP_HOSTS"
 _BURIAL_SECONDS: Final = 0.5
 
 
 class StdioPrograms:
-    """Where the programs of MCP servers are, and where each server has its own folder."""
+    """Where the programs of MCP servers are, where each server has its own folder, and what they may contact."""
 
-    def __init__(self, background: BackgroundSandbox, folder: Path, *, programs: Sequence[Path] = ()) -> None:
-        self._background = background
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        staging: StagingDirectory,
+        folder: Path,
+        *,
+        programs: Sequence[Path] = (),
+        private_hosts: Collection[str] = (),
+        shell: Shell | None = None,
+    ) -> None:
+        """Create it.
+
+        Args:
+            programs: Directories with programs.
+            private_hosts: Granted hosts that may have private addresses.
+            shell: Its toolchain and environment are for the programs, too.
+        """
+        self._sandbox = sandbox
+        self._staging = staging
+        self._shell = shell
         self._folder = folder
         self._programs = tuple(programs)
+        policy = NetworkPolicy(private_hosts, setting=_PRIVATE_HOSTS)
+        self.network = replace(sandbox.network, permits=policy.permits)
 
     @asynccontextmanager
-    async def started(self, server: McpServer) -> AsyncIterator[TransportStreams]:
+    async def started(self, server: McpServer, on_contact: OnContact) -> AsyncIterator[TransportStreams]:
         """Run the server's program while the context lasts."""
-        home = self._folder / str(server.workspace_id) / str(server.id)
-        await asyncio.to_thread(make_private, home, self._folder.parent)
-        mounts = [ViewMount("data", home, HOME, writable=True)]
-        mounts += [ViewMount(f"programs{number}", path, str(path)) for number, path in enumerate(self._programs)]
-        command = SandboxCommand(f"exec {shlex.join(server.command)} 2>{HOME}/{_LOG}", env=dict(server.secrets))
-        process = await self._background.start(command, mounts)
-        try:
-            async with _StdioPipe(process, home).open() as streams:
-                yield streams
-        except Exception as error:
-            # Its output closes a moment before it ends.
-            with suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), _BURIAL_SECONDS)
-            if process.is_running:
-                raise
-            outgoing = await asyncio.to_thread(_last_words, home)
-            how = process.stopped or f"it exited with status {process.exit_code}"
-            raise ToolFailed(f"{how}{': ' if outgoing else ''}{outgoing}") from error
-        finally:
-            await asyncio.shield(process.stop("its session ended"))
+        mounts = await self.mounts(server)
+        tools = await self._shell.tool_mounts() if self._shell else []
+        async with (
+            self._sandbox.transaction(
+                [*mounts, *tools], self._staging.folder, dispose=self._staging.dispose, network=self.network
+            ) as view,
+            self.started_in(view, server, on_contact) as streams,
+        ):
+            yield streams
+
+    @asynccontextmanager
+    async def started_in(
+        self, view: Transaction, server: McpServer, on_contact: OnContact
+    ) -> AsyncIterator[TransportStreams]:
+        """Run the server's program on the views of a transaction, which include ``mounts``."""
+        mask = SecretMask(server.secrets)
+        text = f"exec {shlex.join(server.command)} 2>/tmp/{_LOG}"
+        env = self._shell.environment if self._shell else {}
+        # Not in the workspace: an agent must not choose what an interpreter finds in its working directory.
+        command = SandboxCommand(text, cwd=HOME, env=env, secrets=server.secrets, hosts=server.hosts)
+        async with running(view, command, on_contact=on_contact) as process:
+            try:
+                async with _StdioPipe(process, self._home(server), mask).open() as streams:
+                    yield streams
+            except Exception as error:
+                # Its output closes a moment before it ends.
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(process.wait(), _BURIAL_SECONDS)
+                if process.is_running:
+                    raise
+                outgoing = mask.text(await asyncio.to_thread(_last_words, view.tmp))[-_LAST_CHARACTERS:]
+                how = process.stopped or f"it exited with status {process.exit_code}"
+                raise ToolFailed(f"{how}{': ' if outgoing else ''}{outgoing}") from error
+
+    async def mounts(self, server: McpServer, project: Path | None = None) -> list[ViewMount]:
+        """Return what the program sees besides a workspace: its own folder, and the operator's programs."""
+        home = self._home(server)
+        await asyncio.to_thread(self._prepare, home, project)
+        programs = [ViewMount(f"programs{number}", path, str(path)) for number, path in enumerate(self._programs)]
+        return [ViewMount("data", home, HOME, writable=True, kept_bytes=MOST_KEPT), *programs]
+
+    def _prepare(self, home: Path, project: Path | None) -> None:
+        make_private(home, self._folder.parent)
+        if project is not None and os.geteuid() == 0:
+            # The program runs as the owner of the tree.
+            shutil.chown(home, project.stat().st_uid, project.stat().st_gid)
+
+    def _home(self, server: McpServer) -> Path:
+        return self._folder / str(server.workspace_id) / str(server.id)
 
 
 class _StdioPipe:
     """Lines to and from one process. Its output per request is limited."""
 
-    def __init__(self, process: SandboxedProcess, home: Path) -> None:
+    def __init__(self, process: SandboxedProcess, home: Path, mask: SecretMask) -> None:
         self._process = process
         self._home = home
+        self._mask = mask
         self._left = MOST_BYTES
 
     @asynccontextmanager
@@ -109,7 +169,7 @@ class _StdioPipe:
                 offset = piece.next
                 *lines, rest = piece.data.split(b"\n")
                 for line in lines:
-                    if message := _message(bytes(begun + line)):
+                    if message := _message(self._mask.json_line(bytes(begun + line))):
                         await incoming.send(message)
                     begun.clear()
                 begun += rest
@@ -147,9 +207,9 @@ def _message(line: bytes) -> SessionMessage | None:
         return None
 
 
-def _last_words(home: Path) -> str:
+def _last_words(tmp: Path) -> str:
     """Return the end of its standard error. The program controls the folder, so no symlink is followed."""
-    folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    folder = os.open(tmp, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         log = os.open(_LOG, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError:
@@ -185,18 +245,18 @@ def open_connections(
         at_end: Called after the last connection is closed for good.
     """
 
-    def dial(server: McpServer) -> AbstractAsyncContextManager[TransportStreams]:
+    def dial(server: McpServer, on_contact: OnContact) -> AbstractAsyncContextManager[TransportStreams]:
         if server.transport is McpTransport.STDIO:
-            return programs.started(server)
+            return programs.started(server, on_contact)
         return _by_http(server, private_hosts)
 
-    return McpConnectionPool(dial, at_end=at_end)
+    return McpConnectionPool(dial, programs, at_end=at_end)
 
 
 @asynccontextmanager
 async def _by_http(server: McpServer, private_hosts: Collection[str]) -> AsyncIterator[TransportStreams]:
     assert server.url is not None
-    network = NetworkPolicy(private_hosts, setting="TOOLCRIB_ALLOWED_PRIVATE_MCP_HOSTS")
+    network = NetworkPolicy(private_hosts, setting=_PRIVATE_HOSTS)
     limits = OutboundLimits(silence=_SILENCE_SECONDS, body=MOST_BYTES, error_body=MOST_BYTES)
     async with (
         Outbound(network, limits=limits) as outbound,

@@ -160,7 +160,7 @@ def mode_denial(mode: SessionMode, tool: ToolMetadata, effects: Effects) -> str 
 PROTECTED_NAME: Final = "protected-name"
 # The rule by which a call is denied to people without the role that it needs. The database decides that.
 MEMBERSHIP: Final = "membership"
-# The rule by which a person must approve what a command contacts.
+# The rule by which a person must approve what a command or a fetch contacts.
 UNGRANTED_HOSTS: Final = "hosts.not-granted"
 # The rule by which a person must approve what an agent of trust ``review`` could not undo.
 IRREVERSIBLE: Final = f"trust.{TrustLevel.REVIEW}.irreversible"
@@ -212,7 +212,7 @@ def authorize(caller: Caller, tool: ToolMetadata, effects: Effects) -> Authoriza
         verdict, rule, reason = AuthorizationAction.ASK, PROTECTED_NAME, _closed(caller.agent, closed[0])
     elif caller.agent and (hosts := ungranted_hosts(caller, tool, effects)):
         # Regardless of trust, which adds no permissions.
-        verdict, rule, reason = AuthorizationAction.ASK, UNGRANTED_HOSTS, _ungranted(caller.agent, hosts)
+        verdict, rule, reason = AuthorizationAction.ASK, UNGRANTED_HOSTS, _ungranted(caller.agent, tool, effects, hosts)
     elif verdict is AuthorizationAction.ASK and (grant := find_grant(caller, tool, effects)):
         rules_checked.append(f"{rule}: {verdict}")
         verdict, rule = AuthorizationAction.ALLOW, f"grant.{'session' if grant.session_id else 'always'}:{grant.id}"
@@ -303,8 +303,9 @@ def _closed(agent: Agent, path: WorkspacePath) -> str:
     )
 
 
-def _ungranted(agent: Agent, hosts: tuple[str, ...]) -> str:
-    return f"The command wants to contact {', '.join(hosts)}, which {agent.described} may not do without approval."
+def _ungranted(agent: Agent, tool: ToolMetadata, effects: Effects, hosts: tuple[str, ...]) -> str:
+    who = f"`{tool.name}`" if effects.command is None else "The command"
+    return f"{who} wants to contact {', '.join(hosts)}, which {agent.described} may not do without approval."
 
 
 def _by_trust(agent: Agent, tool: ToolMetadata, effects: Effects) -> tuple[AuthorizationAction, str, str]:

@@ -8,7 +8,7 @@ from toolcrib.core.callers import Agent, Narrowing
 from toolcrib.core.ids import SessionId
 from toolcrib.core.paused_calls import Grant
 from toolcrib.policy.permissions import (
-    READ_RESULT,
+    ALLOWED_BY_DEFAULT,
     ToolMetadata,
     host_covers,
     is_offered,
@@ -35,8 +35,9 @@ def narrowed_agent(
         if is_offered(own, tool) and is_offered(above, tool) and (only is None or tool.name in only)
     }
     # Also because an agent without any permission would be allowed to read.
-    reads_results = [permission_for(rules, READ_RESULT) for rules in (own, above)]
-    permitted[READ_RESULT] = ToolPermission(allowed=all(one is None or one.allowed for one in reads_results))
+    for name in ALLOWED_BY_DEFAULT:
+        both = [permission_for(rules, name) for rules in (own, above)]
+        permitted[name] = ToolPermission(allowed=all(one is None or one.allowed for one in both))
     trust = own.trust.capped(above.trust).capped(narrowing.trust)
     rules = own.model_copy(
         update={

@@ -5,7 +5,7 @@ elsewhere. Everything else reads as in ``tool_permissions``; a glob with a mount
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import translate
 from functools import lru_cache
@@ -32,6 +32,9 @@ from toolcrib.policy.permissions import (
 
 # Their command is shell code. The command of another tool is only compared as a whole.
 SHELL_TOOLS: Final = frozenset({"bash", "bash_start"})
+WEB_FETCH: Final = "web_fetch"
+# Their callers choose the hosts. A person approves those that are not granted.
+_HOST_TOOLS: Final = SHELL_TOOLS | {WEB_FETCH}
 # The tools that change contents, and all that change files, by dialect.
 _CONTENT_TOOLS: Final = ("write", "edit", "touch", "mkdir")
 _EDITING_TOOLS: Final = ((*_CONTENT_TOOLS, "mv", "rm"), ("fs.write", "fs.apply_patch"), ("file_write",))
@@ -68,15 +71,19 @@ def find_grant(caller: Caller, tool: ToolMetadata, effects: Effects) -> Grant | 
 
 
 def ungranted_hosts(caller: Caller, tool: ToolMetadata, effects: Effects) -> tuple[str, ...]:
-    """Return the hosts of a command that neither the agent's definition nor a grant allows."""
-    if caller.agent is None or effects.command is None or tool.name not in SHELL_TOOLS:
+    """Return the hosts of a command or a fetch that neither the agent's definition nor a grant allows."""
+    if caller.agent is None or tool.name not in _HOST_TOOLS:
         return ()
     allowed = [*granted_hosts(caller.agent.rules, tool.name)]
     for grant in _in_scope(caller, tool):
         # With commands, the rule itself must cover all parts: what another rule allows may not use these hosts.
         if grant.rule.commands is None or _command_covered(grant.rule, tool.name, effects):
             allowed += grant.rule.hosts or ()
-    return tuple(host for host in effects.hosts if not any(host_covers(one, host) for one in allowed))
+    return _uncovered(effects.hosts, allowed)
+
+
+def _uncovered(hosts: Iterable[str], allowed: Collection[str]) -> tuple[str, ...]:
+    return tuple(host for host in hosts if not any(host_covers(one, host) for one in allowed))
 
 
 def _in_scope(caller: Caller, tool: ToolMetadata) -> Iterator[Grant]:
@@ -86,14 +93,16 @@ def _in_scope(caller: Caller, tool: ToolMetadata) -> Iterator[Grant]:
 
 
 def grant_covers(rule: GrantRule, tool_name: str, effects: Effects) -> bool:
-    """Whether the rule covers everything that a call would do, except for the hosts of a command."""
+    """Whether the rule covers everything that a call would do, except for its hosts."""
     if tool_name not in rule.tools or not _command_covered(rule, tool_name, effects):
         return False
     if rule.arguments is not None and not _arguments_match(rule.arguments, effects):
         return False
     if rule.paths is None:
-        # A rule with hosts only is about hosts.
-        return rule.hosts is None or rule.commands is not None
+        if rule.hosts is None or rule.commands is not None:
+            return True
+        # A rule with hosts only covers fetches from them, but no command.
+        return effects.command is None and bool(effects.hosts) and not _uncovered(effects.hosts, rule.hosts)
     touched = (*effects.writes, *effects.reads)
     return bool(touched) and all(_names(rule.paths, path) for path in touched)
 
@@ -129,7 +138,7 @@ def suggest_rules(tool: ToolMetadata, effects: Effects, *, hosts: tuple[str, ...
     """Suggest rules for calls like this one: first one of useful width, then narrower and wider ones.
 
     Args:
-        hosts: What the command wants to contact and may not.
+        hosts: What the call wants to contact and may not.
     """
     one = (tool.name,)
     if effects.command is not None:
@@ -138,6 +147,8 @@ def suggest_rules(tool: ToolMetadata, effects: Effects, *, hosts: tuple[str, ...
         found.append(GrantRule(one, commands=(effects.command,)))
         found = [replace(rule, hosts=hosts or None) for rule in found]
         found += [GrantRule(one, hosts=hosts)] if hosts else []
+    elif hosts:
+        found = [GrantRule(one, hosts=hosts)]
     elif tool.danger is Danger.SAFE or not effects.writes:
         found = [GrantRule(one)]
     else:
@@ -174,8 +185,7 @@ def check_rule(rule: GrantRule, tool: ToolMetadata, effects: Effects) -> None:
         raise BadArguments({"scope": f"`{tool.name}` changes different files in each call. Approve it `once`."})
     if flaws := dict(_flaws(rule, tool, effects)):
         raise BadArguments(flaws)
-    uncovered = [host for host in effects.hosts if not any(host_covers(one, host) for one in rule.hosts or ())]
-    if uncovered:
+    if uncovered := _uncovered(effects.hosts, rule.hosts or ()):
         raise BadArguments({"rule.hosts": f"The rule does not allow {', '.join(uncovered)}, which this call contacts."})
     is_for_hosts = bool(effects.hosts) and rule.commands is None
     if effects.command is not None and rule.commands is None and not is_for_hosts:
@@ -197,8 +207,8 @@ def _flaws(rule: GrantRule, tool: ToolMetadata, effects: Effects) -> Iterator[tu
     for number, host in enumerate(rule.hosts or ()):
         if flaw := host_flaw(host):
             yield f"rule.hosts.{number}", flaw
-    if rule.hosts is not None and tool.name not in SHELL_TOOLS:
-        yield "rule.hosts", f"`{tool.name}` runs no commands. Leave it out."
+    if rule.hosts is not None and tool.name not in _HOST_TOOLS:
+        yield "rule.hosts", f"`{tool.name}` contacts no hosts that a rule could allow. Leave it out."
     for name in rule.arguments or ():
         if name not in (effects.arguments or {}):
             yield f"rule.arguments.{name}", "This call has no such argument."

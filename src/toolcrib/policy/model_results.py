@@ -24,7 +24,7 @@ _NOTE_BYTES: Final = 512
 
 # Deeper than this, the order does not matter: a model never gets such a value as a whole.
 _DEEPEST: Final = 100
-_MCP_KEYS: Final = frozenset({"text", "structured", "media", "omitted"})
+_MCP_KEYS: Final = frozenset({"text", "structured", "media", "omitted", "changed", "skipped"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,11 @@ class CallProgress:
     def is_cut(self) -> bool:
         """Whether the model received a shortened result."""
         return bool(model_result(self.result, self.id).truncation) if self.was_truncated is None else self.was_truncated
+
+
+def is_mcp_result(result: Any) -> bool:
+    """Return whether a result has the form of those of MCP servers: text, structured content and media."""
+    return isinstance(result, Mapping) and result.keys() <= _MCP_KEYS
 
 
 def model_result(result: Any, call_id: UUID, *, limit_bytes: int = MODEL_RESULT_BYTES) -> ModelResult:
@@ -126,7 +131,7 @@ def _written(read: Any) -> str:
 
 def _as_read(result: Any) -> Any:
     """Prepare a result for a model: no duplicates, no image bytes, every object in the order of its row."""
-    if isinstance(result, Mapping) and result.keys() <= _MCP_KEYS:
+    if is_mcp_result(result):
         result = _of_mcp(result)
     return result if text_result(result) else _in_kept_order(result)
 

@@ -14,6 +14,9 @@ from toolcrib.policy.patterns import BadPatternError, GitIgnoreRules, PatternToo
 
 # Returns only results of the agent's own calls. So it is allowed by default; an owner may still deny it by name.
 READ_RESULT: Final = "read_result"
+# Returns only names and descriptions of tools that the agent may use. So it is allowed by default, too.
+TOOL_SEARCH: Final = "tool_search"
+ALLOWED_BY_DEFAULT: Final = frozenset({READ_RESULT, TOOL_SEARCH})
 
 # Per permission or grant: they are checked on every call, on the event loop.
 MAX_GLOBS: Final = 200
@@ -55,7 +58,7 @@ def has_toolset(rules: AgentRules, tool: ToolMetadata) -> bool:
     A built-in tool that the owner allows by name does not need its toolset. A tool of an MCP server does, because the
     server chooses the names.
     """
-    if tool.toolset in rules.toolsets or tool.name == READ_RESULT:
+    if tool.toolset in rules.toolsets or tool.name in ALLOWED_BY_DEFAULT:
         return True
     permission = permission_for(rules, tool.name)
     return permission is not None and permission.allowed and not tool.toolset.startswith("mcp:")
@@ -64,7 +67,7 @@ def has_toolset(rules: AgentRules, tool: ToolMetadata) -> bool:
 def is_permitted(rules: AgentRules, tool: ToolMetadata) -> bool:
     """Whether the agent may use a tool, on any path."""
     permission = permission_for(rules, tool.name)
-    if tool.name == READ_RESULT:
+    if tool.name in ALLOWED_BY_DEFAULT:
         return permission is None or permission.allowed
     if is_read_only(rules):
         return tool.read_only

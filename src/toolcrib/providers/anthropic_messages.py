@@ -70,7 +70,7 @@ def request_body(request: ModelRequest, names: ToolNameEncoder, *, provider: str
     thinking = _thinking(request, facts, turns)
     body: dict[str, Any] = {
         "model": request.model,
-        "max_tokens": request.max_output_tokens or _default_max_tokens(thinking),
+        "max_tokens": request.max_output_tokens or _default_max_tokens(facts, thinking),
         "messages": turns,
         "stream": True,
         # Marks the end of the conversation for the cache: the next request repeats it, which then costs less.
@@ -87,7 +87,9 @@ def request_body(request: ModelRequest, names: ToolNameEncoder, *, provider: str
             }
             for tool in request.tools
         ]
-        body["tool_choice"] = {"type": _CHOICES[request.tool_choice]}
+        # A model that always thinks cannot be forced to call a tool.
+        is_forced = request.tool_choice is ToolChoice.REQUIRED and facts.thinking == "always"
+        body["tool_choice"] = {"type": _CHOICES[ToolChoice.AUTO if is_forced else request.tool_choice]}
     # Marks the end of what all conversations of this agent share. Tools come before the system prompt.
     if stable := body.get("system") or body.get("tools"):
         stable[-1]["cache_control"] = _CACHED
@@ -97,7 +99,7 @@ def request_body(request: ModelRequest, names: ToolNameEncoder, *, provider: str
         body["max_tokens"] += thinking.get("budget_tokens", 0)
     if request.effort not in (None, Effort.NONE) and facts.effort_field:
         body["output_config"] = {"effort": request.effort}
-    # Rejected together with thinking, and by the newest models always.
+    # Rejected together with thinking, and by Claude always. Other servers with this API accept it.
     is_thinking = thinking.get("type", "disabled") != "disabled"
     if request.temperature is not None and facts.temperature and not is_thinking:
         body["temperature"] = request.temperature
@@ -106,6 +108,9 @@ def request_body(request: ModelRequest, names: ToolNameEncoder, *, provider: str
 
 def _thinking(request: ModelRequest, facts: ModelFacts, turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return how the model is asked to think; empty to leave it to the model."""
+    if facts.thinking == "always":
+        # It thinks also if not asked. Without this, what it writes between its calls would be empty.
+        return {"type": "adaptive", "display": "summarized"}
     if request.effort is None and not request.thinking_tokens:
         return {}
     if facts.thinking == "adaptive":
@@ -119,9 +124,10 @@ def _thinking(request: ModelRequest, facts: ModelFacts, turns: Sequence[Mapping[
     return {"type": "enabled", "budget_tokens": max(_LEAST_THINKING, budget)}
 
 
-def _default_max_tokens(thinking: Mapping[str, Any]) -> int:
-    # Adaptive thinking counts, and is as long as the model wants.
-    return ADAPTIVE_MAX_TOKENS if thinking.get("type") == "adaptive" else DEFAULT_MAX_TOKENS
+def _default_max_tokens(facts: ModelFacts, thinking: Mapping[str, Any]) -> int:
+    # Adaptive thinking counts, is as long as the model wants, and newer models do it also if not asked.
+    is_adaptive = facts.thinking in ("adaptive", "always") and thinking.get("type") != "disabled"
+    return ADAPTIVE_MAX_TOKENS if is_adaptive else DEFAULT_MAX_TOKENS
 
 
 class AnthropicEventReader(AnswerReader):

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-import jiter
+from pydantic_core import from_json
 
 from toolcrib.core.errors import ProviderError, ProviderErrorKind
 from toolcrib.core.model_stream import StreamEvent, StreamFailed
@@ -16,6 +16,8 @@ from toolcrib.providers.provider import stream_error
 
 # How long to wait for the end of a finished answer, so that its connection can be reused.
 _DRAIN_SECONDS = 0.5
+# No request has more.
+_MOST_TOKENS = 10**9
 
 
 class StreamSplitter(Protocol):
@@ -71,7 +73,7 @@ def parsed(data: bytes) -> dict[str, Any]:
         ProviderError: It is not a JSON object.
     """
     try:
-        value = jiter.from_json(data)
+        value = from_json(data)
     except ValueError:
         # The fast parser rejects unpaired surrogates.
         try:
@@ -117,8 +119,8 @@ class TextJoiner:
 
 
 def count_of(value: object) -> int:
-    """Return a token count; 0 if the value is something else."""
-    return value if isinstance(value, int) and value > 0 else 0
+    """Return a token count, so small that sums stay in range; 0 if the value is something else."""
+    return min(value, _MOST_TOKENS) if isinstance(value, int) and value > 0 else 0
 
 
 def interrupted(error: OutboundError) -> ProviderError:

@@ -4,20 +4,23 @@ Its loader also refreshes it, because rules and memberships may change.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Any
 
+from toolcrib.core.budgets import BudgetState
 from toolcrib.core.callers import Agent, Caller, SessionMode, WorkspaceRole
-from toolcrib.core.errors import Forbidden, NotFound, ProtectedPath, SandboxViolation, ToolcribError
+from toolcrib.core.errors import BadArguments, Forbidden, NotFound, ProtectedPath, SandboxViolation, ToolcribError
 from toolcrib.core.ids import CallId, UserId
 from toolcrib.core.messages import StoredMessage, ToolCallId, from_stored
+from toolcrib.core.model_stream import TokenUsage
 from toolcrib.core.paths import WorkspacePath
 from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.core.runs import (
     AGENTIC_SECONDS,
     CHAT_SECONDS,
+    ModelUsage,
     RequestedCall,
     RequestedCallState,
     Run,
@@ -27,6 +30,8 @@ from toolcrib.core.runs import (
 from toolcrib.core.tool_calls import Outcome
 from toolcrib.gate.session_agents import SessionAgents
 from toolcrib.policy.model_results import CallProgress
+from toolcrib.policy.permissions import TOOL_SEARCH
+from toolcrib.providers.model_catalog import is_known, price
 from toolcrib.providers.provider import ModelInfo
 from toolcrib.providers.provider_registry import ProviderRegistry, provider_class
 from toolcrib.runs.next_step import RunSnapshot
@@ -39,6 +44,7 @@ from toolcrib.storage.run_steps import RunAuthorization, RunStepStore
 from toolcrib.storage.sessions import SessionStore
 from toolcrib.tools.tool import Tool
 from toolcrib.tools.tool_registry import ToolRegistry
+from toolcrib.tools.tool_search import MOST_SHOWN, found_tools
 
 # Estimated characters per token, for text that the provider has not counted yet.
 _CHARACTERS_PER_TOKEN = 4
@@ -65,6 +71,8 @@ class LoadedRun:
     tools: tuple[Tool, ...] = ()
     # The tool that reads the rest of a result; offered once a result was shortened.
     reads_on: Tool | None = None
+    # The tool that finds others; set if there are too many to be offered at once.
+    searches: Tool | None = None
     read_attachments: ReadAttachments = field(default_factory=ReadAttachments)
     # Characters added since the provider last counted tokens.
     uncounted_characters: int = 0
@@ -76,6 +84,8 @@ class LoadedRun:
     context: PromptContext | None = None
     instructed_folders: set[WorkspacePath] = field(default_factory=set)
     claimed_at: float = field(default_factory=time.monotonic)
+    # Why the model may not be called again: a budget is used up, as of the last look at it.
+    budget_error: str | None = None
 
     @property
     def caller(self) -> Caller:
@@ -94,12 +104,39 @@ class LoadedRun:
 
     @property
     def offered(self) -> tuple[Tool, ...]:
-        """The tools that the model is offered now."""
+        """The tools that the model is offered now. What becomes available later follows at the end."""
+        if self.searches is not None:
+            return (*self.listed, *self._found())
         if self.reads_on is None or not any(
             call_id in self.calls and self.calls[call_id].is_cut for one in self.messages for call_id in one.call_ids
         ):
             return self.tools
         return (*self.tools, self.reads_on)
+
+    @property
+    def listed(self) -> tuple[Tool, ...]:
+        """The tools that the prompt names: all that are offered or, if there are too many, the built-in ones."""
+        if self.searches is None:
+            return self.offered
+        built_in = (tool for tool in self.tools if tool.is_built_in)
+        return (*built_in, self.searches, *((self.reads_on,) if self.reads_on else ()))
+
+    @property
+    def unlisted(self) -> dict[str, int]:
+        """How many tools of which toolsets the model must find; empty unless there are too many."""
+        others = (tool.toolset for tool in self.tools if self.searches is not None and not tool.is_built_in)
+        return dict(sorted(Counter(others).items()))
+
+    def _found(self) -> Iterator[Tool]:
+        """Yield the other tools that the conversation has found or called, in that order."""
+        ended = (self.calls[call_id] for one in self.messages for call_id in one.call_ids if call_id in self.calls)
+        named = (
+            name for call in ended for name in ([call.tool] if call.tool != TOOL_SEARCH else found_tools(call.result))
+        )
+        others = {tool.name: tool for tool in self.tools if not tool.is_built_in}
+        for name in dict.fromkeys(named):
+            if name in others:
+                yield others[name]
 
     @property
     def last(self) -> SessionMessage | None:
@@ -127,28 +164,17 @@ class LoadedRun:
             concluded=answered and last is not None and bool((last.metadata or {}).get("concluded")),
             calls=self.planned,
             context=self.tokens / self.window if self.window else None,
-            compactable=compactable(self.messages) is not None,
+            compactable=compactable(self.messages) is not None and not self._has_compacted,
             over_budget=self.budget_error is not None,
+            compacts=self.run.compacts,
             reserve=rules.budget_reserve,
         )
 
     @property
-    def budget_error(self) -> str | None:
-        """Why the run may not call the model again; None if it may."""
-        rules, run = self.agent.rules, self.run
-        if rules.max_tokens is not None and run.total_tokens >= rules.max_tokens:
-            return f"Stopped: the run has used {run.total_tokens:,} tokens; its limit is {rules.max_tokens:,}."
-        if rules.max_cost is None:
-            return None
-        if run.total_unpriced:
-            return (
-                f"Stopped: no price is known for {rules.model!r}, so that the limit of ${rules.max_cost:g} cannot be "
-                "kept. Use `max_tokens` instead of `max_cost`."
-            )
-        cost = run.cost + run.child_cost
-        if cost >= Decimal(str(rules.max_cost)):
-            return f"Stopped: the run has cost ${cost:.4f}; its limit is ${rules.max_cost:g}."
-        return None
+    def _has_compacted(self) -> bool:
+        """Whether the run was to compact the conversation and has done so: the last question and its answer stay."""
+        first = self.messages[0] if self.messages else None
+        return self.run.compacts and first is not None and first.role == "summary" and first.run_id == self.run.id
 
     @property
     def tokens(self) -> int:
@@ -173,10 +199,8 @@ class LoadedRun:
         arguments = sum(len(call["function"]["arguments"]) for _, call in one.requested)
         return results + (len(one.content) + arguments if with_words else 0)
 
-    def add_turn(
-        self, messages: SessionMessage, *, context_tokens: int, counted: bool, used: Mapping[str, Any]
-    ) -> None:
-        """Add the model's answer. ``used`` are the tokens and the cost in its row."""
+    def add_turn(self, messages: SessionMessage, *, context_tokens: int, counted: bool, used: ModelUsage) -> None:
+        """Add the model's answer."""
         self.messages.append(messages)
         self.has_turned = True
         self.uncounted_characters = 0 if counted else self.uncounted_characters + len(messages.content)
@@ -186,10 +210,17 @@ class LoadedRun:
             turns=self.run.turns + 1,
             context_tokens=context,
             provider_waits=0,
-            input_tokens=self.run.input_tokens + used["input_tokens"],
-            output_tokens=self.run.output_tokens + used["output_tokens"],
-            cost=self.run.cost + Decimal(used["cost"]),
-            unpriced_turns=self.run.unpriced_turns + used["unpriced"],
+        )
+        self.add_usage(used)
+
+    def add_usage(self, used: ModelUsage) -> None:
+        """Add what a request to the model has used, for an answer or a summary."""
+        self.run = replace(
+            self.run,
+            input_tokens=self.run.input_tokens + used.input_tokens,
+            output_tokens=self.run.output_tokens + used.output_tokens,
+            cost=self.run.cost + (used.cost or 0),
+            unpriced_turns=self.run.unpriced_turns + used.unpriced,
         )
 
     def record_outcome(self, call: RequestedCall, outcome: Outcome) -> None:
@@ -207,6 +238,40 @@ class LoadedRun:
             self.violations = replace(self.violations, escapes=self.violations.escapes + 1)
         if state is RequestedCallState.ENDED:
             self.uncounted_characters += len(view.result_text[0])
+
+
+def model_of(agent: Agent) -> tuple[str, str]:
+    """Return the agent's provider and model.
+
+    Raises:
+        BadArguments: It has none.
+    """
+    if not agent.rules.provider or not agent.rules.model:
+        raise BadArguments(
+            {"agent": f"Agent {agent.name!r} has no `provider` and `model`. Add them to its definition."}
+        )
+    return agent.rules.provider, agent.rules.model
+
+
+def usage_of(loaded: LoadedRun, counted: TokenUsage) -> ModelUsage:
+    """Return what a request to the run's model has used, at the prices of now."""
+    rules = loaded.agent.rules
+    assert rules.provider and rules.model, "it was called"
+    found = price(rules.provider, rules.model, counted)
+    cost = found.total if found else None
+    return ModelUsage(rules.provider, rules.model, counted.input_tokens, counted.output_tokens, cost)
+
+
+def budget_error(loaded: LoadedRun, budgets: Sequence[BudgetState]) -> str | None:
+    """Return why the run may not call its model, given the budgets that it is subject to; None if it may."""
+    rules = loaded.agent.rules
+    for budget in budgets:
+        if error := budget.used_up:
+            return error
+    limited = [budget for budget in budgets if budget.max_cost is not None]
+    if not limited or not rules.provider or not rules.model or is_known(rules.provider, rules.model):
+        return None
+    return limited[0].unpriced(rules.model)
 
 
 def planned_calls(
@@ -357,6 +422,8 @@ class RunLoader:
         tools = registry.list_for_scope(rules) if usable else []
         loaded.tools = tuple(tool for tool in tools if loaded.mode in tool.modes)
         loaded.reads_on = registry.read_result(rules) if loaded.tools else None
+        is_crowded = len(loaded.tools) > MOST_SHOWN and not all(tool.is_built_in for tool in loaded.tools)
+        loaded.searches = registry.tool_search(rules) if is_crowded else None
 
     async def _model(self, loaded: LoadedRun) -> ModelInfo | None:
         """Return what the provider says about the model, or None. A provider that failed is asked again soon."""

@@ -5,11 +5,10 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any
 
 from toolcrib.core.callers import Agent, SessionMode
-from toolcrib.core.errors import BadArguments, NotFound, ProviderError, ProviderErrorKind, Superseded
+from toolcrib.core.errors import NotFound, ProviderError, ProviderErrorKind, Superseded
 from toolcrib.core.events import Delta, DeltaType, EventType
 from toolcrib.core.ids import CallId, MessageId, new_id
 from toolcrib.core.messages import (
@@ -21,15 +20,15 @@ from toolcrib.core.messages import (
     UserMessage,
     to_stored,
 )
-from toolcrib.core.model_stream import MessageBuilder, TextDelta, ThinkingDelta, TokenUsage
+from toolcrib.core.model_stream import MessageBuilder, TextDelta, ThinkingDelta
 from toolcrib.core.provider_credentials import ProviderCredentials
-from toolcrib.core.runs import RequestedCallState, Run, SessionMessage
+from toolcrib.core.runs import ModelUsage, RequestedCallState, Run, SessionMessage
 from toolcrib.events.event_bus import EventPublisher
 from toolcrib.policy.model_results import CallProgress
-from toolcrib.providers.model_catalog import price
+from toolcrib.policy.permissions import TOOL_SEARCH
 from toolcrib.providers.provider import PASSING, ModelRequest, ToolChoice, ToolSpec
 from toolcrib.providers.provider_registry import ProviderRegistry, RetryPolicy
-from toolcrib.runs.loaded_run import CredentialResolver, LoadedRun, as_message
+from toolcrib.runs.loaded_run import CredentialResolver, LoadedRun, as_message, model_of, usage_of
 from toolcrib.runs.model_slots import ModelSlots, Pause
 from toolcrib.runs.prompt_context import PromptContext
 from toolcrib.runs.read_attachments import ReadAttachment
@@ -47,12 +46,30 @@ _HELD_RETRIES = RetryPolicy(longest_asked=_LONGEST_HELD)
 _OVERLOADED = 529
 
 
-def system_prompt(agent: Agent, tools: Sequence[ToolSpec], mode: SessionMode, context: Sequence[str] = ()) -> str:
-    """Return the system prompt: the agent's own text, the tools that it is actually offered, and its surroundings."""
+def system_prompt(
+    agent: Agent,
+    tools: Sequence[ToolSpec],
+    mode: SessionMode,
+    context: Sequence[str] = (),
+    *,
+    others: Mapping[str, int] | None = None,
+) -> str:
+    """Return the system prompt: the agent's own text, the tools that it is actually offered, and its surroundings.
+
+    Args:
+        others: How many tools of which toolsets can only be found by searching. What was found is not in the prompt, so
+            that it stays the same.
+    """
     parts = [agent.rules.prompt.strip() or f"You are {agent.name}, an assistant that works in a user's workspace."]
     if tools:
         names = "\n".join(f"- {tool.name}: {tool.description}" for tool in tools)
-        parts.append(f"You have these tools, and no others:\n{names}")
+        parts.append(f"You have these tools{'' if others else ', and no others'}:\n{names}")
+        if others:
+            sets = ", ".join(f"{name} ({count})" for name, count in others.items())
+            parts.append(
+                f"You also have tools that are not listed: {sets}. Find them with `{TOOL_SEARCH}`; then you can call "
+                "those that it returns."
+            )
         parts.append(
             "Everything you change can be undone, and a person may be asked before a call is carried out. "
             "A result that is an error says what to do; do not repeat a call unchanged that was denied."
@@ -82,7 +99,7 @@ def conversation(
     """Return the messages of one request. Every call is followed by its result: none is stored without one.
 
     Args:
-        read: The images and PDFs that calls have read, which replace their results.
+        read: The images and PDFs that calls have returned.
     """
     messages: list[Message] = [SystemMessage(prompt)]
     for one in message:
@@ -101,7 +118,7 @@ def _with_attachments(message: Message, one: SessionMessage, read: Mapping[CallI
     about = "".join(f"\n[Attached: {each.text}]" for each in found)
     missing = len(one.attached) - len(found)
     lost = f"\n[Not shown: {missing} attached files are not stored any more.]" if missing else ""
-    attachments = tuple(each.attachment for each in found if each.attachment is not None)
+    attachments = tuple(one for each in found for one in each.attachments)
     return UserMessage(f"{message.text}{about}{lost}", attachments)
 
 
@@ -112,17 +129,17 @@ def _results(
     context: PromptContext,
 ) -> Iterator[Message]:
     for call_id, call in one.requested:
-        view = calls.get(call_id)
-        if shown := read.get(call_id):
-            attachments = (shown.attachment,) if shown.attachment else ()
-            yield ToolResultMessage(ToolCallId(call["id"]), shown.text, attachments=attachments)
+        view, shown = calls.get(call_id), read.get(call_id)
+        if shown is not None and shown.replaces:
+            yield ToolResultMessage(ToolCallId(call["id"]), shown.text, attachments=shown.attachments)
             continue
         if view is None or view.state is not RequestedCallState.ENDED:
             text, failed = "The call did not run.", True
         else:
             text, failed = view.result_text
-        text = (text or "(nothing)") + context.after_call(call_id)
-        yield ToolResultMessage(ToolCallId(call["id"]), text, is_error=failed)
+        text = (text or "(nothing)") + (f"\n[Attached: {shown.text}]" if shown else "") + context.after_call(call_id)
+        attachments = shown.attachments if shown else ()
+        yield ToolResultMessage(ToolCallId(call["id"]), text, is_error=failed, attachments=attachments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,25 +209,23 @@ class ModelTurn:
         except asyncio.CancelledError:
             await asyncio.shield(self._save_cancelled(loaded, message_id, reception))
             raise
-        cost = _cost(loaded, reception.usage)
+        used = usage_of(loaded, reception.usage)
         if reception.error is not None:
             partial = reception.message()
             return FailedTurn(
                 reception.error,
-                _turn_row(loaded, message_id, _partial_message(reception), reception, cost),
+                _turn_row(loaded, message_id, _partial_message(reception), reception, used),
                 is_empty=not (partial.text or partial.thinking or partial.tool_calls),
             )
         message = reception.message()
         if conclude:
             words = message.text or f"Stopped after {loaded.run.turns} iterations."
             message = replace(message, tool_calls=(), text=words, note=None)
-        turn = _turn_row(loaded, message_id, message, reception, cost, concluded=conclude)
+        turn = _turn_row(loaded, message_id, message, reception, used, concluded=conclude)
         position = await self._runs.save_turn(loaded.run, turn)
         assert position is not None
         history = SessionMessage(message_id, position, loaded.run.id, "assistant", turn["content"], turn["metadata"])
-        loaded.add_turn(
-            history, context_tokens=turn["context_tokens"], counted=reception.usage.input_tokens > 0, used=turn
-        )
+        loaded.add_turn(history, context_tokens=turn["context_tokens"], counted=used.input_tokens > 0, used=used)
         self._notify(loaded)
         return None
 
@@ -272,8 +287,8 @@ class ModelTurn:
         with suppress(NotFound, Superseded):
             run = await self._runs.get(Tenant(loaded.run.workspace_id), loaded.run.id)
             if run.cancelled_by is not None:
-                cost = _cost(loaded, reception.usage)
-                turn = _turn_row(loaded, message_id, _partial_message(reception), reception, cost)
+                used = usage_of(loaded, reception.usage)
+                turn = _turn_row(loaded, message_id, _partial_message(reception), reception, used)
                 await self._runs.save_turn(loaded.run, turn)
                 self._notify(loaded)
 
@@ -283,15 +298,13 @@ class ModelTurn:
 
 def _request(loaded: LoadedRun, read: Mapping[CallId, ReadAttachment], *, conclude: bool) -> ModelRequest:
     rules = loaded.agent.rules
-    if not rules.provider or not rules.model:
-        raise BadArguments(
-            {"agent": f"Agent {loaded.agent.name!r} has no `provider` and `model`. Add them to its definition."}
-        )
+    _, model = model_of(loaded.agent)
     context = loaded.context or PromptContext()
     sections = context.sections([call_id for one in loaded.messages for call_id in one.call_ids])
-    prompt = system_prompt(loaded.agent, () if conclude else loaded.offered, loaded.mode, sections)
+    listed = () if conclude else loaded.listed
+    prompt = system_prompt(loaded.agent, listed, loaded.mode, sections, others=loaded.unlisted)
     return ModelRequest(
-        rules.model,
+        model,
         conversation(prompt, loaded.messages, loaded.calls, read, context=context, conclude=conclude),
         loaded.offered,
         ToolChoice.NONE if conclude else ToolChoice.AUTO,
@@ -302,15 +315,6 @@ def _request(loaded: LoadedRun, read: Mapping[CallId, ReadAttachment], *, conclu
         effort=rules.effort,
         wire=rules.wire,
     )
-
-
-def _cost(loaded: LoadedRun, usage: TokenUsage) -> Decimal | None:
-    """Return what the request cost, at the prices of now; None if it is unknown."""
-    rules = loaded.agent.rules
-    if not rules.provider or not rules.model:
-        return None
-    found = price(rules.provider, rules.model, usage)
-    return found.total if found else None
 
 
 def _partial_message(reception: MessageBuilder) -> AssistantMessage:
@@ -324,7 +328,7 @@ def _turn_row(
     message_id: MessageId,
     message: AssistantMessage,
     reception: MessageBuilder,
-    cost: Decimal | None,
+    used: ModelUsage,
     *,
     concluded: bool = False,
 ) -> dict[str, Any]:
@@ -338,8 +342,7 @@ def _turn_row(
         metadata["concluded"] = True
     if not is_complete:
         metadata["cut"] = True
-    usage = reception.usage
-    context = usage.input_tokens + usage.output_tokens if usage.input_tokens else loaded.tokens
+    context = used.input_tokens + used.output_tokens if used.input_tokens else loaded.tokens
     payload = {
         "messageId": message_id,
         "runId": loaded.run.id,
@@ -349,13 +352,7 @@ def _turn_row(
             {"toolId": call["call_id"], "toolName": call["function"]["name"]} for call in metadata.get("tool_calls", ())
         ],
         "finishReason": reception.finish.reason if reception.finish and is_complete else "cut",
-        "usage": {
-            "inputTokens": usage.input_tokens,
-            "outputTokens": usage.output_tokens,
-            "contextTokens": context,
-            "contextWindow": loaded.window,
-            "cost": None if cost is None else str(cost),
-        },
+        "usage": {**used.payload, "contextTokens": context, "contextWindow": loaded.window},
     }
     # If nothing was received, only the end is recorded: an empty message would be sent in every later request.
     is_message = is_complete or bool(message.text.strip())
@@ -364,11 +361,8 @@ def _turn_row(
         message_id=message_id if is_message else None,
         content=record.content,
         metadata=metadata or None,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
         context_tokens=context,
-        cost=str(cost or 0),
-        unpriced=int(cost is None and usage.input_tokens + usage.output_tokens > 0),
+        **used.row,
         events=[(EventType.STREAM_END, payload)],
     )
 

@@ -14,7 +14,8 @@ class RunSnapshot:
 
     ``calls`` are those of the model's last message. ``answered``: the last message is the model's and requests no
     calls. ``concluded``: the model had been told to conclude. ``context``: the used share of the context window, None
-    if the window's size is unknown. ``over_budget``: its tokens or its money are used up.
+    if the window's size is unknown. ``over_budget``: its tokens or its money are used up. ``compacts``: the run
+    answers no message, but summarizes the session.
     """
 
     cancelled: bool = False
@@ -29,6 +30,7 @@ class RunSnapshot:
     context: float | None = None
     compactable: bool = False
     over_budget: bool = False
+    compacts: bool = False
     reserve: float = RESERVE
 
 
@@ -72,6 +74,8 @@ def next_step(run: RunSnapshot) -> Step:
     """Return the next step; the most urgent reason comes first."""
     if run.cancelled:
         return EndRun(RunEnding.CANCELLED)
+    if run.compacts:
+        return _compact_only(run)
     if run.violations > run.max_violations:
         return EndRun(RunEnding.VIOLATION)
     if to_execute := tuple(call for call in run.calls if call.state in _TO_EXECUTE):
@@ -84,6 +88,14 @@ def next_step(run: RunSnapshot) -> Step:
     if run.overdue:
         return EndRun(RunEnding.DEADLINE)
     return EndRun(RunEnding.BUDGET) if run.over_budget else _ask(run)
+
+
+def _compact_only(run: RunSnapshot) -> Step:
+    if not run.compactable:
+        return EndRun(RunEnding.DONE)
+    if run.overdue:
+        return EndRun(RunEnding.DEADLINE)
+    return EndRun(RunEnding.BUDGET) if run.over_budget else CompactHistory()
 
 
 def _ask(run: RunSnapshot) -> Step:

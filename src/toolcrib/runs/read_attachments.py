@@ -1,47 +1,46 @@
-"""Images and PDFs that an agent has read: the model sees them as such instead of their base64."""
+"""Images and PDFs that messages bring and calls return: the model sees them as such instead of their base64."""
 
 import binascii
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from toolcrib.core.attachments import Unattachable, attachment, attachment_of_media, media_type_of
 from toolcrib.core.ids import CallId, WorkspaceId
-from toolcrib.core.messages import PDF_TYPE, Attachment
+from toolcrib.core.messages import Attachment
 from toolcrib.core.runs import RequestedCallState
-from toolcrib.policy.model_results import CallProgress
+from toolcrib.policy.model_results import CallProgress, is_mcp_result
 from toolcrib.storage.run_steps import RunStepStore
 
-# Every provider accepts these sizes.
-MAX_IMAGE_BYTES: Final = 5_000_000
-MAX_PDF_BYTES: Final = 10_000_000
 # The newest ones: each costs tokens in every request.
 MAX_SHOWN: Final = 8
 _READER: Final = "read"
 _SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
-_SIGNATURES: Final = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF8": "image/gif",
-    b"%PDF-": PDF_TYPE,
-}
 
 
 @dataclass(frozen=True, slots=True)
 class ReadAttachment:
-    """The result of reading an image or a PDF: the text about it and, if it can be shown, the file itself."""
+    """What a call returned: the text about it and, if they can be shown, the files themselves.
+
+    ``replaces``: the text stands for the whole result; otherwise it follows the result's own text.
+    """
 
     text: str
-    attachment: Attachment | None
+    attachments: tuple[Attachment, ...] = ()
+    replaces: bool = True
 
 
 def is_attachable(result: Any) -> bool:
-    """Return whether the result of reading a file can be an image or a PDF."""
-    return isinstance(result, Mapping) and _has_suffix(result) and not isinstance(result.get("content"), str)
+    """Return whether the result of reading a file, which may be shortened, is an image or a PDF."""
+    match result:
+        case {"path": str(), "content": {"encoding": "base64", "data": str(data)}}:
+            return _has_suffix(result) and media_type_of(_beginning(data)) is not None
+    return False
 
 
 class ReadAttachments:
-    """Finds what the messages and calls of one run have read. A file is decoded once."""
+    """Finds what the messages and calls of one run bring. A file is decoded once."""
 
     def __init__(self) -> None:
         self._found: dict[CallId, ReadAttachment | None] = {}
@@ -53,7 +52,7 @@ class ReadAttachments:
         runs: RunStepStore,
         workspace_id: WorkspaceId,
     ) -> dict[CallId, ReadAttachment]:
-        """Return what these calls, oldest first, have read. Only the newest are shown.
+        """Return what these calls, oldest first, have returned. Only the newest are shown.
 
         Args:
             calls: Those of the run; others are loaded.
@@ -65,18 +64,25 @@ class ReadAttachments:
         for call_id in new:
             self._found[call_id] = _decoded(whole[call_id].result) if call_id in whole else None
         found = {call_id: read for call_id in ids if (read := self._found.get(call_id)) is not None}
-        shown = [call_id for call_id, read in found.items() if read.attachment is not None]
-        for call_id in shown[:-MAX_SHOWN]:
-            text = f"{found[call_id].text} It is not shown any more; read it again if you need it."
-            found[call_id] = ReadAttachment(text, None)
+        room = MAX_SHOWN
+        for call_id, read in reversed(list(found.items())):
+            if read.attachments and len(read.attachments) > room:
+                again = "; read it again if you need it." if read.replaces else "."
+                found[call_id] = replace(read, text=f"{read.text} It is not shown any more{again}", attachments=())
+                # Older ones are not shown either: what is shown does not depend on their sizes.
+                room = 0
+            room -= len(found[call_id].attachments)
         return found
 
 
 def _may_show(call: CallProgress | None) -> bool:
     if call is None:
         return True
-    is_read = call.tool == _READER and call.state is RequestedCallState.ENDED
-    return is_read and isinstance(call.result, Mapping) and _has_suffix(call.result)
+    if call.state is not RequestedCallState.ENDED or not isinstance(call.result, Mapping):
+        return False
+    if is_mcp_result(call.result):
+        return "media" in call.result
+    return call.tool == _READER and _has_suffix(call.result)
 
 
 def _has_suffix(result: Mapping[str, Any]) -> bool:
@@ -86,26 +92,48 @@ def _has_suffix(result: Mapping[str, Any]) -> bool:
 def _decoded(result: Any) -> ReadAttachment | None:
     match result:
         case {"path": str(path), "content": {"encoding": "base64", "data": str(data)}}:
-            return _read(path, data)
+            return _file(path, data)
+        case {"media": [*media]} if is_mcp_result(result):
+            return _media([one for one in media if isinstance(one, Mapping)])
     return None
 
 
-def _read(path: str, data: str) -> ReadAttachment | None:
+def _file(path: str, data: str) -> ReadAttachment | None:
     try:
         body = b64decode(data, validate=True)
     except binascii.Error:
         return None
-    media_type = _media_type(body)
+    media_type = media_type_of(body)
     if media_type is None:
         return None
     about = f"{path} ({media_type}, {len(body):,} bytes)."
-    most = MAX_PDF_BYTES if media_type == PDF_TYPE else MAX_IMAGE_BYTES
-    if len(body) > most:
-        return ReadAttachment(f"{about} It is too large to be shown: the limit is {most:,} bytes.", None)
-    return ReadAttachment(about, Attachment(path.rsplit("/", 1)[-1], media_type, body))
+    try:
+        return ReadAttachment(about, (attachment(path.rsplit("/", 1)[-1], body),))
+    except Unattachable as flaw:
+        return ReadAttachment(str(flaw))
 
 
-def _media_type(body: bytes) -> str | None:
-    if body[:4] == b"RIFF" and body[8:12] == b"WEBP":
-        return "image/webp"
-    return next((found for start, found in _SIGNATURES.items() if body.startswith(start)), None)
+def _media(media: Sequence[Mapping[str, Any]]) -> ReadAttachment | None:
+    """Return the images and PDFs of a result that has text as well, such as one of an MCP server."""
+    notes: list[str] = []
+    shown: list[Attachment] = []
+    for number, medium in enumerate(media, 1):
+        try:
+            one = attachment_of_media(medium, number)
+        except Unattachable as flaw:
+            notes.append(str(flaw))
+            continue
+        if one is not None:
+            notes.append(f"{one.name} ({one.media_type}, {len(one.data):,} bytes).")
+            shown.append(one)
+    if len(shown) > MAX_SHOWN:
+        notes.append(f"Only the first {MAX_SHOWN} of {len(shown)} are shown.")
+    return ReadAttachment(" ".join(notes), tuple(shown[:MAX_SHOWN]), replaces=False) if notes else None
+
+
+def _beginning(data: str) -> bytes:
+    try:
+        # Enough for every signature, and whole groups of base64.
+        return b64decode(data[:32], validate=True)
+    except binascii.Error:
+        return b""

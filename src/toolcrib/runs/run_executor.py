@@ -32,7 +32,7 @@ from toolcrib.gate.paused_calls import PausedCalls
 from toolcrib.gate.session_agents import SessionAgents
 from toolcrib.providers.provider_registry import ProviderRegistry
 from toolcrib.runs.compaction import summarize
-from toolcrib.runs.loaded_run import CredentialResolver, LoadedRun, RunLoader, planned_calls
+from toolcrib.runs.loaded_run import CredentialResolver, LoadedRun, RunLoader, budget_error, model_of, planned_calls
 from toolcrib.runs.model_slots import ModelSlots, NoModelSlot
 from toolcrib.runs.model_turn import FailedTurn, ModelTurn, ProviderPatience
 from toolcrib.runs.next_step import CallModel, CompactHistory, EndRun, ExecuteCalls, WaitForPerson, next_step
@@ -231,12 +231,18 @@ class RunExecutor:
                     assert_never(step)
 
     async def _call_model(self, loaded: LoadedRun, step: CallModel | CompactHistory) -> bool:
-        """Call the model, for an answer or for a summary. Returns False if the run ended or is put aside."""
+        """Call the model, for an answer or for a summary. Returns False if the run ended or is put aside.
+
+        Not if a budget is used up. Other runs use the same ones, so they are looked at before each request.
+        """
+        await self._loader.refresh_rules(loaded)
+        loaded.budget_error = budget_error(loaded, await self._runs.budgets(loaded.run))
+        if loaded.budget_error is not None:
+            return True
         try:
             if isinstance(step, CompactHistory):
                 await self._compact(loaded)
                 return True
-            await self._loader.refresh_rules(loaded)
             await self._contexts.prepare(loaded)
             cut = await self._asking.run(loaded, conclude=step.conclude)
         except NoModelSlot:
@@ -366,12 +372,12 @@ class RunExecutor:
         )
 
     async def _compact(self, loaded: LoadedRun) -> None:
-        rules = loaded.agent.rules
-        assert rules.provider is not None
-        credentials = await self._access.of(loaded.run.user_id, rules.provider)
-        summary, up_to = await summarize(loaded, self._providers, self._slots, credentials)
+        provider, _ = model_of(loaded.agent)
+        credentials = await self._access.of(loaded.run.user_id, provider)
+        summary, up_to, used = await summarize(loaded, self._providers, self._slots, credentials)
         tokens = loaded.compacted(summary, up_to)
-        position = await self._runs.compact(loaded.run, summary, up_to, context_tokens=tokens)
+        position = await self._runs.compact(loaded.run, summary, up_to, context_tokens=tokens, used=used)
+        loaded.add_usage(used)
         loaded.messages[0] = replace(summary, position=position)
         self._live.notify(loaded.run.workspace_id, loaded.run.session_id)
 

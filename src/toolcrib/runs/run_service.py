@@ -38,7 +38,7 @@ class RunService:
         Args:
             history: The earlier conversation, if the client keeps it itself. Only a session's first message may bring
                 it.
-            attachments: What `attachment_of` returned for the files that the message brings.
+            attachments: The path and the call of each file that the message brings.
             priority: From 0 to 1000. Lower ones start first among the workspace's runs; below 100 for owners only.
         """
         run = await self.runs.submit(
@@ -47,8 +47,14 @@ class RunService:
         self._notify(run)
         return run
 
+    async def compact(self, tenant: Tenant, session_id: SessionId, *, via: str) -> Run:
+        """Submit a run that replaces the session's older messages by a summary, now or after its current run."""
+        run = await self.runs.submit(tenant, session_id, "/compact", via=via, compacts=True)
+        self._notify(run)
+        return run
+
     async def retry(self, tenant: Tenant, run_id: RunId, *, via: str) -> Run:
-        """Submit the message of a run that failed or was cancelled again, as a new run of its session.
+        """Submit the message of a run that failed, was cancelled or used up a budget again, as a new run.
 
         Raises:
             Conflict: The run has not ended, or ended otherwise.

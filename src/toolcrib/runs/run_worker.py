@@ -209,13 +209,9 @@ class RunWorker:
         """Execute the run as far as possible. Returns False if it is not to be taken."""
         try:
             run = await self._take(workspace_id, run_id)
-        except BaseException:
+            return run is not None and await self._execute_taken(run)
+        finally:
             self._forget(run_id)
-            raise
-        if run is None:
-            self._forget(run_id)
-            return False
-        return await self._execute_taken(run)
 
     async def _execute_taken(self, run: Run) -> bool:
         if run.cancelled_by is not None:

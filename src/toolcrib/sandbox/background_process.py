@@ -1,13 +1,14 @@
-"""Background processes in the sandbox: started on the live tree, read by offset, written to and stopped.
+"""Processes in the sandbox that run on: read by offset, written to and stopped. None outlives the server.
 
-Unlike the command of a transaction, a background process sees the live tree and changes it directly; its starter
-imports the changes. Masked files are covered in its view. The server ends a process when a masked file is replaced
-underneath its cover, or when a guard finds a problem. No process outlives the server.
+A background process sees the live tree and changes it directly; its starter imports the changes. Masked files are
+covered in its view. The server ends it when a masked file is replaced underneath its cover, or when a guard finds a
+problem. A process can run on the views of a transaction instead; it ends before the transaction.
 """
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import thread_time
@@ -15,11 +16,12 @@ from typing import Final
 
 from toolcrib.core.errors import ToolFailed
 from toolcrib.sandbox.bubblewrap import ViewMount
-from toolcrib.sandbox.command import SandboxCommand, end, start
-from toolcrib.sandbox.contained_process import ContainedProcess
+from toolcrib.sandbox.command import HostContact, SandboxCommand, end, start
+from toolcrib.sandbox.contained_process import ContainedProcess, SpawnRequest
 from toolcrib.sandbox.live_view import LiveView
-from toolcrib.sandbox.resource_limits import Cgroup, DiskGrowth, watch
+from toolcrib.sandbox.resource_limits import Cgroup, DiskGrowth, KeptUsage, watch
 from toolcrib.sandbox.sandbox import Sandbox
+from toolcrib.sandbox.transaction import Transaction
 
 KEPT_BYTES: Final = 1_000_000
 _GUARD_SECONDS: Final = 0.1
@@ -72,15 +74,33 @@ class BackgroundSandbox:
         await self._sandbox.require()
         if command.hosts:
             raise ToolFailed("Background processes have no network. Run it without hosts.")
-        process = SandboxedProcess(command, guard, emit, at_end=self._processes.discard)
+        process = SandboxedProcess(command, guard=guard, emit=emit, at_end=self._processes.discard)
         await process.begin(self._sandbox, mounts, self._staging)
         if process.is_running:
             self._processes.add(process)
         return process
 
 
+@asynccontextmanager
+async def running(
+    transaction: Transaction, command: SandboxCommand, *, on_contact: Callable[[HostContact], None] = lambda _: None
+) -> AsyncIterator["SandboxedProcess"]:
+    """Run a process on the views of a transaction while the context lasts. It has no time limit.
+
+    Args:
+        on_contact: Receives every host that it contacts, or is denied.
+    """
+    async with transaction.reaching(command.hosts, on_contact):
+        process = SandboxedProcess(command)
+        await process.begin_in(transaction)
+        try:
+            yield process
+        finally:
+            await asyncio.shield(process.stop("its session ended"))
+
+
 class SandboxedProcess:
-    """One background process. It is reachable only through the reference that ``start`` returns.
+    """One process. It is reachable only through the reference that ``start`` or ``running`` returns.
 
     Attributes:
         exit_code: None while it runs, and if the server ended it.
@@ -91,10 +111,10 @@ class SandboxedProcess:
     def __init__(
         self,
         command: SandboxCommand,
-        guard: Guard,
-        emit: Callable[[bytes], None],
         *,
-        at_end: Callable[["SandboxedProcess"], None],
+        guard: Guard = lambda: None,
+        emit: Callable[[bytes], None] = lambda _: None,
+        at_end: Callable[["SandboxedProcess"], None] = lambda _: None,
     ) -> None:
         self.exit_code: int | None = None
         self.stopped: str | None = None
@@ -104,6 +124,7 @@ class SandboxedProcess:
         self._emit = emit
         self._at_end = at_end
         self._contained: ContainedProcess | None = None
+        self._group: Cgroup | None = None
         self._kept = bytearray()
         self._news = asyncio.Event()
         self._ended = asyncio.Event()
@@ -154,35 +175,54 @@ class SandboxedProcess:
         await self._ended.wait()
 
     async def begin(self, sandbox: Sandbox, mounts: Sequence[ViewMount], staging: Path) -> None:
+        """Start it on the live mounts."""
         command = self._command
         view = LiveView(mounts, staging)
-        group: Cgroup | None = None
-        contained: ContainedProcess | None = None
         try:
             await asyncio.to_thread(view.prepare)
             request = view.request(sandbox.binary, command.argv(reads_input=True), command.environment, command.cwd)
-            group = Cgroup.make(command.limits)
             # Through an overlay, a Unix socket of the tree is another socket. On the live tree it would reach a
             # listening daemon.
-            contained = self._contained = start(request, group, unix_sockets=False)
+            contained = await self._start(request, view.require_laid, unix_sockets=False)
+        except BaseException:
+            await view.discard()
+            raise
+        self._task = asyncio.create_task(self._live(contained, view.written, live=view))
+
+    async def begin_in(self, transaction: Transaction) -> None:
+        """Start it on the views of a transaction."""
+        contained = await self._start(transaction.request(self._command, reads_input=True))
+        self._task = asyncio.create_task(self._live(contained, transaction.written, kept=transaction.kept_usage()))
+
+    async def _start(
+        self, request: SpawnRequest, check: Callable[[int], None] = lambda _: None, *, unix_sockets: bool = True
+    ) -> ContainedProcess:
+        """Start it and let it run, after ``check`` of a process inside."""
+        self._group = Cgroup.make(self._command.limits)
+        contained = self._contained = start(request, self._group, unix_sockets=unix_sockets)
+        try:
             contained.listen(self._take)
             await contained.ready.wait()
             if (first := await contained.first_inside()) is not None:
-                await asyncio.to_thread(view.require_laid, first)
+                await asyncio.to_thread(check, first)
             await contained.admit()
         except BaseException:
-            if contained:
-                await end(contained, group)
-            await view.discard()
+            await end(contained, self._group)
             raise
-        self._task = asyncio.create_task(self._live(contained, view, group))
+        return contained
 
-    async def _live(self, contained: ContainedProcess, view: LiveView, group: Cgroup | None) -> None:
+    async def _live(
+        self,
+        contained: ContainedProcess,
+        written: Sequence[Path],
+        *,
+        kept: Sequence[KeptUsage] = (),
+        live: LiveView | None = None,
+    ) -> None:
+        limits, grouped = self._command.limits, self._group is not None
         watching = [
-            asyncio.create_task(
-                watch(contained.pid, view.written, self._command.limits, self._end, grouped=group is not None)
-            ),
-            asyncio.create_task(self._keep_guard(view)),
+            asyncio.create_task(watch(contained.pid, written, limits, self._end, kept=kept, grouped=grouped)),
+            *([asyncio.create_task(self._keep_guard(live))] if live else []),
         ]
         try:
             code = await contained.ended()
@@ -191,9 +231,10 @@ class SandboxedProcess:
             for task in watching:
                 task.cancel()
             contained.close()
-            if group:
-                await group.remove()
-            await view.discard()
+            if self._group:
+                await self._group.remove()
+            if live:
+                await live.discard()
             self._ended.set()
             self._news.set()
             self._at_end(self)

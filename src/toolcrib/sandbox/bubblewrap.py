@@ -93,6 +93,8 @@ class ViewMount:
         target: Its path in the view.
         masked: Files or folders, relative to ``root``, that are empty in the view.
         fixed: Others that are read-only. Only a live view applies them; elsewhere the effect is checked afterwards.
+        isolated: Behind an overlay even if it is read-only and nothing is masked: a Unix socket in it then reaches no
+            daemon.
         kept_bytes: If set, it is written directly, is no part of the effect, and may have at most so many bytes.
     """
 
@@ -103,6 +105,7 @@ class ViewMount:
     masked: Collection[str] = field(default_factory=frozenset)
     fixed: Collection[str] = field(default_factory=frozenset)
     kept_bytes: int = 0
+    isolated: bool = False
 
 
 # The server's own interpreter, outside its virtual environment. Runs Toolcrib's programs inside the sandbox.

@@ -119,7 +119,14 @@ def _inherited() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class SandboxCommand:
-    """A command to run. ``cwd`` is a path in the view; None is the first mount. ``hosts`` may be contacted."""
+    """A command to run.
+
+    Attributes:
+        cwd: A path in the view; None is the first mount.
+        env: Variables. Those that look like secrets are dropped.
+        secrets: Variables that are meant for it, whatever they look like.
+        hosts: What it may contact.
+    """
 
     text: str
     cwd: str | None = None
@@ -127,12 +134,13 @@ class SandboxCommand:
     seconds: float = DEFAULT_SECONDS
     hosts: tuple[str, ...] = ()
     limits: ResourceLimits = field(default_factory=ResourceLimits)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def environment(self) -> dict[str, str]:
-        """Toolcrib's variables, a few of the server's, and the caller's without those that look like secrets."""
+        """Toolcrib's variables, a few of the server's, and the caller's."""
         added = clean_environment(self.env, allow=("*",)) if self.env else {}
-        return {**_OURS, **_inherited(), **added}
+        return {**_OURS, **_inherited(), **added, **self.secrets}
 
     def check(self) -> None:
         """Raise ``ToolFailed`` if the text cannot be passed to a shell."""

@@ -93,6 +93,8 @@ class SpawnRequest:
                     seccomp=seccomp,
                     status=status,
                 ),
+                # How many words at its end are the program's. A value of an option may be `--` too.
+                "own_words": len(self.argv),
                 "environment": {"PATH": PATH},
                 "layers": [
                     {"tree": str(layer.tree), "overlay": layer.overlay and asdict(layer.overlay)}

@@ -40,6 +40,9 @@ PORTS: Final = (80, 443)
 # Why a contact is refused that could be granted.
 NOT_GRANTED: Final = "not granted"
 _HOST = re.compile(r"(?=.{1,253}\Z)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]\Z")
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+# Amazon's, which is not of the link alone.
+_CLOUD_METADATA: Final = frozenset({ipaddress.IPv6Address("fd00:ec2::254")})
 _LONGEST_HEAD: Final = 16_384
 _HEAD_SECONDS: Final = 10.0
 _CONNECT_SECONDS: Final = 15.0
@@ -56,18 +59,45 @@ async def resolve_by_system(host: str, port: int) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class EgressNetwork:
-    """How names are resolved, and which addresses may be contacted."""
+    """How names are resolved, and which addresses may be contacted.
+
+    Attributes:
+        permits: Whether a host and port that was granted by its name, not by a wildcard, may have private addresses,
+            because the operator permits it. Where clouds offer the credentials of the machine stays denied.
+    """
 
     resolve: Resolve = resolve_by_system
     allows: Callable[[IpAddress], bool] = is_public
+    permits: Callable[[str, int], bool] = lambda _, __: False
+
+    def may_connect(self, host: str, port: int, address: IpAddress, *, by_name: bool = True) -> bool:
+        """Whether a command may connect to an address of a host that was granted, by this name or by a wildcard."""
+        return self.allows(address) or (by_name and self.permits(host, port) and not _may_be_metadata(address))
+
+
+def _may_be_metadata(address: IpAddress) -> bool:
+    """Whether clouds offer the credentials of their machines at such an address."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return address.ipv4_mapped.is_link_local
+        if address in _NAT64:
+            return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF).is_link_local
+    return address.is_link_local or address in _CLOUD_METADATA
 
 
 class EgressProxy:
-    """The proxy of one call."""
+    """The proxy of one command. ``on_contact`` gets every contact and denial."""
 
-    def __init__(self, hosts: Sequence[str], network: EgressNetwork) -> None:
+    def __init__(
+        self,
+        hosts: Sequence[str],
+        network: EgressNetwork,
+        *,
+        on_contact: Callable[[HostContact], None] = lambda _: None,
+    ) -> None:
         self._hosts = tuple(host.lower() for host in hosts)
         self._network = network
+        self._on_contact = on_contact
         self._noted: dict[HostContact, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -226,8 +256,11 @@ class EgressProxy:
                 found = await self._network.resolve(target.host, target.port)
             except OSError:
                 found = []
+            # What a wildcard covers is chosen by whoever serves the domain's names.
+            by_name = any(target.host == granted.partition(":")[0] for granted in self._hosts)
             for address in found:
-                if self._network.allows(ipaddress.ip_address(address.partition("%")[0])):
+                judged = ipaddress.ip_address(address.partition("%")[0])
+                if self._network.may_connect(target.host, target.port, judged, by_name=by_name):
                     return address
             refused = "its address is private" if found else "its name has no address"
         self._refuse(target, refused)
@@ -243,6 +276,7 @@ class EgressProxy:
         self._note(HostContact(target.host[:255], target.port, why))
 
     def _note(self, contact: HostContact) -> None:
+        self._on_contact(contact)
         if len(self._noted) < _MOST_NOTED:
             self._noted[contact] = None
 

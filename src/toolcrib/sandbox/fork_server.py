@@ -141,15 +141,20 @@ def _run_child(
 def _shown(stage: dict[str, Any]) -> list[str]:
     """The command line that everyone on this machine can read: without bubblewrap's options, which contain secrets."""
     command: list[str] = stage["command"]
-    return [command[0], "--args", str(_options_number(stage)), *command[command.index("--") :]]
+    return [command[0], "--args", str(_options_number(stage)), *command[_end_of_options(stage) :]]
 
 
 def _lay_options(stage: dict[str, Any]) -> None:
     """Pass bubblewrap's options through a descriptor that only it reads."""
     options = os.memfd_create("options")
-    os.write(options, _joined(stage["command"][1 : stage["command"].index("--")]))
+    os.write(options, _joined(stage["command"][1 : _end_of_options(stage)]))
     os.lseek(options, 0, os.SEEK_SET)
     os.dup2(options, _options_number(stage))
+
+
+def _end_of_options(stage: dict[str, Any]) -> int:
+    """The place of the `--` between bubblewrap's options and the program."""
+    return len(stage["command"]) - int(stage["own_words"]) - 1
 
 
 def _options_number(stage: dict[str, Any]) -> int:

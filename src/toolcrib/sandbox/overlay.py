@@ -138,8 +138,9 @@ class OverlayView:
     def laid(self) -> OverlayDirs:
         """Return the layers to mount for the next command, with its own work folder."""
         overlay = OverlayDirs(self.merged.name, mask=self._mask.name if self.mount.masked else None)
-        if not self.mount.writable:
+        if not self.mount.writable and self.mount.masked:
             return overlay
+        # Without a mask, an overlay needs an upper folder, also one that is bound read-only.
         self._mounted += 1
         work = self._beside(f"work{self._mounted}")
         work.mkdir(mode=0o700)

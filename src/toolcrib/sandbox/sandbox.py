@@ -116,6 +116,11 @@ class Sandbox:
         self._probing = asyncio.Lock()
 
     @property
+    def network(self) -> EgressNetwork:
+        """What commands with hosts may contact."""
+        return self._network
+
+    @property
     def binary(self) -> str:
         """The path of bubblewrap. Only valid where commands are on."""
         assert self._binary
@@ -137,7 +142,12 @@ class Sandbox:
 
     @asynccontextmanager
     async def transaction(
-        self, mounts: Sequence[ViewMount], staging: Path, *, dispose: Dispose = dropped
+        self,
+        mounts: Sequence[ViewMount],
+        staging: Path,
+        *,
+        dispose: Dispose = dropped,
+        network: EgressNetwork | None = None,
     ) -> AsyncIterator[Transaction]:
         """Open copy-on-write views of ``mounts`` in a new folder below ``staging``.
 
@@ -152,7 +162,7 @@ class Sandbox:
             overlay=isolation.overlay,
             binary=self.binary,
             largest_copy=self._largest_copy,
-            network=self._network,
+            network=network or self._network,
             dispose=dispose,
         ) as transaction:
             yield transaction

@@ -13,9 +13,9 @@ import secrets
 import shutil
 import subprocess
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
@@ -34,7 +34,7 @@ from toolcrib.sandbox.bubblewrap import (
     BindMount,
     ViewMount,
 )
-from toolcrib.sandbox.command import CommandResult, SandboxCommand, execute
+from toolcrib.sandbox.command import CommandResult, HostContact, SandboxCommand, execute
 from toolcrib.sandbox.contained_process import BASE, PATH, SpawnRequest, ViewLayer
 from toolcrib.sandbox.copy_view import UNSHARE_ARGS, CopyView
 from toolcrib.sandbox.egress_proxy import SOCKET, EgressNetwork, EgressProxy
@@ -42,7 +42,12 @@ from toolcrib.sandbox.overlay import FilesystemEffect, OverlayView, give
 from toolcrib.sandbox.resource_limits import KeptUsage
 
 WRITTEN: Final = {"tmp": "/tmp", "home": HOME, "shm": "/dev/shm"}  # noqa: S108 - a path in the sandbox
-_PROXY_VARIABLES: Final = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_PROXY: Final = f"http://127.0.0.1:{proxy_bridge.PORT}"
+_PROXY_VARIABLES: Final = {
+    **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), _PROXY),
+    # Node ignores the others without it.
+    "NODE_USE_ENV_PROXY": "1",
+}
 _SYSTEM: Final = EgressNetwork()
 _LOCK: Final = "lock"
 # Folders that may wait for removal before commands wait for it too.
@@ -112,28 +117,50 @@ class Transaction:
         """Run one command on the views. Later commands in the same transaction see its changes."""
         if self._effect is not None:
             raise ToolFailed("The effect of this transaction was read already; begin another for the next command.")
-        cwd = working_directory(command.cwd, self._mounts)
-        if not command.hosts:
-            return await self._run(command, emit, cwd)
-        egress = EgressProxy(command.hosts, self._network)
+        request = self.request(command)
+        async with self.reaching(command.hosts) as egress:
+            result = await execute(command, request, emit, watched=self.written, kept=self.kept_usage())
+        return replace(result, contacted=egress.contacted) if egress else result
+
+    @asynccontextmanager
+    async def reaching(
+        self, hosts: Sequence[str], on_contact: Callable[[HostContact], None] = lambda _: None
+    ) -> AsyncIterator[EgressProxy | None]:
+        """Run the proxy through which a command reaches its hosts, if it has any."""
+        if not hosts:
+            yield None
+            return
+        egress = EgressProxy(hosts, self._network, on_contact=on_contact)
         async with egress.listening(self._folder):
             if self._owner:
                 os.chown(self._folder / SOCKET, *self._owner)
-            result = await self._run(command, emit, cwd)
+            yield egress
         (self._folder / SOCKET).unlink(missing_ok=True)
-        return replace(result, contacted=egress.contacted)
 
-    async def _run(self, command: SandboxCommand, emit: Callable[[str], None], cwd: str) -> CommandResult:
-        argv, environment, binds = command.argv(), command.environment, self._binds()
+    def request(self, command: SandboxCommand, *, reads_input: bool = False) -> SpawnRequest:
+        """Build the request to start a command on the views. One with hosts needs ``reaching`` while it runs."""
+        cwd = working_directory(command.cwd, self._mounts)
+        argv, environment, binds = command.argv(reads_input=reads_input), command.environment, self._binds()
         if command.hosts:
             argv = [INTERPRETER, "-I", "-S", "-c", inspect.getsource(proxy_bridge), *argv]
-            environment |= dict.fromkeys(_PROXY_VARIABLES, f"http://127.0.0.1:{proxy_bridge.PORT}")
+            environment |= _PROXY_VARIABLES
             binds.append(BindMount(self._base / SOCKET, proxy_bridge.PLACE, writable=True))
         layers = [ViewLayer(m.root, v.laid() if isinstance(v, OverlayView) else None) for m, v in self._views]
-        request = SpawnRequest(self._binary, argv, environment, cwd, binds, layers, self._folder, self._owner)
-        watched = [*(self._folder / name for name in WRITTEN), *(view.upper for _, view in self._views if view)]
-        kept = [KeptUsage(mount.root, mount.kept_bytes) for mount in self._mounts if mount.kept_bytes]
-        return await execute(command, request, emit, watched=watched, kept=kept)
+        return SpawnRequest(self._binary, argv, environment, cwd, binds, layers, self._folder, self._owner)
+
+    @property
+    def written(self) -> list[Path]:
+        """The folders of the staging directory that commands can write."""
+        return [*(self._folder / name for name in WRITTEN), *(view.upper for _, view in self._views if view)]
+
+    def kept_usage(self) -> list[KeptUsage]:
+        """Return the usage of the mounts that are written directly."""
+        return [KeptUsage(mount.root, mount.kept_bytes) for mount in self._mounts if mount.kept_bytes]
+
+    @property
+    def tmp(self) -> Path:
+        """The folder that commands see as /tmp. They choose its content."""
+        return self._folder / "tmp"
 
     async def effect(self) -> FilesystemEffect:
         """Return what the commands did to the writable mounts. Bodies can be opened until the transaction ends."""
@@ -153,7 +180,7 @@ class Transaction:
             self._views.append((mount, view))
 
     def _view(self, mount: ViewMount, folder: Path) -> OverlayView | CopyView | None:
-        if mount.kept_bytes or (not mount.writable and not mount.masked):
+        if mount.kept_bytes or not (mount.writable or mount.masked or mount.isolated):
             return None
         if self._overlay:
             return OverlayView(mount, folder)

@@ -1,12 +1,13 @@
 """MCP servers on the wire."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Self
 from uuid import UUID
 
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
-from toolcrib.core.mcp_servers import McpTransport
+from toolcrib.core.mcp_servers import McpTransport, McpWorkspaceAccess
 from toolcrib.schemas.schema_base import InModel, OutModel
 
 ServerName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$"), Field(examples=["everything"])]
@@ -15,6 +16,8 @@ ToolName = Annotated[str, StringConstraints(max_length=100, pattern=r"^[A-Za-z0-
 # Valid names of request headers and environment variables.
 SecretName = Annotated[str, StringConstraints(max_length=100, pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$")]
 SecretValue = Annotated[str, StringConstraints(max_length=4_000, pattern=r"^[\x20-\x7e]*$")]
+HostName = Annotated[str, StringConstraints(max_length=300)]
+HOSTS = "Hosts that the program may contact, such as `api.example.com`, `*.example.org` or `example.org:8080`."
 # Headers that say where a request goes and where it ends.
 _NOT_TO_SET = frozenset({"connection", "content-length", "host", "transfer-encoding", "upgrade"})
 
@@ -30,6 +33,16 @@ class McpServerCreate(InModel):
         max_length=20,
         description="Request headers for a `url`, environment variables for a `command`. They are not shown again.",
     )
+    hosts: list[HostName] = Field(
+        default=[],
+        max_length=50,
+        description=f"{HOSTS} Without any, it has no network.",
+        examples=[["api.example.com"]],
+    )
+    workspace_access: McpWorkspaceAccess = Field(
+        default=McpWorkspaceAccess.NONE,
+        description="What the program sees of the workspace. With `transaction`, what a call changes is a change set.",
+    )
     safe_tools: list[ToolName] = Field(
         default=[], max_length=200, description="Tools that are safe. They need no approval at trust level `guided`."
     )
@@ -38,14 +51,28 @@ class McpServerCreate(InModel):
     def _one_way(self) -> Self:
         if (self.command is None) == (self.url is None):
             raise ValueError("Give either a command or a url.")
-        if self.url is not None and (ours := sorted(name for name in self.secrets if name.lower() in _NOT_TO_SET)):
-            raise ValueError(f"These headers cannot be set: {', '.join(ours)}.")
+        if self.url is not None and (flaw := url_flaw(self.secrets, self.hosts, self.workspace_access)):
+            raise ValueError(flaw)
         return self
+
+
+def url_flaw(secrets: Iterable[str] | None, hosts: list[str] | None, access: McpWorkspaceAccess | None) -> str | None:
+    """Return why a server with a URL cannot have these secrets, hosts or this workspace, or ``None``."""
+    if ours := sorted(name for name in secrets or () if name.lower() in _NOT_TO_SET):
+        return f"These headers cannot be set: {', '.join(ours)}."
+    if hosts or access not in (None, McpWorkspaceAccess.NONE):
+        return "Only a program has hosts and a workspace."
+    return None
 
 
 class McpServerUpdate(InModel):
     enabled: bool | None = None
     safe_tools: list[ToolName] | None = Field(default=None, max_length=200)
+    secrets: dict[SecretName, SecretValue | None] | None = Field(
+        default=None, max_length=20, description="Secrets to set, or to remove with `null`. The others stay."
+    )
+    hosts: list[HostName] | None = Field(default=None, max_length=50, description=HOSTS)
+    workspace_access: McpWorkspaceAccess | None = None
 
 
 class McpApprovalIn(InModel):
@@ -73,6 +100,9 @@ class McpServerOut(OutModel):
     transport: McpTransport
     command: list[str]
     url: str | None
+    hosts: list[str] = Field(description="Hosts that the program may contact.")
+    workspace_access: McpWorkspaceAccess
+    secret_names: list[str] = Field(description="The names of its secrets. Their values are never shown.")
     enabled: bool
     safe_tools: list[str]
     approved_tools: list[McpToolOut]

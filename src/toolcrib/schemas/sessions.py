@@ -2,12 +2,13 @@
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 from uuid import UUID
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from toolcrib.core.agents import PhaseName, TrustLevel
+from toolcrib.core.attachments import MAX_ATTACHMENTS, MAX_BASE64, AttachmentName
 from toolcrib.core.callers import SessionMode
 from toolcrib.core.errors import BadArguments, PathOutsideMount
 from toolcrib.core.paths import parse_relative
@@ -17,8 +18,9 @@ from toolcrib.schemas.schema_base import ErrorInfo, InModel, Name, OutModel
 ProviderName = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[a-z-]+$")]
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]
 PackageName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$"), Field(examples=["demo"])]
+MAX_MESSAGE_CHARACTERS: Final = 200_000
 # PostgreSQL cannot store NUL.
-Text = Annotated[str, StringConstraints(min_length=1, max_length=200_000, pattern=r"^[^\x00]*$")]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=MAX_MESSAGE_CHARACTERS, pattern=r"^[^\x00]*$")]
 
 ChoiceT = TypeVar("ChoiceT", "SessionCreate", "SessionUpdate")
 
@@ -103,14 +105,22 @@ class SessionOut(OutModel):
     last_seq: int = Field(description="The number of the newest event.")
 
 
+class AttachedFile(InModel):
+    """A file that is sent with a message. It does not become a file of the workspace."""
+
+    name: AttachmentName = Field(description="Its name, without folders.", examples=["screenshot.png"])
+    data: str = Field(max_length=MAX_BASE64, description="Its content in base64.", examples=["iVBORw0KGgo="])
+
+
 class MessageCreate(InModel):
     """A person's message to the session's agent."""
 
     text: Text = Field(examples=["Add a test for the parser."])
-    attachments: list[Text] = Field(
+    attachments: list[Text | AttachedFile] = Field(
         default_factory=list,
-        max_length=8,
-        description="Paths of images (PNG, JPEG, GIF, WebP) and PDFs of the workspace that the model sees.",
+        max_length=MAX_ATTACHMENTS,
+        description="Images (PNG, JPEG, GIF, WebP; up to 5 MB) and PDFs (up to 10 MB) that the model sees: paths of "
+        "the workspace, or files with their content.",
         examples=[["/plan.png"]],
     )
     priority: int = Field(
@@ -123,10 +133,12 @@ class MessageCreate(InModel):
 
 
 class CostOut(OutModel):
-    """What the runs of one day, agent or session have used."""
+    """What models have used for one day, agent, model or session."""
 
-    key: str = Field(description="The day (UTC), or the id of the agent or the session.", examples=["2026-11-17"])
-    runs: int
+    key: str = Field(
+        description="The day (UTC), the id of the agent or the session, or `provider/model`.", examples=["2026-11-17"]
+    )
+    runs: int = Field(description="Runs, by the day on which they first used a model.")
     input_tokens: int
     output_tokens: int
     cost: Decimal | None = Field(
@@ -167,7 +179,7 @@ class RunOut(OutModel):
     cost: Decimal | None = Field(
         default=None,
         validation_alias="known_cost",
-        description="What it and its ended child runs have cost, in US dollars at the prices of the time; null if no "
+        description="What it and its child runs have cost, in US dollars at the prices of the time; null if no "
         "price is known.",
     )
     unpriced_turns: int = Field(
@@ -194,8 +206,8 @@ class MessageToolCallOut(OutModel):
 class MessageAttachmentOut(OutModel):
     """A file that a message brings, as it was when the message was sent."""
 
-    path: str
-    call_id: UUID = Field(description="The call that read it.")
+    path: str = Field(description="Its path in the workspace or, if it was sent with the message, its name.")
+    call_id: UUID = Field(description="The call that read or stored it; its result has the content.")
 
 
 class MessageMetadataOut(OutModel):

@@ -1,11 +1,13 @@
 """Workspaces, their members and invitations on the wire."""
 
 from datetime import datetime
+from decimal import Decimal
 from uuid import UUID
 
 from pydantic import Field, SecretStr
 
 from toolcrib.core.agents import TrustLevel
+from toolcrib.core.budgets import BudgetPeriod, Budgets
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.schemas.accounts import Password
 from toolcrib.schemas.schema_base import Email, InModel, Name, OutModel
@@ -25,6 +27,12 @@ class WorkspaceUpdate(InModel):
     default_agent_id: UUID | None = Field(
         default=None, description="The agent of sessions without an agent; null for the oldest agent with a model."
     )
+    budgets: Budgets | None = Field(
+        default=None,
+        description="What models may use here: per `session`, `day` and `month`. Periods that are absent stay as they "
+        "are, null removes one. Null for `budgets` removes all.",
+        examples=[{"day": {"max_cost": 5}}],
+    )
 
 
 class WorkspaceOut(OutModel):
@@ -36,6 +44,21 @@ class WorkspaceOut(OutModel):
         description="The highest trust level of sessions in this workspace; null for no limit."
     )
     default_agent_id: UUID | None = None
+    budgets: Budgets | None = Field(
+        default=None, description="What models may use here; null for no limit.", examples=[{"day": {"max_cost": 5}}]
+    )
+
+
+class BudgetOut(OutModel):
+    """A budget of the workspace or of an agent, and what is used of it in this day or month (UTC)."""
+
+    agent_id: UUID | None = Field(description="The agent whose definition sets it; null for the workspace's.")
+    agent_name: str | None
+    period: BudgetPeriod
+    max_tokens: int | None
+    max_cost: Decimal | None = Field(description="In US dollars.")
+    tokens: int | None = Field(description="Used so far; null for `session`, which limits each one.")
+    cost: Decimal | None = Field(description="Spent so far, in US dollars; null for `session`.")
 
 
 class UsageOut(OutModel):

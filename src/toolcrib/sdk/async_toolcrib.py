@@ -2,7 +2,7 @@
 
 import asyncio
 import concurrent.futures
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -11,6 +11,7 @@ from uuid import UUID
 from toolcrib.client import ApprovalOut, AuditRecordOut, QuestionPauseOut
 from toolcrib.sdk.approval_callbacks import CallbackDecision
 from toolcrib.sdk.run_events import Event, RunResult, RunUnfinished
+from toolcrib.sdk.session_client import Attached
 from toolcrib.sdk.session_review import SessionReview
 from toolcrib.sdk.toolcrib import Toolcrib, TrustLevel
 
@@ -70,24 +71,28 @@ class AsyncToolcrib:
     ) -> None:
         await asyncio.to_thread(self._crib.__exit__, kind, error, trace)
 
-    async def run(self, prompt: str, *, priority: int | None = None) -> RunResult:
+    async def run(self, prompt: str, *, priority: int | None = None, attachments: Sequence[Attached] = ()) -> RunResult:
         """Send a prompt to the agent and return its answer.
 
         Args:
+            attachments: Images and PDFs that the model sees: a ``Path`` of this computer, ``bytes``, or a ``str``,
+                which is a path of the workspace.
             priority: From 0 to 1000, by default 100. Lower ones start first while runs of the workspace wait.
 
         Raises:
             RunUnfinished: The run ended without an answer.
         """
         result = None
-        async for event in self.stream(prompt, priority=priority):
+        async for event in self.stream(prompt, priority=priority, attachments=attachments):
             result = event
         assert isinstance(result, RunResult)
         if not result.ok:
             raise RunUnfinished(result)
         return result
 
-    async def stream(self, prompt: str, *, priority: int | None = None) -> AsyncIterator[Event]:
+    async def stream(
+        self, prompt: str, *, priority: int | None = None, attachments: Sequence[Attached] = ()
+    ) -> AsyncIterator[Event]:
         """Send a prompt to the agent and yield the run's events; the last one is a ``RunResult``.
 
         Leaving the iteration early cancels the run; at once if it is closed by ``contextlib.aclosing``.
@@ -95,7 +100,8 @@ class AsyncToolcrib:
         events: asyncio.Queue[Event | None] = asyncio.Queue()
         loop = asyncio.get_running_loop()
         self._is_left = False
-        working = asyncio.create_task(asyncio.to_thread(self._listen, prompt, priority, loop, events.put_nowait))
+        run_events = self._crib.stream(prompt, priority=priority, attachments=attachments)
+        working = asyncio.create_task(asyncio.to_thread(self._listen, run_events, loop, events.put_nowait))
         try:
             while (event := await events.get()) is not None:
                 yield event
@@ -153,14 +159,10 @@ class AsyncToolcrib:
         return await asyncio.to_thread(self._crib.log, limit)
 
     def _listen(
-        self,
-        prompt: str,
-        priority: int | None,
-        loop: asyncio.AbstractEventLoop,
-        put: Callable[[Event | None], None],
+        self, run_events: Iterator[Event], loop: asyncio.AbstractEventLoop, put: Callable[[Event | None], None]
     ) -> None:
         try:
-            for event in self._crib.stream(prompt, priority=priority):
+            for event in run_events:
                 loop.call_soon_threadsafe(put, event)
         except concurrent.futures.CancelledError:
             # The consumer has left the run, so the callback was cancelled.

@@ -1,6 +1,6 @@
 """Toolcrib in a Python program: an agent on a directory, its tools, and undo."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
@@ -14,7 +14,7 @@ from toolcrib.core.errors import Misconfigured
 from toolcrib.sdk.approval_callbacks import AnswerCallback, ApprovalCallbacks, ApproveCallback
 from toolcrib.sdk.default_agent import defined_agent, resolve_agent
 from toolcrib.sdk.run_events import Event, RunEventReader, RunResult, RunUnfinished
-from toolcrib.sdk.session_client import SessionClient
+from toolcrib.sdk.session_client import Attached, SessionClient
 from toolcrib.sdk.session_review import SessionReview
 from toolcrib.sdk.workspace_location import WorkspaceLocation, open_workspace_at
 
@@ -84,31 +84,35 @@ class Toolcrib:
         self._location, self._conversation = None, None
         self._opened.__exit__(kind, error, trace)
 
-    def run(self, prompt: str, *, priority: int | None = None) -> RunResult:
+    def run(self, prompt: str, *, priority: int | None = None, attachments: Sequence[Attached] = ()) -> RunResult:
         """Send a prompt to the agent and return its answer.
 
         Args:
+            attachments: Images and PDFs that the model sees: a ``Path`` of this computer, ``bytes``, or a ``str``,
+                which is a path of the workspace.
             priority: From 0 to 1000, by default 100. Lower ones start first while runs of the workspace wait.
 
         Raises:
             RunUnfinished: The run ended without an answer.
         """
         result = None
-        for event in self.stream(prompt, priority=priority):
+        for event in self.stream(prompt, priority=priority, attachments=attachments):
             result = event
         assert isinstance(result, RunResult)
         if not result.ok:
             raise RunUnfinished(result)
         return result
 
-    def stream(self, prompt: str, *, priority: int | None = None) -> Iterator[Event]:
+    def stream(
+        self, prompt: str, *, priority: int | None = None, attachments: Sequence[Attached] = ()
+    ) -> Iterator[Event]:
         """Send a prompt to the agent and yield the run's events; the last one is a ``RunResult``.
 
         Leaving the iteration early cancels the run.
         """
         conversation = self._conversation or self._begun(plan=False)
         answering = ApprovalCallbacks(self._there, approve=self._approve, answer=self._answer)
-        run = self._run = conversation.send(prompt, priority=priority)
+        run = self._run = conversation.send(prompt, priority=priority, attachments=attachments)
         ear, ended = RunEventReader(run), False
         try:
             for message in conversation.follow(run):

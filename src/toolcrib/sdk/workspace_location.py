@@ -2,16 +2,17 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from toolcrib.client import Client, WorkspaceOut
 from toolcrib.core.errors import Misconfigured, NotFound
 
 if TYPE_CHECKING:
+    from toolcrib.client import Client, WorkspaceOut
+    from toolcrib.local.stored_history import StoredHistory
     from toolcrib.tools.tool import Tool
 
 
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
 class WorkspaceLocation:
     """A workspace, and a client for the server that has it."""
 
-    client: Client
-    workspace: WorkspaceOut
+    client: "Client"
+    workspace: "WorkspaceOut"
     # The folder for this directory's state on this machine; None for a server's workspace.
     notes: Path | None
+    # The project's directory on this machine; None for a server's workspace.
+    tree: Path | None = None
     # Where the person is in the project, relative to it; empty for its root.
     directory: str = ""
     # Whether another process of this user serves the directory; it may end.
@@ -34,6 +37,14 @@ class WorkspaceLocation:
     def id(self) -> UUID:
         """The id of the workspace."""
         return self.workspace.id
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLocation:
+    """A workspace of which only the history is read, and what reads it."""
+
+    client: "Client | StoredHistory"
+    id: UUID
 
 
 @contextmanager
@@ -54,6 +65,9 @@ def open_workspace_at(
         Misconfigured: ``tools`` were given for a server, or no token or workspace is configured for it.
         NotFound: The server has no such workspace.
     """
+    # Imported here: a command that only reads a directory's history needs no client.
+    from toolcrib.client import Client
+
     added = tuple(tools)
     if server is not None:
         if added:
@@ -73,10 +87,39 @@ def open_workspace_at(
             client,
             found,
             local.log.parent,
+            tree=local.tree,
             directory=_below(local.tree, directory),
             served_elsewhere=not local.serves,
             login_link=local.login_link,
         )
+
+
+@contextmanager
+def open_history_at(
+    directory: Path,
+    *,
+    server: str | None = None,
+    workspace: str | None = None,
+    finds_project: bool = False,
+    notify: Callable[[str], None] = lambda _: None,
+) -> Iterator[HistoryLocation]:
+    """Open the history of a directory, or of a workspace of ``server``. Starts a server only if it must.
+
+    Raises what ``open_workspace_at`` raises.
+    """
+    with ExitStack() as opened:
+        if server is None:
+            from toolcrib.local import open_history
+
+            stored = opened.enter_context(open_history(directory, finds_project=finds_project))
+            if stored is not None:
+                yield HistoryLocation(stored, stored.workspace_id)
+                return
+            opened.close()
+        location = opened.enter_context(
+            open_workspace_at(directory, server=server, workspace=workspace, finds_project=finds_project, notify=notify)
+        )
+        yield HistoryLocation(location.client, location.id)
 
 
 def _below(tree: Path, directory: Path) -> str:
@@ -92,7 +135,7 @@ def _token() -> str:
     return token
 
 
-def _chosen(client: Client, name: str | None) -> WorkspaceOut:
+def _chosen(client: "Client", name: str | None) -> "WorkspaceOut":
     own = client.workspaces()
     fitting = [one for one in own if name in (None, one.name, str(one.id))]
     if len(fitting) == 1:

@@ -8,14 +8,15 @@ from typing import Any, Final
 from psycopg.errors import UniqueViolation
 
 from toolcrib.core.callers import WorkspaceRole
-from toolcrib.core.errors import Conflict, NotFound
+from toolcrib.core.errors import BadArguments, Conflict, NotFound
 from toolcrib.core.ids import McpServerId, WorkspaceId, new_id
 from toolcrib.core.json_text import json_text
-from toolcrib.core.mcp_servers import McpServer, McpTool, McpTransport
-from toolcrib.storage.database import Database, Tenant
+from toolcrib.core.mcp_servers import McpServer, McpTool, McpTransport, McpWorkspaceAccess
+from toolcrib.storage.database import Connection, Database, Tenant
 from toolcrib.storage.provider_credentials import EncryptedText, Encryptor
 
 MOST_SERVERS: Final = 20
+MOST_SECRETS: Final = 20
 
 
 class McpServerStore:
@@ -33,29 +34,28 @@ class McpServerStore:
         transport: McpTransport,
         command: Sequence[str] = (),
         url: str | None = None,
+        hosts: Sequence[str] = (),
+        workspace_access: McpWorkspaceAccess = McpWorkspaceAccess.NONE,
         safe_tools: Sequence[str] = (),
         secrets: Mapping[str, str] | None = None,
     ) -> McpServer:
         """Add a server without approved tools. Owners only."""
         server_id = McpServerId(new_id())
-        locked = (
-            self._lock.encrypt(json.dumps(dict(secrets)), owner=_owner(tenant.workspace_id, server_id))
-            if secrets
-            else None
-        )
+        locked = self._locked(tenant.workspace_id, server_id, secrets or {})
         try:
             async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
                 row = await connection.fetch_row(
                     f"""
                     insert into toolcrib.mcp_servers
-                        (workspace_id, id, name, transport, command, url, safe_tools, encrypted, key_id, created_by)
-                    select %s, %s, %s, %s, %s, %s, %s, %s, %s, %s
+                        (workspace_id, id, name, transport, command, url, hosts, workspace_access, safe_tools,
+                         encrypted, key_id, secret_names, secrets_set_at, created_by)
+                    select %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, case when %s then now() end, %s
                     where (select count(*) from toolcrib.mcp_servers where workspace_id = %s) < %s
                     returning {_COLUMNS}
                     """,  # noqa: S608 - the columns are a constant of this module
-                    (tenant.workspace_id, server_id, name, transport, list(command), url, list(safe_tools),
-                     locked and locked.data, locked and locked.key_id, tenant.user_id,
-                     tenant.workspace_id, MOST_SERVERS),
+                    (tenant.workspace_id, server_id, name, transport, list(command), url, list(hosts), workspace_access,
+                     list(safe_tools), locked and locked.data, locked and locked.key_id, sorted(secrets or {}),
+                     bool(secrets), tenant.user_id, tenant.workspace_id, MOST_SERVERS),
                 )  # fmt: skip
         except UniqueViolation:
             raise Conflict(f"An MCP server named {name!r} already exists. Choose another name.") from None
@@ -90,10 +90,7 @@ class McpServerStore:
                 "select encrypted, key_id from toolcrib.mcp_servers where workspace_id = %s and id = %s",
                 (server.workspace_id, server.id),
             )
-        if row is None or row[0] is None:
-            return server
-        opened = self._lock.decrypt(EncryptedText(row[1], bytes(row[0])), owner=_owner(server.workspace_id, server.id))
-        return replace(server, secrets=json.loads(opened))
+        return replace(server, secrets=self._opened(server.workspace_id, server.id, row))
 
     async def update(
         self,
@@ -102,19 +99,67 @@ class McpServerStore:
         *,
         enabled: bool | None = None,
         safe_tools: Sequence[str] | None = None,
+        hosts: Sequence[str] | None = None,
+        workspace_access: McpWorkspaceAccess | None = None,
+        secrets: Mapping[str, str | None] | None = None,
     ) -> McpServer:
-        """Change what is given. Owners only. The command or URL never changes: that would be another server."""
+        """Change what is given. Owners only. The command or URL never changes: that would be another server.
+
+        Args:
+            secrets: Those to set, and with None those to remove. The others stay.
+        """
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
+            if secrets:
+                await self._set_secrets(connection, tenant.workspace_id, server_id, secrets)
             row = await connection.fetch_row(
                 f"""
                 update toolcrib.mcp_servers
-                set enabled = coalesce(%s, enabled), safe_tools = coalesce(%s, safe_tools),
-                    revision = revision + 1, updated_at = now()
+                set enabled = coalesce(%s, enabled), safe_tools = coalesce(%s, safe_tools), hosts = coalesce(%s, hosts),
+                    workspace_access = coalesce(%s, workspace_access), revision = revision + 1, updated_at = now()
                 where workspace_id = %s and id = %s returning {_COLUMNS}
                 """,  # noqa: S608 - as above
-                (enabled, None if safe_tools is None else list(safe_tools), tenant.workspace_id, server_id),
-            )
+                (enabled, None if safe_tools is None else list(safe_tools), None if hosts is None else list(hosts),
+                 workspace_access, tenant.workspace_id, server_id),
+            )  # fmt: skip
         return _found(row, server_id)
+
+    async def _set_secrets(
+        self,
+        connection: Connection,
+        workspace_id: WorkspaceId,
+        server_id: McpServerId,
+        changed: Mapping[str, str | None],
+    ) -> None:
+        row = await connection.fetch_row(
+            "select encrypted, key_id from toolcrib.mcp_servers where workspace_id = %s and id = %s for update",
+            (workspace_id, server_id),
+        )
+        merged = {**self._opened(workspace_id, server_id, row), **changed}
+        secrets = {name: value for name, value in merged.items() if value is not None}
+        if len(secrets) > MOST_SECRETS:
+            raise BadArguments({"secrets": f"A server can have at most {MOST_SECRETS} secrets."})
+        locked = self._locked(workspace_id, server_id, secrets)
+        await connection.execute(
+            """
+            update toolcrib.mcp_servers set encrypted = %s, key_id = %s, secret_names = %s, secrets_set_at = now()
+            where workspace_id = %s and id = %s
+            """,
+            (locked and locked.data, locked and locked.key_id, sorted(secrets), workspace_id, server_id),
+        )
+
+    def _locked(
+        self, workspace_id: WorkspaceId, server_id: McpServerId, secrets: Mapping[str, str]
+    ) -> EncryptedText | None:
+        if not secrets:
+            return None
+        return self._lock.encrypt(json.dumps(dict(secrets)), owner=_owner(workspace_id, server_id))
+
+    def _opened(self, workspace_id: WorkspaceId, server_id: McpServerId, row: tuple[Any, ...] | None) -> dict[str, str]:
+        if row is None or row[0] is None:
+            return {}
+        opened = self._lock.decrypt(EncryptedText(row[1], bytes(row[0])), owner=_owner(workspace_id, server_id))
+        secrets: dict[str, str] = json.loads(opened)
+        return secrets
 
     async def approve(self, tenant: Tenant, server: McpServer) -> McpServer:
         """Approve the tools of ``server.offered_tools`` if the server has the latest list. Owners only."""
@@ -169,13 +214,15 @@ class McpServerStore:
 
 
 _COLUMNS = """
-    workspace_id, id, name, transport, command, url, safe_tools, enabled, approved_tools, approved_by,
-    approved_at, offered_tools, offered_at, last_error, revision, created_by, created_at, updated_at
+    workspace_id, id, name, transport, command, url, hosts, workspace_access, secret_names, safe_tools, enabled,
+    approved_tools, approved_by, approved_at, offered_tools, offered_at, last_error, revision, created_by, created_at,
+    updated_at
 """
 
 
 def _server(row: tuple[Any, ...]) -> McpServer:
-    workspace_id, server_id, name, transport, command, url, safe, enabled, approved, by, at, offered, *rest = row
+    workspace_id, server_id, name, transport, command, url, hosts, access, secrets, safe, *rest = row
+    enabled, approved, by, at, offered, *rest = rest
     return McpServer(
         workspace_id,
         server_id,
@@ -183,6 +230,9 @@ def _server(row: tuple[Any, ...]) -> McpServer:
         McpTransport(transport),
         tuple(command),
         url,
+        tuple(hosts),
+        McpWorkspaceAccess(access),
+        tuple(secrets),
         tuple(safe),
         enabled,
         _tools(approved),

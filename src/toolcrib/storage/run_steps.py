@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.core.audit import AuditRecord, CallRecord
+from toolcrib.core.budgets import BudgetState
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.ids import CallId, ProcessId, RunId, WorkspaceId
 from toolcrib.core.json_text import json_text
-from toolcrib.core.runs import RequestedCallState, Run, RunEnding, RunState, SessionMessage, Violations
+from toolcrib.core.runs import ModelUsage, RequestedCallState, Run, RunEnding, RunState, SessionMessage, Violations
 from toolcrib.policy.model_results import CallProgress
 from toolcrib.storage.audit import AuditStore
 from toolcrib.storage.database import Tenant
@@ -240,6 +241,15 @@ class RunStepStore(RunStore):
             )
         return RunAuthorization(None if row[0] is None else WorkspaceRole(row[0]), row[1])
 
+    async def budgets(self, run: Run) -> list[BudgetState]:
+        """Return the budgets that a run is subject to, with what is used of them."""
+        async with self._database.as_system() as connection:
+            return await connection.fetch_all(
+                BudgetState,
+                "select scope, name, max_tokens, max_cost, tokens, cost from toolcrib.run_budgets(%s, %s)",
+                (run.workspace_id, run.id),
+            )
+
     async def prompt_context(self, run: Run) -> Any:
         """Return what the session's model was told of the workspace, as stored; None if that was nothing yet."""
         async with self._database.as_system() as connection:
@@ -444,13 +454,15 @@ class RunStepStore(RunStore):
                 {"orderly": orderly, "workspace": run.workspace_id, "run": run.id, "epoch": run.epoch},
             )
 
-    async def compact(self, run: Run, summary: SessionMessage, up_to: int, *, context_tokens: int) -> int:
+    async def compact(
+        self, run: Run, summary: SessionMessage, up_to: int, *, context_tokens: int, used: ModelUsage
+    ) -> int:
         """Replace the messages up to a position by a summary in later requests; they stay readable.
 
         Returns the summary's own position; the model gets it before all other messages.
         """
         payload = {"messageId": summary.id, "runId": run.id, "role": "summary", "content": summary.content}
-        usage = {"contextTokens": context_tokens}
+        usage = {**used.payload, "contextTokens": context_tokens}
         async with self._database.transaction(Tenant(run.workspace_id)) as connection:
             await lock_run(connection, run)
             await connection.execute(
@@ -475,6 +487,14 @@ class RunStepStore(RunStore):
             await connection.execute(
                 "select toolcrib.append_event(%s, %s, 'message', %s)",
                 (run.workspace_id, run.session_id, json_text({**payload, "usage": usage})),
+            )
+            await connection.execute(
+                """
+                select toolcrib.count_model_usage(
+                    %(workspace)s, %(run)s, %(provider)s, %(model)s, %(input_tokens)s, %(output_tokens)s,
+                    %(cost)s::numeric, %(unpriced)s::integer)
+                """,
+                {"workspace": run.workspace_id, "run": run.id, **used.row},
             )
         return int(row[0])
 

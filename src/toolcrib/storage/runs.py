@@ -11,7 +11,7 @@ from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import Conflict, NotFound
 from toolcrib.core.ids import CallId, RunId, SessionId, UserId, WorkspaceId, new_id
 from toolcrib.core.json_text import json_text
-from toolcrib.core.runs import DEFAULT_PRIORITY, RETRIABLE, CostGroup, CostSum, Run, RunEnding, RunState, SessionMessage
+from toolcrib.core.runs import DEFAULT_PRIORITY, Run, RunEnding, RunState, SessionMessage
 from toolcrib.storage.database import Connection, Database, Parameters, Tenant
 
 
@@ -33,8 +33,11 @@ class RunStore:
         history: Sequence[tuple[str, str]] = (),
         priority: int = DEFAULT_PRIORITY,
         attachments: Sequence[Mapping[str, str]] = (),
+        compacts: bool = False,
     ) -> Run:
         """Submit a user's message: its run starts now or, while the session has another run, later.
+
+        With ``compacts`` the run answers no message, but summarizes the session.
 
         Raises:
             Forbidden: The user is not a member, or not an owner and the priority is before that of other people.
@@ -51,10 +54,11 @@ class RunStore:
                 history=history,
                 priority=priority,
                 attachments=attachments,
+                compacts=compacts,
             )
 
     async def retry(self, tenant: Tenant, run_id: RunId, *, via: str) -> Run:
-        """Submit the message of a run that failed or was cancelled again, as a new run of its session.
+        """Submit the message of a run that failed, was cancelled or used up a budget again, as a new run.
 
         Raises:
             Conflict: The run has not ended, or ended otherwise.
@@ -63,10 +67,10 @@ class RunStore:
             run = await one_run(connection, tenant, run_id)
             if run.end_reason is None:
                 raise Conflict(f"The run has not ended: it is {run.state}. Cancel it first, or wait for its end.")
-            if run.end_reason not in RETRIABLE:
+            if not run.is_retriable:
                 raise Conflict(
-                    f"The run ended with {run.end_reason!r}. Only a run that failed or was cancelled can be retried; "
-                    "send a new message instead."
+                    f"The run ended with {run.end_reason!r}. Only a run that failed, was cancelled or used up a "
+                    "budget can be retried; send a new message instead."
                 )
             # What waited for others waits again. Being before others is asked for again, by an owner.
             priority = max(run.priority, DEFAULT_PRIORITY)
@@ -83,6 +87,7 @@ class RunStore:
                 via=via,
                 priority=priority,
                 attachments=attachments,
+                compacts=run.compacts,
             )
 
     async def submit_within(
@@ -96,6 +101,7 @@ class RunStore:
         history: Sequence[tuple[str, str]] = (),
         priority: int = DEFAULT_PRIORITY,
         attachments: Sequence[Mapping[str, str]] = (),
+        compacts: bool = False,
     ) -> Run:
         """Submit a message in a transaction of the tenant, a member.
 
@@ -120,8 +126,8 @@ class RunStore:
         await connection.execute(
             """
             insert into toolcrib.runs
-                (workspace_id, id, session_id, user_id, agent_id, via, prompt, priority, attachments, state)
-            values (%s, %s, %s, %s, %s, %s, %s, %s, %s::jsonb, 'queued')
+                (workspace_id, id, session_id, user_id, agent_id, via, prompt, priority, attachments, compacts, state)
+            values (%s, %s, %s, %s, %s, %s, %s, %s, %s::jsonb, %s, 'queued')
             """,
             (
                 tenant.workspace_id,
@@ -133,6 +139,7 @@ class RunStore:
                 prompt,
                 priority,
                 json_text([dict(one) for one in attachments]) if attachments else None,
+                compacts,
             ),
         )
         await self._start_queued(connection, tenant.workspace_id)
@@ -198,27 +205,6 @@ class RunStore:
                 },
             )
 
-    async def costs(self, tenant: Tenant, *, by: CostGroup, days: int, limit: int = 200) -> list[CostSum]:
-        """Add up what the workspace's runs of the last days have used, the latest days or the dearest ones first."""
-        async with self._database.transaction(tenant) as connection:
-            cursor = await connection.execute(
-                """
-                select key, count(*)::integer, sum(input_tokens)::bigint, sum(output_tokens)::bigint, sum(cost),
-                       sum(unpriced_turns)::integer
-                from (select case %(by)s when 'day' then to_char(r.created_at at time zone 'UTC', 'YYYY-MM-DD')
-                                         when 'agent' then coalesce(r.agent_id::text, '')
-                                         else r.session_id::text end as key, r.*
-                      from toolcrib.runs r
-                      where r.workspace_id = %(workspace)s
-                        and r.created_at > now() - make_interval(days => %(days)s)) one
-                group by key
-                order by case when %(by)s = 'day' then key end desc, sum(cost) desc, sum(output_tokens) desc
-                limit %(limit)s
-                """,
-                {"by": by, "workspace": tenant.workspace_id, "days": days, "limit": limit},
-            )
-            return [CostSum(*row) for row in await cursor.fetchall()]
-
     async def cancel(self, tenant: Tenant, run_id: RunId) -> Run:
         """Cancel a run and its child runs. One without a process ends at once; others notice it within a second.
 
@@ -279,6 +265,7 @@ class RunStore:
         """
         cursor = await connection.execute("select toolcrib.child_runs(%s, %s)", (run.workspace_id, run.id))
         children = [RunId(id_) for (id_,) in await cursor.fetchall()]
+        without_process, waiting = [], []
         for child_id in children:
             child = await one_run(connection, Tenant(run.workspace_id), child_id)
             if child.state is RunState.QUEUED:
@@ -293,9 +280,15 @@ class RunStore:
             )
             is_put_aside = row is not None and row[0] == RunState.READY and row[1]
             if row is not None and (row[0] == RunState.QUEUED or is_put_aside):
-                await _mark_ended(connection, child, RunEnding.CANCELLED, None)
+                without_process.append(child)
             elif row is not None and row[0] == RunState.WAITING:
-                await connection.execute("select toolcrib.set_run_ready(%s, %s)", (run.workspace_id, child_id))
+                waiting.append(child_id)
+        # Their end locks their parents, so only now that all of them are locked: a child that saves a turn meanwhile
+        # locks itself and then its parent.
+        for child in without_process:
+            await _mark_ended(connection, child, RunEnding.CANCELLED, None)
+        for child_id in waiting:
+            await connection.execute("select toolcrib.set_run_ready(%s, %s)", (run.workspace_id, child_id))
         return children
 
     async def children(self, tenant: Tenant, run_id: RunId) -> list[RunId]:
@@ -349,7 +342,7 @@ _NAMES = (
     "input_tokens", "output_tokens", "context_tokens", "active_ms", "active_since", "cancelled_by", "error",
     "created_at", "started_at", "ended_at", "attempts", "takeovers", "held", "priority", "not_before",
     "provider_waits", "provider_wait_ms", "awaits_slot", "parent_run_id", "max_turns", "max_active_ms", "child_turns",
-    "waits_for_child", "cost", "unpriced_turns", "child_tokens", "child_cost", "child_unpriced",
+    "waits_for_child", "cost", "unpriced_turns", "child_tokens", "child_cost", "child_unpriced", "compacts",
 )  # fmt: skip
 COLUMNS = ", ".join(f"r.{name}" for name in _NAMES)
 SELECT = f"select {', '.join(_NAMES)} from toolcrib.runs "  # noqa: S608 - constants of this module

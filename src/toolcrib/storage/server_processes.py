@@ -17,6 +17,14 @@ class ServerProcessStore(Store):
             cursor = await connection.execute("select id from toolcrib.live_processes(%s)", (seconds,))
             return [ProcessId(id_) for (id_,) in await cursor.fetchall()]
 
+    async def any_of(self, node: str) -> bool:
+        """Return whether a process of this node has not been removed: it lives, or it was killed."""
+        async with self._database.as_system() as connection:
+            row = await connection.returned_row(
+                "select exists (select from toolcrib.server_processes where node = %s)", (node,)
+            )
+        return bool(row[0])
+
     async def end_sessions_of_dead(self, *, seconds: float) -> int:
         """End the database sessions of processes without a heartbeat for this time. Returns how many there were.
 

@@ -9,9 +9,11 @@ from typing import LiteralString
 from psycopg.errors import UniqueViolation
 
 from toolcrib.core.agents import TrustLevel
+from toolcrib.core.budgets import Budgets
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import Conflict, NotFound
 from toolcrib.core.ids import AgentId, ProcessId, UserId, WorkspaceId, new_id
+from toolcrib.core.json_text import json_text
 from toolcrib.storage.database import Connection, Database, Store, Tenant, require
 from toolcrib.storage.quotas import WORKSPACES, has_all, one_at_a_time
 from toolcrib.storage.users import ActingUser, acting
@@ -29,6 +31,8 @@ class Workspace:
     # The highest trust of a session here; only owners set it.
     max_trust: TrustLevel | None = None
     default_agent_id: AgentId | None = None
+    # What models may use here; only owners set it.
+    budgets: Budgets | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,23 @@ class WorkspaceStore:
         It applies to running calls at once.
         """
         return await self._update(tenant, "update toolcrib.workspaces set max_trust = %s where id = %s", max_trust)
+
+    async def set_budgets(self, tenant: Tenant, budgets: Budgets | None) -> Workspace:
+        """Set what models may use here, for the given periods; None removes all. Holds from the next turn on."""
+        if budgets is None:
+            return await self._update(tenant, "update toolcrib.workspaces set budgets = %s where id = %s", None)
+        given = {
+            period: None if one is None or one.is_empty else one.model_dump(exclude_none=True)
+            for period, one in ((period, getattr(budgets, period)) for period in budgets.model_fields_set)
+        }
+        return await self._update(
+            tenant,
+            """
+            update toolcrib.workspaces
+            set budgets = nullif(jsonb_strip_nulls(coalesce(budgets, '{}') || %s::jsonb), '{}') where id = %s
+            """,
+            json_text(given),
+        )
 
     async def set_default_agent(self, tenant: Tenant, agent_id: AgentId | None) -> Workspace:
         """Set the agent of sessions that name none.
@@ -212,7 +233,7 @@ class WorkspaceStore:
 
 
 _WORKSPACES = """
-    select w.id, w.name, m.role, w.home_node, w.created_at, w.max_trust, w.default_agent_id
+    select w.id, w.name, m.role, w.home_node, w.created_at, w.max_trust, w.default_agent_id, w.budgets
     from toolcrib.members m join toolcrib.workspaces w on w.id = m.workspace_id
 """
 _MEMBERS = """

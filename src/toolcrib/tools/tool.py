@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from itertools import islice
 from typing import Any, ClassVar, Final, get_type_hints, overload
 
@@ -18,6 +18,7 @@ from toolcrib.core.callers import Caller, SessionMode
 from toolcrib.core.errors import MOST_FIELDS, BadArguments, Misconfigured, ToolcribError
 from toolcrib.core.paths import WorkspacePath
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.runtime.tool_threads import in_tool_thread
 from toolcrib.tools.context import QuestionsAsked, ToolContext
 
 
@@ -35,6 +36,11 @@ class ToolDefinition(BaseModel):
     name: str
     description: str
     input_schema: dict[str, Any]
+    source: str = Field(
+        default="",
+        exclude_if=lambda source: not source,
+        description="The Python package or module that the tool comes from. Absent if it is built in.",
+    )
 
 
 # The toolset of tools that a Python program adds, unless it names another one.
@@ -79,6 +85,7 @@ class Tool:
         requires: The kind of a service that the function gets with ``context.resource``. If the server has none, or
             its ``is_available()`` is false, models do not see the tool.
         hosts: Returns the hosts that a call contacts, from the required service. They are part of its effects.
+        source: The Python package or module that it comes from; empty if it is built in.
     """
 
     name: str
@@ -107,6 +114,7 @@ class Tool:
     encode_error: Callable[[ToolcribError], Any] | None = None
     requires: type | None = None
     hosts: Callable[[Any], tuple[str, ...]] | None = None
+    source: str = ""
 
     def __post_init__(self) -> None:
         derived = {
@@ -159,11 +167,15 @@ class Tool:
         return self.available if isinstance(self.available, bool) else self.available()
 
     @cached_property
+    def is_built_in(self) -> bool:
+        """Whether it is part of Toolcrib: no tool of an MCP server, a Python package or a program."""
+        return self.function.__module__.startswith("toolcrib.tools.")
+
+    @cached_property
     def is_quick(self) -> bool:
         """Whether a call waits only for the tree and the database. False for tools of other authors."""
-        is_ours = self.function.__module__.startswith("toolcrib.tools.")
         is_timed = self.timeout not in (None, no_time_limit)
-        return is_ours and not is_timed and self.category in (ToolCategory.FILE, ToolCategory.PLAN)
+        return self.is_built_in and not is_timed and self.category in (ToolCategory.FILE, ToolCategory.PLAN)
 
     def parse(self, arguments: Mapping[str, Any]) -> BaseModel:
         """Validate the arguments. Raises ``BadArguments`` with the wrong fields and what was expected."""
@@ -186,7 +198,9 @@ class Tool:
 
     def definition(self) -> ToolDefinition:
         """Return the tool as models and clients see it."""
-        return ToolDefinition(name=self.name, description=self.description, input_schema=self.input_schema)
+        return ToolDefinition(
+            name=self.name, description=self.description, input_schema=self.input_schema, source=self.source
+        )
 
 
 def _reject_many_unknown(arguments: Mapping[str, Any], model: type[BaseModel]) -> None:
@@ -358,13 +372,23 @@ def _called(function: Callable[..., Any], context_name: str | None) -> ToolFunct
     @wraps(function)
     async def call(arguments: BaseModel, context: ToolContext) -> Any:
         given = {name: getattr(arguments, name) for name in type(arguments).model_fields}
-        if context_name:
-            given[context_name] = context
         if inspect.iscoroutinefunction(function):
-            return await function(**given)
-        return await asyncio.to_thread(function, **given)
+            return await function(**given, **({context_name: context} if context_name else {}))
+        if context_name:
+            given[context_name] = replace(context, emit=emit_from_thread(context))
+        return await in_tool_thread(partial(function, **given))
 
     return call
+
+
+def emit_from_thread(context: ToolContext) -> Callable[[str], None]:
+    """Return a function for another thread that shows output of the call."""
+    loop = asyncio.get_running_loop()
+
+    def emit(text: str) -> None:
+        loop.call_soon_threadsafe(context.emit, text)
+
+    return emit
 
 
 def _reads(arguments: BaseModel) -> Effects:

@@ -12,7 +12,7 @@ from toolcrib.core.agents import AgentRules
 from toolcrib.core.errors import Misconfigured, NotFound
 from toolcrib.core.ids import UserId, WorkspaceId
 from toolcrib.policy.agent_definition import KnownNames
-from toolcrib.policy.permissions import READ_RESULT, is_offered
+from toolcrib.policy.permissions import ALLOWED_BY_DEFAULT, READ_RESULT, TOOL_SEARCH, is_offered
 from toolcrib.tools.tool import OWN_TOOLSET, Tool, ToolDefinition
 
 # The prefix of tool names that belong to one workspace. No built-in tool has it.
@@ -44,7 +44,8 @@ class ToolRegistry:
         added: WorkspaceToolSource | None = None,
         own: OwnResources | None = None,
     ) -> None:
-        self.resources = resources or {}
+        # A tool may look for others.
+        self.resources: Mapping[type, Any] = {**(resources or {}), ToolRegistry: self}
         self._tools: dict[str, Tool] = {}
         # What agents see, by the part of their rules that decides it.
         self._offered: dict[object, tuple[Tool, ...]] = {}
@@ -58,7 +59,7 @@ class ToolRegistry:
         """Add a tool. Raises ``Misconfigured`` if its name is taken."""
         with self._lock:
             if tool.name in self._tools:
-                raise Misconfigured(f"A tool named {tool.name!r} already exists. Choose another name.")
+                raise Misconfigured(_name_taken(tool, self._tools[tool.name]))
             # A new dict, so that iterations over the old one are not affected.
             self._tools = {**self._tools, tool.name: tool.bind(self.resources)}
             self._offered = {}
@@ -119,11 +120,11 @@ class ToolRegistry:
     def list_for_scope(self, rules: AgentRules | None) -> list[Tool]:
         """List the tools that an agent with these rules sees; without rules, all of them.
 
-        Excludes ``read_result``, which is useful only after a result was cut.
+        Excludes ``read_result``, which is useful only after a result was cut, and ``tool_search``.
         """
         if rules is None:
             return list(self._tools.values())
-        offered = (tool for tool in self._offered_to(rules) if tool.name != READ_RESULT)
+        offered = (tool for tool in self._offered_to(rules) if tool.name not in ALLOWED_BY_DEFAULT)
         return [tool for tool in offered if tool.available is True or tool.is_available]
 
     def definitions_for_scope(self, rules: AgentRules | None) -> list[ToolDefinition]:
@@ -132,7 +133,14 @@ class ToolRegistry:
 
     def read_result(self, rules: AgentRules) -> Tool | None:
         """Return the tool with which an agent reads the rest of a cut result; ``None`` if it is denied."""
-        return next((tool for tool in self._offered_to(rules) if tool.name == READ_RESULT), None)
+        return self._offered_by_name(rules, READ_RESULT)
+
+    def tool_search(self, rules: AgentRules) -> Tool | None:
+        """Return the tool with which an agent finds tools that it is not shown; ``None`` if it is denied."""
+        return self._offered_by_name(rules, TOOL_SEARCH)
+
+    def _offered_by_name(self, rules: AgentRules, name: str) -> Tool | None:
+        return next((tool for tool in self._offered_to(rules) if tool.name == name), None)
 
     def list_for_mcp(self, rules: AgentRules) -> list[Tool]:
         """List the tools for an agent's MCP client, which gets the list once, before any result."""
@@ -153,6 +161,13 @@ class ToolRegistry:
                 known.clear()
             known[key] = offered
         return offered
+
+
+def _name_taken(tool: Tool, existing: Tool) -> str:
+    if not tool.source:
+        return f"A tool named {tool.name!r} already exists. Choose another name."
+    other = f"one of {existing.source}" if existing.source else "a built-in one"
+    return f"The tool {tool.name!r} of {tool.source} has the name of {other}. Rename it, or remove its package."
 
 
 def discover_tools(package: ModuleType) -> Iterator[Tool]:

@@ -1,6 +1,6 @@
-"""Sanitizes text and URLs of search results, which are untrusted and read by models and terminals.
+"""Sanitizes text and URLs of search results and web pages, which are untrusted and read by models and terminals.
 
-Also finds secrets in queries.
+Also finds secrets in queries and URLs.
 """
 
 import html
@@ -20,6 +20,8 @@ _TAG = re.compile(
 _TERMINAL = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?|\x1b."
 )
+_LINE_END = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_BLANK_LINES = re.compile(r"\n(?:[ \t]*\n){2,}")
 # Format characters that scripts need: the joiners of Persian, of Indian scripts and of emoji.
 _JOINERS = "\u200c\u200d"
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn"}
@@ -39,6 +41,13 @@ def to_single_line(text: str) -> str:
     text = _TERMINAL.sub(" ", text)
     text = "".join(character if _is_seen(character) else " " if character.isspace() else "" for character in text)
     return " ".join(text.split())
+
+
+def to_plain_lines(text: str) -> str:
+    """Return a text without terminal escapes or invisible characters. Lines and indentation stay, markup too."""
+    text = _TERMINAL.sub("", _LINE_END.sub("\n", text))
+    seen = (character if character in "\n\t" or _is_seen(character) else "" for character in text)
+    return _BLANK_LINES.sub("\n\n", "".join(seen)).strip("\n")
 
 
 def web_address(value: Any) -> str | None:

@@ -44,6 +44,11 @@ class Screen:
         """Types a text literally, letter by letter."""
         self._tmux("send-keys", "-t", "0", "-l", text)
 
+    def paste(self, text: str) -> None:
+        """Pastes a text, as a terminal does it, also for a file that is dropped on it."""
+        self._tmux("set-buffer", text)
+        self._tmux("paste-buffer", "-p", "-t", "0")
+
     def press(self, *keys: str) -> None:
         """Presses keys, by tmux's names: Enter, Escape, C-c, BTab."""
         self._tmux("send-keys", "-t", "0", *keys)

@@ -5,14 +5,13 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 from fastapi import FastAPI
-from pwdlib.hashers.argon2 import Argon2Hasher
 
 from tests.integration.api.accounts import API, PASSWORD, Founder, Newcomer, Someone, new_email
 from tests.integration.api.websocket_room import Room, listening
 from tests.openapi_checks import Described
 from toolcrib.api.api_services import ApiServices
 from toolcrib.api.app import create_app
-from toolcrib.api.passwords import Passwords
+from toolcrib.api.passwords import PasswordHasher, Passwords
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.events import EventHub
 from toolcrib.providers.provider_registry import ProviderRegistry
@@ -25,7 +24,7 @@ from toolcrib.wiring import api_services, assemble
 @pytest.fixture
 def services(settings: Settings, database: Database, live: EventHub, providers: ProviderRegistry) -> ApiServices:
     """The services of the routes, without background workers and with quick password hashes."""
-    passwords = Passwords(Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1))
+    passwords = Passwords(PasswordHasher(iterations=1, lanes=1, memory_kib=8))
     return api_services(assemble(settings, database, live=live), live, providers, passwords=passwords)
 
 

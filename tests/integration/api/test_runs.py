@@ -1,5 +1,6 @@
 """Runs of a workspace over HTTP: listed, filtered, shown and retried. No worker executes them here."""
 
+from base64 import b64encode
 from typing import Any
 
 import httpx2
@@ -7,8 +8,10 @@ import pytest
 
 from tests.integration.api.accounts import Newcomer, Someone, code_of
 from toolcrib.api.api_services import ApiServices
-from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.callers import Caller, WorkspaceRole
+from toolcrib.core.errors import PermissionDenied
 from toolcrib.core.ids import WorkspaceId
+from toolcrib.core.tool_calls import ToolCall
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Tenant
 
@@ -88,7 +91,8 @@ async def test_a_message_brings_images_of_the_workspace(
     (attached,) = message["metadata"]["attachments"]
     assert attached["path"] == "/plan.png"
 
-    for wrong in ("/notes.txt", "/missing.png", "/../plan.png"):
+    (project / "fake.png").write_bytes(b"\x00\x01 no picture")
+    for wrong in ("/notes.txt", "/missing.png", "/../plan.png", "/fake.png"):
         refused = await attach(wrong)
         assert code_of(refused) == (400, "VALIDATION_ERROR"), wrong
         assert "attachments.0" in refused.text
@@ -96,6 +100,59 @@ async def test_a_message_brings_images_of_the_workspace(
     elsewhere = f"{url}/sessions/{workspace_id}/messages"
     body = {"text": "Look.", "attachments": ["/plan.png"]}
     assert code_of(await client.post(elsewhere, json=body, headers=ada.headers)) == (404, "NOT_FOUND")
+
+
+@pytest.mark.req("PR-6", part="images and PDFs")
+async def test_a_message_brings_files_with_their_content(
+    client: httpx2.AsyncClient, ada: Someone, url: str, settings: Settings, workspace_id: WorkspaceId
+) -> None:
+    session_id = await session(client, ada, url)
+    messages = f"{url}/sessions/{session_id}/messages"
+    image = b64encode(b"\x89PNG\r\n\x1a\n\x00\x01").decode()
+
+    async def attach(*files: Any) -> httpx2.Response:
+        return await client.post(messages, json={"text": "Look.", "attachments": files}, headers=ada.headers)
+
+    sent = await attach({"name": "shot.png", "data": image})
+    assert sent.status_code == 202, sent.text
+    (message,) = (await client.get(messages, headers=ada.headers)).json()["items"]
+    (attached,) = message["metadata"]["attachments"]
+    assert attached["path"] == "shot.png"
+    # It is shown to people from the call that stored it, and is no file of the workspace.
+    call = (await client.get(f"{url}/calls/{attached['call_id']}", headers=ada.headers)).json()
+    assert call["result"]["media"] == [
+        {"type": "image", "name": "shot.png", "mime_type": "image/png", "data": image},
+    ]
+    assert image not in str(call["arguments"])
+    assert not (settings.data_dir / "workspaces" / str(workspace_id) / "project" / "shot.png").exists()
+    events = (await client.get(f"{url}/sessions/{session_id}/events", headers=ada.headers)).json()["items"]
+    assert [event["payload"].get("attachments") for event in events if event["type"] == "message"] == [
+        [{"path": "shot.png", "toolId": attached["call_id"]}]
+    ]
+
+    wrong: list[tuple[Any, str]] = [
+        ({"name": "shot.png", "data": "bm8gcGljdHVyZQ=="}, "is not an image"),
+        ({"name": "shot.png", "data": "@@"}, "is not base64"),
+        ({"name": "shot.png", "data": b64encode(b"\x89PNG\r\n\x1a\n".ljust(5_000_001)).decode()}, "too large"),
+        ({"name": "a/b.png", "data": image}, "attachments.0"),
+    ]
+    for file, why in wrong:
+        refused = await attach(file)
+        assert code_of(refused) == (400, "VALIDATION_ERROR"), why
+        assert why in refused.text
+    assert code_of(await attach(*[{"name": "a.png", "data": image}] * 9)) == (400, "VALIDATION_ERROR")
+    assert len((await client.get(messages, headers=ada.headers)).json()["items"]) == 1
+
+
+async def test_only_people_attach_files(services: ApiServices, ada: Someone, workspace_id: WorkspaceId) -> None:
+    tenant = Tenant(workspace_id, ada.id)
+    rules = "toolsets: [attachments]\ntool_permissions: {attach: {allowed: true}}\n"
+    agent = await services.agents.create(tenant, name="sneaky", definition=rules)
+    caller = Caller(workspace_id, ada.id, agent=agent.as_caller)
+
+    outcome = await services.executor.execute(ToolCall("attach", {"name": "a.png", "content": "iVBORw0KGgo="}), caller)
+
+    assert isinstance(outcome.error, PermissionDenied)
 
 
 async def test_a_run_says_what_it_waits_for(client: httpx2.AsyncClient, ada: Someone, url: str) -> None:
@@ -198,3 +255,22 @@ async def test_only_an_owner_puts_a_message_before_those_of_others(
     assert code_of(refused) == (403, "FORBIDDEN")
     assert (later.status_code, owners.status_code) == (202, 202)
     assert retried.json()["priority"] == 100
+
+
+@pytest.mark.req("AG-6", part="/compact, cost, history search")
+async def test_a_session_is_compacted_by_a_run_without_a_message(
+    client: httpx2.AsyncClient, services: ApiServices, ada: Someone, url: str
+) -> None:
+    session_id = await session(client, ada, url)
+    run = await send(client, ada, url, session_id, "Add a test.")
+    behind = await client.post(f"{url}/sessions/{session_id}/compact", headers=ada.headers)
+    await end(services, run["id"], "done")
+    await end(services, behind.json()["id"], "done")
+    started = await client.post(f"{url}/sessions/{session_id}/compact", headers=ada.headers)
+    messages = (await client.get(f"{url}/sessions/{session_id}/messages", headers=ada.headers)).json()["items"]
+    missing = await client.post(f"{url}/sessions/{run['id']}/compact", headers=ada.headers)
+
+    assert (behind.status_code, behind.json()["state"]) == (202, "queued")
+    assert started.json()["state"] == "ready"
+    assert [one["content"] for one in messages] == ["Add a test."]
+    assert code_of(missing) == (404, "NOT_FOUND")

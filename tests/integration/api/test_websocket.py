@@ -411,6 +411,27 @@ async def test_message_to_an_agent_without_a_model_gets_an_error(room: Room) -> 
     assert "has no agent" in answer["payload"]["message"]
 
 
+@pytest.mark.req("PR-6", part="images and PDFs")
+async def test_a_message_brings_images_over_the_websocket(room: Room) -> None:
+    definition = "provider: openai-compatible\nmodel: gpt-fake\n"
+    agent = await room.services.agents.create(room.tenant, name="looker", definition=definition)
+    session = await room.services.sessions.create(room.tenant, agent_id=agent.id)
+    about = {"conversationId": str(session.id), "content": "Look."}
+    image = {"name": "shot.png", "data": "iVBORw0KGgo="}
+    async with room.client() as client:
+        sent = await client.ask("chat:send", **about, attachments=[image])
+        refused = await client.ask("chat:send", **about, attachments=["/missing.png"])
+        fake = await client.ask("chat:send", **about, attachments=[image | {"data": "AAAA"}])
+        many = await client.ask("chat:send", **about, attachments=[image] * 9)
+
+    assert sent["type"] == "chat:ok"
+    (message,) = await room.services.run_service.messages(room.tenant, session.id, after=0, limit=10)
+    (attached,) = (message.metadata or {})["attachments"]
+    assert attached["path"] == "shot.png"
+    assert [answer["payload"]["code"] for answer in (refused, fake, many)] == ["VALIDATION_ERROR"] * 3
+    assert "is not an image" in fake["payload"]["fields"]["attachments.0"]
+
+
 async def test_session_of_another_workspace_is_not_found(room: Room, ada: Someone) -> None:
     other = await room.services.workspaces.create(ActingUser(ada.id), name="other", node="test-node")
     theirs = await room.services.sessions.create(Tenant(other.id, ada.id), title="theirs")

@@ -22,9 +22,9 @@ def terminal(served: Served, key: str | None = None) -> Say:
     """Run commands in a shell; in a thread, since the server runs in this one."""
     environment = {"TOOLCRIB_SERVER": served.origin, "TOOLCRIB_TOKEN": key or served.key, "COLUMNS": "200"}
 
-    async def say(*words: str, **variables: str) -> Result:
+    async def say(*words: str, input: str | None = None, **variables: str) -> Result:
         runner = CliRunner(env=environment | {"TOOLCRIB_WORKSPACE": str(served.workspace_id)} | variables)
-        return await asyncio.to_thread(lambda: runner.invoke(app, words))
+        return await asyncio.to_thread(lambda: runner.invoke(app, words, input=input))
 
     return say
 
@@ -84,3 +84,31 @@ async def test_secret_is_in_no_command_and_a_stranger_sees_nothing(served: Serve
     other = await founded(served.services, served.origin)
     foreign = await terminal(served, other.key)("list")
     assert isinstance(foreign.exception, NotFound | Forbidden)
+
+
+@pytest.mark.req("OP-5", part="MCP programs with secrets, hosts and the workspace mounted")
+async def test_owner_gives_a_program_secrets_hosts_and_access_from_the_command_line(served: Served) -> None:
+    say = terminal(served)
+    options = ("--secret", "API_TOKEN", "--secret", "OTHER=FROM_HERE", "--host", "api.example.com")
+    added = await say("add", "tools", *options, "--", "/bin/false", FROM_HERE="hush-0002", input="hush-0001\n")
+    assert added.exit_code == 0, added.exception
+    rows, tenant = served.services.toolbox.rows, served.tenant
+    (server,) = await rows.list(tenant)
+    assert (await rows.with_secrets(server)).secrets == {"API_TOKEN": "hush-0001", "OTHER": "hush-0002"}
+
+    changed = await say(
+        "update", "tools", "--secret", "API_TOKEN", "--host", "b.org", "--workspace-access", "read-only",
+        API_TOKEN="hush-0003",
+    )  # fmt: skip
+    assert changed.exit_code == 0, changed.exception
+    (server,) = await rows.list(tenant)
+    assert (server.hosts, server.workspace_access) == (("b.org",), "read-only")
+    assert (await rows.with_secrets(server)).secrets == {"API_TOKEN": "hush-0003", "OTHER": "hush-0002"}
+    listed = await say("list")
+    assert "API_TOKEN, OTHER" in listed.output
+    assert "b.org" in listed.output
+    assert "workspace: read-only" in (await say("show", "tools")).output
+    for shown in (added, changed, listed, await say("show", "tools", "--json")):
+        assert "hush" not in shown.output
+    empty = await say("add", "x", "--secret", "NOT_SET_ANYWHERE", "--", "/bin/false")
+    assert isinstance(empty.exception, Misconfigured)

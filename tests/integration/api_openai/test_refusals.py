@@ -16,6 +16,10 @@ from toolcrib.storage.users import ActingUser
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 PICTURE = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+FAKE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+SOUND = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
+STORED = {"type": "file", "file": {"file_id": "file-1"}}
 
 
 @pytest.mark.parametrize(
@@ -27,7 +31,11 @@ PICTURE = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"
         ({"response_format": {"type": "json_object"}}, "answers in text"),
         ({"logprobs": True}, "no `logprobs`"),
         ({"modalities": ["text", "audio"]}, "text only"),
-        ({"messages": [{"role": "user", "content": [PICTURE]}]}, "Only text"),
+        ({"messages": [{"role": "user", "content": [PICTURE]}]}, "does not fetch files"),
+        ({"messages": [{"role": "user", "content": [FAKE]}]}, "is not an image"),
+        ({"messages": [{"role": "user", "content": [SOUND]}]}, "only text, images and PDFs"),
+        ({"messages": [{"role": "user", "content": [STORED]}]}, "not a `file_id`"),
+        ({"messages": [{"role": "user", "content": [IMAGE] * 9}]}, "at most 8"),
         ({"messages": [user("Hi"), assistant("Hello")]}, "last message must be the user's"),
         ({"messages": [user("  ")]}, "last message must be the user's"),
         ({"messages": []}, "messages"),

@@ -1,6 +1,7 @@
 """Complete sessions of the official OpenAI SDK against our server: responses, streams, history, usage, cancellation."""
 
 import asyncio
+from base64 import b64encode
 from typing import Any
 from uuid import UUID
 
@@ -159,3 +160,53 @@ async def heard_of(answer: Any) -> str:
         return "".join([chunk.choices[0].delta.content or "" async for chunk in answer if chunk.choices])
     content: str = answer.choices[0].message.content
     return content
+
+
+def image_of(body: bytes) -> dict[str, Any]:
+    url = f"data:image/png;base64,{b64encode(body).decode()}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+CAT, DOG = (image_of(b"\x89PNG\r\n\x1a\n" + animal) for animal in (b"cat", b"dog"))
+
+
+def looking(*parts: dict[str, Any], text: str = "What is this?") -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "text", "text": text}, *parts]}
+
+
+def images_of(openai_api: OpenAiFixture) -> list[str]:
+    """The images of the last request to the model, in order."""
+    messages = openai_api.model.last.body["messages"]
+    parts = [part for one in messages if isinstance(one["content"], list) for part in one["content"]]
+    return [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
+
+
+@pytest.mark.req("PR-6", part="images and PDFs")
+async def test_images_and_pdfs_of_a_message_reach_the_model(openai_api: OpenAiFixture) -> None:
+    pdf = f"data:application/pdf;base64,{b64encode(b'%PDF-1.7').decode()}"
+    openai_api.model.say(says("A cat."))
+    await openai_api.ask(looking(CAT, {"type": "file", "file": {"filename": "a.pdf", "file_data": pdf}}))
+
+    *_, image, document, text = openai_api.model.last.body["messages"][-1]["content"]
+    assert image == CAT
+    assert document["file"] == {"filename": "a.pdf", "file_data": pdf}
+    assert text["text"].startswith("What is this?\n[Attached: image-1.png (image/png, 11 bytes).]")
+
+
+@pytest.mark.req("PR-6", part="images and PDFs")
+async def test_an_image_is_sent_once_and_stays_in_its_conversation(openai_api: OpenAiFixture) -> None:
+    openai_api.model.say(says("A pet."), says("A pet."), says("A cat."))
+    await openai_api.ask(looking(CAT))
+    # The same words about another image are another conversation.
+    await openai_api.ask(looking(DOG))
+    await openai_api.ask(looking(CAT), assistant("A pet."), user("Which one?"))
+
+    assert images_of(openai_api) == [CAT["image_url"]["url"]]
+    assert await sessions_of(openai_api) == 2
+
+
+async def test_the_images_of_a_history_that_is_new_to_the_server_are_shown(openai_api: OpenAiFixture) -> None:
+    openai_api.model.say(says("The dog."))
+    await openai_api.ask(looking(CAT), assistant("A cat."), {"role": "user", "content": [DOG]})
+
+    assert images_of(openai_api) == [CAT["image_url"]["url"], DOG["image_url"]["url"]]

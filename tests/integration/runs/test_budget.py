@@ -69,3 +69,59 @@ async def test_model_of_unknown_size_is_used_without_a_budget(run_fixture: RunFi
     run = await run_fixture.send("Hello?", plain(200, {"object": "list", "data": [{"id": "gpt-4o"}]}), says("Hi."))
 
     assert run.end_reason is RunEnding.DONE
+
+
+@pytest.mark.req("AG-6", part="/compact, cost, history search")
+async def test_a_person_compacts_a_session_without_a_message(run_fixture: RunFixture) -> None:
+    await run_fixture.send("First, a question.", says("An answer."))
+    await run_fixture.send("Second.", says("Another.", input_tokens=40_000))
+    run_fixture.model.say(says("They spoke of two things."))
+
+    asked = await run_fixture.runs.submit(
+        run_fixture.tenant, run_fixture.session_id, "/compact", via="test", compacts=True
+    )
+    await run_fixture.carry_on()
+    compacted = await run_fixture.run(asked.id)
+    after = await run_fixture.send("Third.", says("The third answer."))
+
+    assert compacted.end_reason is RunEnding.DONE
+    assert compacted.context_tokens < 1_000
+    assert (after.end_reason, after.turns) == (RunEnding.DONE, 1)
+    seen = [message["content"] for message in run_fixture.model_input()[1:]]
+    assert "They spoke of two things." in seen[0]
+    assert seen[1:] == ["Second.", "Another.", "Third."]
+    roles = [one.role for one in await run_fixture.messages()]
+    assert roles == ["user", "assistant", "user", "assistant", "summary", "user", "assistant"]
+
+
+@pytest.mark.req("AG-6", part="/compact, cost, history search")
+async def test_a_person_compacts_once_and_a_long_answer_to_the_last_question_stays(run_fixture: RunFixture) -> None:
+    await run_fixture.send("First, a question.", says("An answer."))
+    looks = [says("", ("ls", {"path": "/"})) for _ in range(10)]
+    await run_fixture.send("Second.", *looks, says("Ten looks."))
+    requests = len(run_fixture.model.received)
+    run_fixture.model.say(says("They spoke."))
+
+    await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "/compact", via="test", compacts=True)
+    await run_fixture.carry_on()
+    assert len(run_fixture.model.received) == requests + 1
+    await run_fixture.send("Third.", says("The third answer."))
+
+    seen = [message["content"] for message in run_fixture.model_input()[1:] if message["role"] == "user"]
+    assert "They spoke." in seen[0]
+    assert seen[1:] == ["Second.", "Third."]
+
+
+@pytest.mark.req("AG-6", part="/compact, cost, history search")
+async def test_a_short_session_is_left_as_it_is(run_fixture: RunFixture) -> None:
+    await run_fixture.send("Hello?", says("Hello."))
+    requests = len(run_fixture.model.received)
+
+    asked = await run_fixture.runs.submit(
+        run_fixture.tenant, run_fixture.session_id, "/compact", via="test", compacts=True
+    )
+    await run_fixture.carry_on()
+
+    assert (await run_fixture.run(asked.id)).end_reason is RunEnding.DONE
+    assert len(run_fixture.model.received) == requests
+    assert [one.content for one in await run_fixture.messages()] == ["Hello?", "Hello."]

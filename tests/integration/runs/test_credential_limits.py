@@ -1,6 +1,7 @@
 """A credential with limits: a turn without room is put aside in no process, and goes on when there is room."""
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from toolcrib.core.ids import ProcessId, RunId, SessionId, new_id
 from toolcrib.core.provider_credentials import ProviderCredentials, RequestLimits
 from toolcrib.core.runs import Run, RunEnding, RunState, RunWait
 from toolcrib.runs.model_slots import ModelSlots, NoModelSlot
+from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.storage.model_slots import ModelSlotStore
 from toolcrib.storage.users import ActingUser
 
@@ -28,10 +30,17 @@ async def set_limits(fixture: RunFixture, *, at_once: int | None = None, per_min
     await access.set_limits(ActingUser(fixture.tenant.user_id), PROVIDER, RequestLimits(at_once, per_minute))
 
 
-def slots_of(fixture: RunFixture) -> ModelSlots:
-    """The slots of another process."""
+def slots_of(fixture: RunFixture, process_id: ProcessId) -> ModelSlots:
     engine = fixture.workspace.engine
-    return ModelSlots(ModelSlotStore(engine.database), engine.wake_signal, ProcessId(new_id()), lease=15.0)
+    return ModelSlots(ModelSlotStore(engine.database), engine.wake_signal, process_id, lease=15.0)
+
+
+@pytest.fixture
+def slots(run_fixture: RunFixture) -> Iterator[ModelSlots]:
+    """The slots of another process, which is alive: servers of other tests free those of dead ones at any moment."""
+    settings = run_fixture.workspace.settings
+    with ProcessHeartbeat.start(settings.system_url, node=settings.node_name, lease=15.0) as heartbeat:
+        yield slots_of(run_fixture, heartbeat.id)
 
 
 async def other_session(fixture: RunFixture) -> RunFixture:
@@ -86,11 +95,11 @@ async def test_a_credential_without_limits_leaves_no_rows(run_fixture: RunFixtur
     assert await rows(run_fixture, "model_lanes") == 0
 
 
-async def test_a_turn_without_room_is_put_aside_and_goes_on_when_a_request_ends(run_fixture: RunFixture) -> None:
+async def test_a_turn_without_room_is_put_aside_and_goes_on_when_a_request_ends(run_fixture: RunFixture, slots: ModelSlots) -> None:
     await set_limits(run_fixture, at_once=1)
     first = await submitted(run_fixture, "First.")
     second = await other_session(run_fixture)
-    async with slots_of(run_fixture).hold(first, PROVIDER, await credentials_of(run_fixture)):
+    async with slots.hold(first, PROVIDER, await credentials_of(run_fixture)):
         aside = await send(second, "Second.")
         asked = len(run_fixture.model.received)
     freed = await second.run(aside.id)
@@ -137,22 +146,22 @@ async def test_another_attempt_of_a_request_counts_as_a_start(run_fixture: RunFi
     assert await rows(run_fixture, "model_starts") == len(run_fixture.model.received) == 2
 
 
-async def test_a_raised_limit_gives_room_at_once(run_fixture: RunFixture) -> None:
+async def test_a_raised_limit_gives_room_at_once(run_fixture: RunFixture, slots: ModelSlots) -> None:
     await set_limits(run_fixture, at_once=1)
     first = await submitted(run_fixture, "First.")
     second = await other_session(run_fixture)
-    async with slots_of(run_fixture).hold(first, PROVIDER, await credentials_of(run_fixture)):
+    async with slots.hold(first, PROVIDER, await credentials_of(run_fixture)):
         aside = await send(second, "Second.")
         await set_limits(run_fixture, at_once=2)
         await sweep(run_fixture)
         assert (await second.run(aside.id)).waits_for is RunWait.WORKER
 
 
-async def test_a_run_that_waits_for_room_is_cancelled_at_once_and_leaves_its_place(run_fixture: RunFixture) -> None:
+async def test_a_run_that_waits_for_room_is_cancelled_at_once_and_leaves_its_place(run_fixture: RunFixture, slots: ModelSlots) -> None:
     await set_limits(run_fixture, at_once=1)
     first = await submitted(run_fixture, "First.")
     second = await other_session(run_fixture)
-    async with slots_of(run_fixture).hold(first, PROVIDER, await credentials_of(run_fixture)):
+    async with slots.hold(first, PROVIDER, await credentials_of(run_fixture)):
         aside = await send(second, "Second.")
         cancelled = await second.runs.cancel(second.tenant, aside.id)
 
@@ -160,12 +169,11 @@ async def test_a_run_that_waits_for_room_is_cancelled_at_once_and_leaves_its_pla
     assert await rows(run_fixture, "model_slots") == 0
 
 
-async def test_room_that_appears_while_a_run_is_put_aside_is_not_missed(run_fixture: RunFixture) -> None:
+async def test_room_that_appears_while_a_run_is_put_aside_is_not_missed(run_fixture: RunFixture, slots: ModelSlots) -> None:
     await set_limits(run_fixture, at_once=1)
     credentials = await credentials_of(run_fixture)
     first = await submitted(run_fixture, "First.")
     second = await submitted(await other_session(run_fixture), "Second.")
-    slots = slots_of(run_fixture)
     async with slots.hold(first, PROVIDER, credentials):
         with pytest.raises(NoModelSlot):
             await slots.hold(second, PROVIDER, credentials).__aenter__()
@@ -178,11 +186,11 @@ async def test_room_that_appears_while_a_run_is_put_aside_is_not_missed(run_fixt
 async def test_the_sweep_starts_what_waits_without_another_event(run_fixture: RunFixture) -> None:
     await set_limits(run_fixture, at_once=1)
     first = await submitted(run_fixture, "First.")
-    second, slots = await other_session(run_fixture), slots_of(run_fixture)
+    second, slots = await other_session(run_fixture), slots_of(run_fixture, ProcessId(new_id()))
     # Its process has no heartbeat: it is dead.
     await slots.hold(first, PROVIDER, await credentials_of(run_fixture)).__aenter__()
     aside = await send(second, "Second.")
-    sweeping = asyncio.create_task(slots_of(run_fixture).run())
+    sweeping = asyncio.create_task(slots_of(run_fixture, ProcessId(new_id())).run())
     try:
         async with asyncio.timeout(PATIENCE):
             while (await second.run(aside.id)).waits_for is RunWait.CREDENTIAL:

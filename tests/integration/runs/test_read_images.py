@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.integration.runs.conftest import RunFixture, says
+from toolcrib.core.attachments import MAX_IMAGE_BYTES
 from toolcrib.core.runs import RunEnding
-from toolcrib.runs.read_attachments import MAX_IMAGE_BYTES, MAX_SHOWN
+from toolcrib.runs.read_attachments import MAX_SHOWN
 
 # Larger than what a model gets of a textual result.
 PNG = b"\x89PNG\r\n\x1a\n" + os.urandom(90_000)
@@ -97,3 +98,46 @@ async def test_an_attached_image_is_shown_with_the_message_as_it_was_then(run_fi
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{b64encode(PNG).decode()}"}},
         {"type": "text", "text": f"Look.\n[Attached: /plan.png (image/png, {len(PNG):,} bytes).]"},
     ]
+
+
+@pytest.mark.req("PR-6", part="images and PDFs")
+async def test_a_file_that_a_person_sends_is_shown_in_every_later_request(run_fixture: RunFixture) -> None:
+    caller = replace(run_fixture.workspace.caller, session_id=run_fixture.session_id)
+    data = b64encode(PNG).decode()
+    outcome = await run_fixture.workspace.call("attach", caller, name="shot.png", content=data)
+    run_fixture.model.say(says("A plan."))
+    attachments = [{"path": "shot.png", "call_id": str(outcome.call_id)}]
+    await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "", via="test", attachments=attachments)
+    await run_fixture.carry_on()
+
+    expected = [
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}},
+        {"type": "text", "text": f"\n[Attached: shot.png (image/png, {len(PNG):,} bytes).]"},
+    ]
+    assert run_fixture.model_input()[-1]["content"] == expected
+    await run_fixture.send("And now?", says("Still a plan."))
+    assert run_fixture.model_input()[-3]["content"] == expected
+
+
+@pytest.mark.parametrize("summary", ["They looked.", ""], ids=["by the model", "by rule"])
+async def test_a_summary_names_the_files_that_messages_brought(run_fixture: RunFixture, summary: str) -> None:
+    (run_fixture.workspace.project / "plan.png").write_bytes(PNG)
+    caller = replace(run_fixture.workspace.caller, session_id=run_fixture.session_id)
+    outcome = await run_fixture.workspace.call("read", caller, path="/plan.png")
+    tenant, session_id = run_fixture.tenant, run_fixture.session_id
+    attachments = [{"path": "/plan.png", "call_id": str(outcome.call_id)}]
+    run_fixture.model.say(says("A plan."))
+    await run_fixture.runs.submit(tenant, session_id, "Look.", via="test", attachments=attachments)
+    await run_fixture.carry_on()
+    await run_fixture.send("Second.", says("Another."))
+
+    run_fixture.model.say(says(summary))
+    await run_fixture.runs.submit(tenant, session_id, "/compact", via="test", compacts=True)
+    await run_fixture.carry_on()
+
+    if summary:
+        [asked] = [one["content"] for one in run_fixture.model_input() if one["role"] == "user"]
+        assert "[user] Look. [attached: /plan.png]" in asked
+    else:
+        [summarised] = [one.content for one in await run_fixture.messages() if one.role == "summary"]
+        assert "The person said: Look. [attached: /plan.png]" in summarised

@@ -74,6 +74,8 @@ insert into toolcrib.model_lanes (user_id, provider) values (%(user)s, 'p');
 insert into toolcrib.model_slots (workspace_id, run_id, user_id, provider, place)
     values (%(workspace)s, %(id)s, %(user)s, 'p', 0);
 insert into toolcrib.usage_counters (workspace_id, slot) values (%(workspace)s, 0) on conflict do nothing;
+insert into toolcrib.model_usage (workspace_id, kind, key, day, runs, input_tokens, output_tokens, cost, unpriced_turns)
+    values (%(workspace)s, 'workspace', '', now(), 1, 1, 1, 0, 0);
 insert into toolcrib.connection_tickets
     (secret_hash, workspace_id, user_id, token_version, expires_at, connection_expires_at)
     values (%(hash)s, %(workspace)s, %(user)s, 0, now() + interval '1 day', now());

@@ -404,7 +404,11 @@ async def test_versions_of_files_in_the_trash_are_kept(workspace: WorkspaceFixtu
     assert holds(workspace.project / "big.bin")
 
 
-async def test_operator_empties_the_trash_by_hand(workspace: WorkspaceFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_operator_empties_the_trash_by_hand(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The command empties the trash of a whole node.
+    workspace = await new_workspace(database, settings.model_copy(update={"node_name": f"node-{new_id()}"}))
     large(workspace.project / "big.bin")
     await done(workspace, "rm", path="/big.bin")
     await let_expire(workspace)

@@ -1,27 +1,29 @@
 """Passwords: hashed slowly, verified, and verified even for an unknown user; attempts are limited."""
 
+import asyncio
+from dataclasses import dataclass, field
+
 import pytest
-from pwdlib.hashers.argon2 import Argon2Hasher
 from starlette.exceptions import HTTPException
 
-from toolcrib.api.passwords import Backoff, Passwords, RateWindow
+from tests.wait_until import PATIENCE
+from toolcrib.api.passwords import Backoff, PasswordHasher, Passwords, RateWindow
 
 
-class CountingHasher(Argon2Hasher):
-    """A cheap hasher that counts its calls."""
+@dataclass(frozen=True, kw_only=True)
+class CountingHasher(PasswordHasher):
+    """Records what it verifies."""
 
-    def __init__(self) -> None:
-        super().__init__(time_cost=1, memory_cost=8, parallelism=1)
-        self.verified = 0
+    verified: list[str] = field(default_factory=list)
 
-    def verify(self, password: str | bytes, hash: str | bytes) -> bool:
-        self.verified += 1
-        return super().verify(password, hash)
+    def verify(self, password: str, stored_hash: str) -> bool:
+        self.verified.append(password)
+        return super().verify(password, stored_hash)
 
 
 @pytest.fixture
 def hasher() -> CountingHasher:
-    return CountingHasher()
+    return CountingHasher(iterations=1, lanes=1, memory_kib=8)
 
 
 async def test_only_the_right_password_matches(hasher: CountingHasher) -> None:
@@ -33,16 +35,40 @@ async def test_only_the_right_password_matches(hasher: CountingHasher) -> None:
     assert not await passwords.matches("correct horse battery stable", stored)
 
 
+async def test_many_at_once_of_several_servers_in_a_process_all_end() -> None:
+    """With the usual cost: OpenSSL's threads for its lanes can wait for each other."""
+    servers = [Passwords(), Passwords()]
+
+    async with asyncio.timeout(PATIENCE):
+        stored = await asyncio.gather(*(one.hash("correct horse") for one in servers * 3))
+        matches = await asyncio.gather(*(servers[0].matches("correct horse", one) for one in stored))
+
+    assert matches == [True] * 6
+
+
 @pytest.mark.req("AP-2")
 async def test_an_unknown_user_costs_as_much_as_a_known_one(hasher: CountingHasher) -> None:
     passwords = Passwords(hasher)
 
     assert not await passwords.matches("anything", None)
-    assert hasher.verified == 1
+    assert hasher.verified == ["anything"]
 
 
-async def test_a_damaged_hash_matches_nothing(hasher: CountingHasher) -> None:
-    assert not await Passwords(hasher).matches("anything", "spoiled")
+@pytest.mark.parametrize("damaged", ["", "spoiled", "$argon2id$v=19$m=8,t=1,p=1$AAAA$BBBB", "$argon2id$v=19$m=8$é$"])
+async def test_a_damaged_hash_matches_nothing(hasher: CountingHasher, damaged: str) -> None:
+    assert not await Passwords(hasher).matches("anything", damaged)
+
+
+def test_the_usual_cost_is_the_one_that_rfc_9106_recommends() -> None:
+    assert PasswordHasher().hash("correct horse battery staple").startswith("$argon2id$v=19$m=65536,t=3,p=4$")
+
+
+def test_hashes_of_other_programs_and_of_earlier_releases_are_verified() -> None:
+    """Made with argon2-cffi, which hashed passwords before, and whose cost may differ."""
+    stored = "$argon2id$v=19$m=1024,t=2,p=2$h/2yyL7a6mLLcjm4E6d+lA$wDobgwwtKlRZ4Nco8s0aO3R1WVFDPLtXxXiWMK9cYto"
+
+    assert PasswordHasher().verify("correct horse battery staple", stored)
+    assert not PasswordHasher().verify("correct horse battery stable", stored)
 
 
 class Clock:

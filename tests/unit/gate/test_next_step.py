@@ -130,3 +130,12 @@ def test_the_loop_ends_whatever_the_model_does() -> None:
         run = replace(run, turns=run.turns + 1, calls=ended, answered=step.conclude, concluded=step.conclude)
     assert asked == 6
     assert step == EndRun(RunEnding.TURN_LIMIT)
+
+
+def test_a_run_that_only_compacts_calls_no_model_for_an_answer_and_ends() -> None:
+    asked = RunSnapshot(compacts=True, compactable=True, answered=True, turns=0)
+    assert next_step(asked) == CompactHistory()
+    assert next_step(replace(asked, compactable=False)) == EndRun(RunEnding.DONE)
+    assert next_step(replace(asked, over_budget=True)) == EndRun(RunEnding.BUDGET)
+    assert next_step(replace(asked, overdue=True)) == EndRun(RunEnding.DEADLINE)
+    assert next_step(replace(asked, cancelled=True)) == EndRun(RunEnding.CANCELLED)

@@ -11,7 +11,7 @@ from toolcrib.core.errors import Misconfigured
 from toolcrib.core.ids import UserId, WorkspaceId, new_id
 from toolcrib.local import postgres_binaries
 from toolcrib.local.in_process_server import ServerAddress
-from toolcrib.local.local_mode import DatabaseUrls, LocalServer, _settings, named_in_environment
+from toolcrib.local.local_mode import DatabaseUrls, LocalProject, LocalServer, _settings, named_in_environment
 from toolcrib.local.postgres_cluster import PostgresCluster
 from toolcrib.local.project_root import project_of
 from toolcrib.local.state_directory import FileLock, LocalDirectories, LocalSecrets
@@ -73,7 +73,7 @@ def test_the_login_link_uses_an_allowed_host_whatever_the_environment_allows(
     monkeypatch.setenv("TOOLCRIB_ALLOWED_HOSTS", "crib.example.com")
     secrets, urls = LocalSecrets.kept(directories), DatabaseUrls("postgresql://nowhere", None)
 
-    settings = _settings(urls, secrets, tmp_path, tmp_path)
+    settings = _settings(urls, LocalProject(tmp_path, directories, secrets))
     path_state = ServerAddress("http://127.0.0.1:9", settings.jwt_secret.get_secret_value(), ADA, 0, HERS)
     link = LocalServer(tmp_path, path_state, settings.node_name, serves=True, log=tmp_path)
 

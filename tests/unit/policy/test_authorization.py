@@ -152,11 +152,12 @@ MARKED = Tool("marked", Danger.SAFE, "mcp:ops", ToolCategory.MCP)
 RUNS, CONTACTS = Effects(command="ls"), Effects(command="pip install x", hosts=("pypi.org",))
 CALLS = Effects(hosts=("ops.example.com",))
 EACH = {tool.name: {"allowed": True} for tool in (READ, WRITE, MAKE, START, LIVE, HINTED, MARKED)}
-EACH |= {name: {"allowed": True} for name in ("undo", "deploy", "web_fetch", "ask_user")}
+EACH |= {name: {"allowed": True} for name in ("undo", "deploy", "web_search", "web_fetch", "ask_user")}
 EFFECTS = [
     # What a call does: then whether supervised, guided, review and autonomous ask before it runs.
     ("reads files", READ, READS, "yes no no no"),
-    ("reads a web page", Tool("web_fetch", toolset="studio"), Effects(hosts=("example.com",)), "yes no no no"),
+    ("searches the web", Tool("web_search", toolset="studio"), Effects(hosts=("example.com",)), "yes no no no"),
+    ("reads a web page", Tool("web_fetch", toolset="studio"), Effects(hosts=("example.com",)), "yes yes yes yes"),
     ("changes files", WRITE, WRITES, "yes yes no no"),
     ("plans its own changes", Tool("undo", Danger.DANGEROUS, drafts=True), Effects(), "yes yes no no"),
     ("runs a command as a transaction", MAKE, RUNS, "yes yes no no"),

@@ -35,8 +35,9 @@ def test_a_result_is_encoded_once_and_in_its_own_form(result: Any, text: str) ->
     assert bounded_text(result, None, CALL) == (text, False)
 
 
-def test_the_bytes_of_images_are_left_out_and_truncate_nothing() -> None:
-    answer = {"text": "A picture.", "media": [PICTURE]}
+@pytest.mark.parametrize("more", [{}, {"changed": [{"path": "/a.png"}], "skipped": []}])
+def test_the_bytes_of_images_are_left_out_and_truncate_nothing(more: dict[str, Any]) -> None:
+    answer = {"text": "A picture.", "media": [PICTURE], **more}
 
     text, _ = model_text(answer)
 

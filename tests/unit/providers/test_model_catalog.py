@@ -70,7 +70,8 @@ def test_the_data_has_a_date() -> None:
 @pytest.mark.parametrize(
     ("provider", "model", "effort", "explained"),
     [
-        ("anthropic", "claude-opus-5-5", Effort.MINIMAL, "It accepts `none`, `low`, `medium`, `high`, `xhigh`, `max`."),
+        ("anthropic", "claude-opus-5-5", Effort.NONE, "It accepts `low`, `medium`, `high`, `xhigh`, `max`."),
+        ("anthropic", "claude-opus-5", Effort.MINIMAL, "It accepts `none`, `low`, `medium`, `high`, `xhigh`, `max`."),
         ("openai", "gpt-5", Effort.MAX, "It accepts `minimal`, `low`, `medium`, `high`."),
         ("openai", "gpt-4o", Effort.LOW, "remove `effort` from the agent"),
     ],

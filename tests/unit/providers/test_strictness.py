@@ -63,7 +63,15 @@ ANTHROPIC_FAULTS = {
             model="claude-opus-4-7", max_tokens=9000, thinking={"type": "enabled", "budget_tokens": 2000}
         ),
     ),
-    "temperature of a new model": ("not supported", lambda body: body.update(model="claude-sonnet-5-5", temperature=1)),
+    "temperature": ("Extra inputs", lambda body: body.update(model="claude-sonnet-4-6", temperature=1)),
+    "no thinking of a model that always thinks": (
+        "is not supported for this model",
+        lambda body: body.update(model="claude-opus-5-5", thinking={"type": "disabled"}),
+    ),
+    "forced call of a model that always thinks": (
+        "forced tool use",
+        lambda body: body.update(model="claude-fable-5-2", tool_choice={"type": "any"}),
+    ),
     "unknown effort": ("effort", lambda body: body.update(output_config={"effort": "minimal"})),
     "thinking lost": (
         "Expected `thinking`",

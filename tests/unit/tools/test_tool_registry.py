@@ -236,7 +236,7 @@ def test_metadata_says_where_each_builtin_tool_is_offered() -> None:
     workspace = {name for name, tool in found.items() if tool.toolset == "workspace"}
 
     more_than_reads = {
-        *("ask_user", "bash_list", "bash_output", "bash_stop"),
+        *("ask_user", "attach", "bash_list", "bash_output", "bash_stop"),
         *("exit_plan_mode", "plan_write", "plan_edit", "review", "run_agent"),
     }
     assert {name for name, tool in found.items() if tool.read_only} == safe - more_than_reads
@@ -244,7 +244,7 @@ def test_metadata_says_where_each_builtin_tool_is_offered() -> None:
     assert {name for name, tool in found.items() if SessionMode.PLAN in tool.modes} == (safe - commands) | {"write"}
     assert {name for name, tool in found.items() if SessionMode.BUILD not in tool.modes} == {"exit_plan_mode"}
     assert {name for name, tool in found.items() if tool.plan_files_only} == {"write"}
-    assert {name for name, tool in found.items() if tool.default} == workspace | {"bash", "web_search"}
+    assert {name for name, tool in found.items() if tool.default} == workspace | {"bash", "web_fetch", "web_search"}
     assert {name for name, tool in found.items() if tool.exposed_over_mcp} == workspace
     assert {tool.toolset for tool in found.values() if tool.in_execution_log} == {"mounts"}
     assert all(tool.in_execution_log for tool in found.values() if tool.toolset == "mounts")

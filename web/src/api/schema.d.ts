@@ -355,6 +355,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/workspaces/{workspace_id}/sessions/{session_id}/compact": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Compact Session
+         * @description Replace the session's older messages by a summary, now or after its current run. Members only.
+         *
+         *     The run that does it adds no message. The last question and its answer stay; a session that is too short is left
+         *     as it is.
+         */
+        post: operations["compact_session"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workspaces/{workspace_id}/sessions/{session_id}/runs": {
         parameters: {
             query?: never;
@@ -404,7 +427,7 @@ export interface paths {
         };
         /**
          * List Costs
-         * @description Add up tokens and costs of the workspace's runs, the latest days or the dearest agents or sessions first.
+         * @description Add up the tokens and costs of the workspace, the latest days or the dearest agents, models or sessions first.
          */
         get: operations["list_costs"];
         put?: never;
@@ -468,7 +491,7 @@ export interface paths {
         put?: never;
         /**
          * Retry Run
-         * @description Send the message of a run that failed or was cancelled again, as a new run of its session. Members only.
+         * @description Send the message of a run again that failed, was cancelled or used up a budget, as a new run. Members only.
          *
          *     What the first run changed stays. Your credentials for the model provider are used.
          */
@@ -814,7 +837,7 @@ export interface paths {
         head?: never;
         /**
          * Change Workspace
-         * @description Change a workspace's name, maximum trust or default agent. Owners only.
+         * @description Change a workspace's name, maximum trust, default agent or budgets. Owners only.
          */
         patch: operations["change_workspace"];
         trace?: never;
@@ -831,6 +854,26 @@ export interface paths {
          * @description Return the usage and the limits of a workspace. It is counted on request, so do not poll it.
          */
         get: operations["get_usage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workspaces/{workspace_id}/budgets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Budgets
+         * @description List the budgets of the workspace and of its agents, with what models have used of them.
+         */
+        get: operations["list_budgets"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1052,7 +1095,7 @@ export interface paths {
         head?: never;
         /**
          * Update Mcp Server
-         * @description Enable or disable a server, or set which of its tools are safe. Owners only.
+         * @description Enable or disable a server, or change its secrets, its hosts, or which of its tools are safe. Owners only.
          */
         patch: operations["update_mcp_server"];
         trace?: never;
@@ -1734,9 +1777,11 @@ export interface components {
             max_tokens?: number | null;
             /**
              * Max Cost
-             * @description US dollars that a run and its child runs may cost. Checked before each turn; a turn without a known price also ends the run.
+             * @description US dollars that a run and its child runs may cost. Checked before each turn; models without a known price are refused.
              */
             max_cost?: number | null;
+            /** @description What models may use in a `session` with its child runs, and in all sessions of the agent per `day` and per `month` (UTC): `max_tokens`, `max_cost` or both. Checked before each turn. */
+            budgets?: components["schemas"]["Budgets"] | null;
             /**
              * Budget Reserve
              * @description Share of the context window to keep free. Below it, the run summarizes its history or finishes.
@@ -1992,6 +2037,24 @@ export interface components {
          */
         ApprovalPoint: "command" | "effect";
         /**
+         * AttachedFile
+         * @description A file that is sent with a message. It does not become a file of the workspace.
+         */
+        AttachedFile: {
+            /**
+             * Name
+             * @description Its name, without folders.
+             * @example screenshot.png
+             */
+            name: string;
+            /**
+             * Data
+             * @description Its content in base64.
+             * @example iVBORw0KGgo=
+             */
+            data: string;
+        };
+        /**
          * AuditCheckpointOut
          * @description The end of the audit chain, signed by Ed25519 over the other fields as JSON with sorted keys and no spaces.
          *
@@ -2183,6 +2246,71 @@ export interface components {
          * @enum {string}
          */
         AuthorKind: "user" | "agent" | "external" | "system";
+        /**
+         * Budget
+         * @description A limit on what models may use. A field that is absent is no limit.
+         */
+        Budget: {
+            /**
+             * Max Tokens
+             * @description Input and output tokens.
+             */
+            max_tokens?: number | null;
+            /**
+             * Max Cost
+             * @description US dollars. Models without a known price are then refused.
+             */
+            max_cost?: number | null;
+        };
+        /**
+         * BudgetOut
+         * @description A budget of the workspace or of an agent, and what is used of it in this day or month (UTC).
+         */
+        BudgetOut: {
+            /**
+             * Agent Id
+             * @description The agent whose definition sets it; null for the workspace's.
+             */
+            agent_id: string | null;
+            /** Agent Name */
+            agent_name: string | null;
+            period: components["schemas"]["BudgetPeriod"];
+            /** Max Tokens */
+            max_tokens: number | null;
+            /**
+             * Max Cost
+             * @description In US dollars.
+             */
+            max_cost: string | null;
+            /**
+             * Tokens
+             * @description Used so far; null for `session`, which limits each one.
+             */
+            tokens: number | null;
+            /**
+             * Cost
+             * @description Spent so far, in US dollars; null for `session`.
+             */
+            cost: string | null;
+        };
+        /**
+         * BudgetPeriod
+         * @description What a budget adds up.
+         * @enum {string}
+         */
+        BudgetPeriod: "session" | "day" | "month";
+        /**
+         * Budgets
+         * @description Budgets by period. Days and months are those of UTC.
+         */
+        Budgets: {
+            /** @description A session with its child runs. */
+            session?: components["schemas"]["Budget"] | null;
+            /** @description All sessions together, per day. */
+            day?: components["schemas"]["Budget"] | null;
+            /** @description All sessions together, per month. */
+            month?: components["schemas"]["Budget"] | null;
+        };
         /** ButtonOut */
         ButtonOut: {
             /** Label */
@@ -2284,22 +2412,25 @@ export interface components {
         ChangeKind: "created" | "modified" | "moved" | "deleted" | "touched";
         /**
          * CostGroup
-         * @description What costs are added up by. A day is one of UTC, that of the run's beginning.
+         * @description What costs are added up by. A day is one of UTC. A session's are those of its child runs too.
          * @enum {string}
          */
-        CostGroup: "day" | "agent" | "session";
+        CostGroup: "day" | "agent" | "model" | "session";
         /**
          * CostOut
-         * @description What the runs of one day, agent or session have used.
+         * @description What models have used for one day, agent, model or session.
          */
         CostOut: {
             /**
              * Key
-             * @description The day (UTC), or the id of the agent or the session.
+             * @description The day (UTC), the id of the agent or the session, or `provider/model`.
              * @example 2026-11-17
              */
             key: string;
-            /** Runs */
+            /**
+             * Runs
+             * @description Runs, by the day on which they first used a model.
+             */
             runs: number;
             /** Input Tokens */
             input_tokens: number;
@@ -3109,6 +3240,20 @@ export interface components {
                 [key: string]: string;
             };
             /**
+             * Hosts
+             * @description Hosts that the program may contact, such as `api.example.com`, `*.example.org` or `example.org:8080`. Without any, it has no network.
+             * @default []
+             * @example [
+             *       "api.example.com"
+             *     ]
+             */
+            hosts: string[];
+            /**
+             * @description What the program sees of the workspace. With `transaction`, what a call changes is a change set.
+             * @default none
+             */
+            workspace_access: components["schemas"]["McpWorkspaceAccess"];
+            /**
              * Safe Tools
              * @description Tools that are safe. They need no approval at trust level `guided`.
              * @default []
@@ -3137,6 +3282,17 @@ export interface components {
             command: string[];
             /** Url */
             url: string | null;
+            /**
+             * Hosts
+             * @description Hosts that the program may contact.
+             */
+            hosts: string[];
+            workspace_access: components["schemas"]["McpWorkspaceAccess"];
+            /**
+             * Secret Names
+             * @description The names of its secrets. Their values are never shown.
+             */
+            secret_names: string[];
             /** Enabled */
             enabled: boolean;
             /** Safe Tools */
@@ -3187,6 +3343,19 @@ export interface components {
             enabled?: boolean | null;
             /** Safe Tools */
             safe_tools?: string[] | null;
+            /**
+             * Secrets
+             * @description Secrets to set, or to remove with `null`. The others stay.
+             */
+            secrets?: {
+                [key: string]: string | null;
+            } | null;
+            /**
+             * Hosts
+             * @description Hosts that the program may contact, such as `api.example.com`, `*.example.org` or `example.org:8080`.
+             */
+            hosts?: string[] | null;
+            workspace_access?: components["schemas"]["McpWorkspaceAccess"] | null;
         };
         /** McpToolOut */
         McpToolOut: {
@@ -3212,6 +3381,15 @@ export interface components {
          * @enum {string}
          */
         McpTransport: "stdio" | "http";
+        /**
+         * McpWorkspaceAccess
+         * @description What a program sees of the workspace.
+         *
+         *     ``none``: nothing; the program runs on between calls. With the others, each call starts it anew on the workspace as
+         *     it is then. ``read-only``: it can only read. ``transaction``: what a call changes is a change set.
+         * @enum {string}
+         */
+        McpWorkspaceAccess: "none" | "read-only" | "transaction";
         /** MemberCreate */
         MemberCreate: {
             /**
@@ -3255,12 +3433,15 @@ export interface components {
          * @description A file that a message brings, as it was when the message was sent.
          */
         MessageAttachmentOut: {
-            /** Path */
+            /**
+             * Path
+             * @description Its path in the workspace or, if it was sent with the message, its name.
+             */
             path: string;
             /**
              * Call Id
              * Format: uuid
-             * @description The call that read it.
+             * @description The call that read or stored it; its result has the content.
              */
             call_id: string;
         };
@@ -3276,12 +3457,12 @@ export interface components {
             text: string;
             /**
              * Attachments
-             * @description Paths of images (PNG, JPEG, GIF, WebP) and PDFs of the workspace that the model sees.
+             * @description Images (PNG, JPEG, GIF, WebP; up to 5 MB) and PDFs (up to 10 MB) that the model sees: paths of the workspace, or files with their content.
              * @example [
              *       "/plan.png"
              *     ]
              */
-            attachments?: string[];
+            attachments?: (string | components["schemas"]["AttachedFile"])[];
             /**
              * Priority
              * @description Which of the workspace's runs start first while others wait: those with lower numbers. Below 100 for owners only. From 500 on it is background work, which starts after the runs of all other workspaces.
@@ -3469,6 +3650,16 @@ export interface components {
         Page_AuditRecordOut_: {
             /** Items */
             items: components["schemas"]["AuditRecordOut"][];
+            /**
+             * Next
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
+             */
+            next?: string | null;
+        };
+        /** Page[BudgetOut] */
+        Page_BudgetOut_: {
+            /** Items */
+            items: components["schemas"]["BudgetOut"][];
             /**
              * Next
              * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
@@ -4193,7 +4384,7 @@ export interface components {
             context_tokens: number;
             /**
              * Cost
-             * @description What it and its ended child runs have cost, in US dollars at the prices of the time; null if no price is known.
+             * @description What it and its child runs have cost, in US dollars at the prices of the time; null if no price is known.
              */
             cost?: string | null;
             /**
@@ -4684,6 +4875,12 @@ export interface components {
             inputSchema: {
                 [key: string]: unknown;
             };
+            /**
+             * Source
+             * @description The Python package or module that the tool comes from. Absent if it is built in.
+             * @default
+             */
+            source: string;
         };
         /**
          * ToolPermission
@@ -4893,6 +5090,15 @@ export interface components {
             max_trust: components["schemas"]["TrustLevel"] | null;
             /** Default Agent Id */
             default_agent_id?: string | null;
+            /**
+             * @description What models may use here; null for no limit.
+             * @example {
+             *       "day": {
+             *         "max_cost": 5
+             *       }
+             *     }
+             */
+            budgets?: components["schemas"]["Budgets"] | null;
         };
         /**
          * WorkspaceRole
@@ -4917,11 +5123,44 @@ export interface components {
              * @description The agent of sessions without an agent; null for the oldest agent with a model.
              */
             default_agent_id?: string | null;
+            /**
+             * @description What models may use here: per `session`, `day` and `month`. Periods that are absent stay as they are, null removes one. Null for `budgets` removes all.
+             * @example {
+             *       "day": {
+             *         "max_cost": 5
+             *       }
+             *     }
+             */
+            budgets?: components["schemas"]["Budgets"] | null;
         };
         /** WorkspaceUsageOut */
         WorkspaceUsageOut: {
             usage: components["schemas"]["UsageOut"];
             limits: components["schemas"]["LimitsOut"];
+        };
+        /**
+         * AttachResult
+         * @description The file as a model sees it, in the form of a result of an MCP server.
+         */
+        AttachResult: {
+            /** Text */
+            text: string;
+            /** Media */
+            media: components["schemas"]["AttachedMedium"][];
+        };
+        /**
+         * AttachedMedium
+         * @description A file as results contain it. ``data`` is base64.
+         */
+        AttachedMedium: {
+            /** Type */
+            type: string;
+            /** Name */
+            name: string;
+            /** Mime Type */
+            mime_type: string;
+            /** Data */
+            data: string;
         };
         /** CatFile */
         CatFile: {
@@ -5056,6 +5295,28 @@ export interface components {
              * @default null
              */
             hint: string | null;
+        };
+        /**
+         * FoundTool
+         * @description A tool that matches.
+         */
+        FoundTool: {
+            /** Name */
+            name: string;
+            /** Description */
+            description: string;
+        };
+        /**
+         * FoundTools
+         * @description The tools that match best, the best first. ``searched``: among how many.
+         */
+        FoundTools: {
+            /** Tools */
+            tools: components["schemas"]["FoundTool"][];
+            /** Searched */
+            searched: number;
+            /** Note */
+            note: string;
         };
         /** GlobEntry */
         GlobEntry: {
@@ -5646,11 +5907,13 @@ export interface components {
             review_decide: components["schemas"]["ReviewDecideResult"];
             changes: components["schemas"]["ChangesResult"];
             undo: components["schemas"]["UndoResult"];
+            attach: components["schemas"]["AttachResult"];
             plan_write: components["schemas"]["PlanWriteResult"];
             plan_read: components["schemas"]["PlanReadResult"];
             plan_edit: components["schemas"]["EditResult"];
             plan_list: components["schemas"]["PlanListResult"];
             exit_plan_mode: components["schemas"]["ExitPlanModeResult"];
+            tool_search: components["schemas"]["FoundTools"];
         };
     };
     responses: never;
@@ -6738,6 +7001,56 @@ export interface operations {
             };
         };
     };
+    compact_session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace_id: string;
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
     list_runs: {
         parameters: {
             query?: {
@@ -6852,7 +7165,7 @@ export interface operations {
             query?: {
                 /** @description What to add up by. */
                 by?: components["schemas"]["CostGroup"];
-                /** @description Runs of the last so many days. */
+                /** @description The last so many days (UTC), today included. */
                 days?: number;
             };
             header?: never;
@@ -8344,6 +8657,46 @@ export interface operations {
             };
             /** @description Service Unavailable */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    list_budgets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_BudgetOut_"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -23,7 +23,7 @@ const HINTS: Record<ListField, string> = {
   tools: "The tools that the rule is for.",
   paths: "Globs, such as @project/src/**.",
   commands: "Exact commands, or the first words and *: git diff *",
-  hosts: "What the command may contact, such as pypi.org.",
+  hosts: "What the call may contact, such as pypi.org.",
 };
 
 export function RuleEditor({ approval, scope, busy, onConfirm, onBack }: Props) {
@@ -88,7 +88,7 @@ export function RuleEditor({ approval, scope, busy, onConfirm, onBack }: Props) 
 /** The fields that mean something for this call. */
 function fieldsOf({ tool, effects, suggestedRule }: Approval): ListField[] {
   if (tool.startsWith("mcp:")) return suggestedRule.commands ? ["tools", "commands"] : ["tools"];
-  if (!effects.runs) return ["tools", "paths"];
+  if (!effects.runs) return suggestedRule.hosts ? ["tools", "hosts"] : ["tools", "paths"];
   return suggestedRule.hosts ? ["tools", "commands", "hosts"] : ["tools", "commands"];
 }
 

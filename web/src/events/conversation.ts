@@ -1,12 +1,19 @@
 /** The conversation of a session: rows in order, with the pauses of calls. Data only. */
 import type { Change, Effects, Item, Rule } from "./messages";
 
+/** A file that a message brings: its path or name, and the call whose result has its content. */
+export interface Attached {
+  path: string;
+  callId: string;
+}
+
 export interface Message {
   kind: "message";
   id: string;
   role: "user" | "assistant" | "summary";
   runId: string | null;
   text: string;
+  attachments: readonly Attached[];
   thinking: string;
   isStreaming: boolean;
   /** The output of the model was truncated. */
@@ -110,9 +117,10 @@ export interface Run {
   endReason: string | null;
   turns: number;
   inputTokens: number;
-  /** In US dollars; null if no price is known. */
-  cost: string | null;
   outputTokens: number;
+  /** In US dollars, with that of its child runs, as far as prices are known. */
+  cost: number;
+  unpricedTurns: number;
 }
 
 export interface Usage {

@@ -204,6 +204,18 @@ describe("runs", () => {
     expect(currentRun(after)).toBeNull();
   });
 
+  test("that compact the conversation show no message, and the context shrinks", () => {
+    const summary = { messageId: "s", runId: "r2", role: "summary", content: "Short." };
+    const after = withEvents(
+      EMPTY,
+      state("r2", { state: "queued", prompt: "", compacts: true }),
+      state("r2", { state: "running" }),
+      ["message", { ...summary, usage: { inputTokens: 9, outputTokens: 1, contextTokens: 7, cost: null } }],
+    );
+    expect(after.order).toEqual(["s"]);
+    expect(after.usage?.contextTokens).toBe(7);
+  });
+
   test("show queued messages until they start, and held ones until they are sent or removed", () => {
     let after = withEvents(
       EMPTY,
@@ -228,6 +240,30 @@ describe("runs", () => {
     );
     expect(after.order).toEqual(["end-r1", "r2"]);
     expect(currentRun(after)?.id).toBe("r2");
+  });
+
+  test("add the cost of turns and summaries until their next state has the sum", () => {
+    let after = withEvents(EMPTY, state("r1", { state: "ready", cost: "0", unpricedTurns: 0 }), END);
+    const summary = { inputTokens: 5, outputTokens: 5, contextTokens: 9, cost: "0.25" };
+    after = withEvents(
+      after,
+      ["stream-end", { messageId: "m2", runId: "r1", content: "", usage: { ...summary, cost: null } }],
+      ["message", { messageId: "s1", runId: "r1", role: "summary", content: "So far.", usage: summary }],
+    );
+    expect(after.runs.r1).toMatchObject({ cost: 0.25, unpricedTurns: 1 });
+    after = withEvents(after, state("r1", { state: "ended", endReason: "done", cost: "0.75", unpricedTurns: 2 }));
+    expect(after.runs.r1).toMatchObject({ cost: 0.75, unpricedTurns: 2 });
+  });
+
+  test("name the budget that stopped them", () => {
+    const stopped = { state: "ended", endReason: "budget" };
+    const after = withEvents(
+      EMPTY,
+      state("r1", { ...stopped, error: { message: "Stopped: this workspace has cost $5.00 today." } }),
+      state("r2", stopped),
+    );
+    expect(after.rows["end-r1"]).toMatchObject({ text: "Stopped: this workspace has cost $5.00 today." });
+    expect(after.rows["end-r2"]).toMatchObject({ text: "Stopped: the context is full." });
   });
 
   test("show why they ended early", () => {
@@ -268,5 +304,27 @@ describe("waits", () => {
     const until = "2026-01-01T12:03:00Z";
     const limited = withEvents(EMPTY, ["run-state", { ...WAITING, state: "ready", waitsFor: "provider", until }]);
     expect(currentRun(limited)).toMatchObject({ waitsFor: "provider", until });
+  });
+});
+
+describe("files of messages", () => {
+  const attachments = [{ path: "shot.png", toolId: "t9" }];
+  const stored: [string, Payload][] = [
+    ["tool-start", { toolId: "t9", toolName: "attach", input: { name: "shot.png" } }],
+    ["tool-result", { toolId: "t9", toolName: "attach", status: "success", result: "", metadata: {} }],
+  ];
+
+  test("a message shows its files, and the calls that stored them are not shown", () => {
+    const said = { messageId: "m0", runId: "r1", role: "user", content: "Look.", attachments };
+    const after = withEvents(EMPTY, ...stored, ["message", said]);
+
+    expect(after.order).toEqual(["m0"]);
+    expect(message(after, "m0").attachments).toEqual([{ path: "shot.png", callId: "t9" }]);
+  });
+
+  test("so does a queued message", () => {
+    const after = withEvents(EMPTY, ["run-state", { runId: "r1", state: "queued", prompt: "Look.", attachments }]);
+
+    expect(message(after, "r1").attachments).toEqual([{ path: "shot.png", callId: "t9" }]);
   });
 });

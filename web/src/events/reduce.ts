@@ -1,5 +1,5 @@
 /** Applies events and deltas to a conversation. Pure: the same events give the same conversation, live or replayed. */
-import type { Approval, Call, Conversation, Message, Note, Pause, Row, Run } from "./conversation";
+import type { Approval, Attached, Call, Conversation, Message, Note, Pause, Row, Run } from "./conversation";
 import type { Payload, ServerMessage } from "./messages";
 
 /** Applies messages in order. Returns the same object if nothing changed. */
@@ -99,10 +99,20 @@ class Draft {
 
   // Messages
 
-  #message({ messageId, role, runId, content }: Payload): void {
+  #message({ messageId, role, runId, content, attachments, usage }: Payload): void {
     // A queued message moves to its place in the conversation.
     this.#remove(messageId);
-    this.#put({ ...newMessage(messageId, runId ?? null), role: role === "user" ? "user" : "summary", text: content });
+    this.#put({
+      ...newMessage(messageId, runId ?? null),
+      role: role === "user" ? "user" : "summary",
+      text: content,
+      attachments: attachedOf(attachments),
+    });
+    if (usage) {
+      const contextWindow = this.#conversation.usage?.contextWindow ?? null;
+      this.#change({ usage: { contextTokens: usage.contextTokens, contextWindow } });
+      this.#addUsage(runId, usage);
+    }
   }
 
   #streamStart({ messageId, runId, model, attempt }: Payload): void {
@@ -131,7 +141,23 @@ class Draft {
       this.#put({ ...message, ...final, isStreaming: false, isCut: finishReason === "cut" });
     }
     for (const { toolId, toolName } of toolCalls ?? []) this.#call(toolId, toolName, { runId });
-    if (usage) this.#change({ usage: { contextTokens: usage.contextTokens, contextWindow: usage.contextWindow } });
+    if (usage) {
+      this.#change({ usage: { contextTokens: usage.contextTokens, contextWindow: usage.contextWindow } });
+      this.#addUsage(runId, usage);
+    }
+  }
+
+  /** Counts a turn at once. The next state of the run has the sum, with its child runs. */
+  #addUsage(runId: string, { inputTokens, outputTokens, cost }: Payload): void {
+    const run = this.#conversation.runs[runId];
+    if (run === undefined || inputTokens + outputTokens === 0) return;
+    const sum = {
+      inputTokens: run.inputTokens + inputTokens,
+      outputTokens: run.outputTokens + outputTokens,
+      cost: run.cost + Number(cost ?? 0),
+      unpricedTurns: run.unpricedTurns + (cost === null ? 1 : 0),
+    };
+    this.#change({ runs: { ...this.#conversation.runs, [runId]: { ...run, ...sum } } });
   }
 
   /** Removes the partial message of a process that died. The next process asks the model again. */
@@ -146,6 +172,7 @@ class Draft {
   // Calls
 
   #toolStart({ toolId, toolName, input }: Payload): void {
+    if (this.#isOfMessage(toolId, toolName)) return;
     this.#call(toolId, toolName, { status: "running", input, startedAt: this.#isReplay ? null : this.now });
     if (/^plan_(write|edit)$/.test(toolName) && typeof input?.path === "string") this.#change({ plan: input.path });
   }
@@ -163,6 +190,7 @@ class Draft {
   }
 
   #toolResult({ toolId, toolName, status, result, metadata, durationMs, isolation }: Payload): void {
+    if (this.#isOfMessage(toolId, toolName)) return;
     const before = this.#rows_()[toolId];
     const startedAt = before?.kind === "call" ? before.startedAt : null;
     const isRejected = before?.kind === "call" && before.pause?.state === "rejected";
@@ -176,6 +204,11 @@ class Draft {
     });
     const plan = toolName === "plan_write" && status === "success" ? planOf(result) : null;
     if (plan) this.#change({ plan });
+  }
+
+  /** Whether a person's call stores a file of the next message, which shows it. */
+  #isOfMessage(toolId: string, toolName: string): boolean {
+    return toolName === "attach" && this.#rows_()[toolId] === undefined;
   }
 
   #childRun({ toolId, runId, sessionId, agent, title }: Payload): void {
@@ -238,10 +271,20 @@ class Draft {
   }: Payload): void {
     const before = this.#conversation.runs[runId];
     const waits = { waitsFor: more.waitsFor ?? null, until: more.until ?? null };
-    const used = { turns, inputTokens, outputTokens, cost: more.cost ?? null };
+    const used = {
+      turns,
+      inputTokens,
+      outputTokens,
+      cost: Number(more.cost ?? 0),
+      unpricedTurns: more.unpricedTurns ?? 0,
+    };
     const run: Run = { id: runId, state, held: held === true, ...waits, endReason, ...used };
     this.#change({ runs: { ...this.#conversation.runs, [runId]: run } });
-    if (state === "queued") this.#put({ ...newMessage(runId, runId), role: "user", text: prompt ?? "" });
+    // A run that compacts the conversation brings no message.
+    if (state === "queued" && more.compacts !== true) {
+      const attachments = attachedOf(more.attachments);
+      this.#put({ ...newMessage(runId, runId), role: "user", text: prompt ?? "", attachments });
+    }
     if (state !== "ended") return;
     if (before?.state === "queued") {
       this.#remove(runId);
@@ -314,6 +357,7 @@ function newMessage(id: string, runId: string | null): Message {
     role: "assistant",
     runId,
     text: "",
+    attachments: [],
     thinking: "",
     isStreaming: false,
     isCut: false,
@@ -321,6 +365,10 @@ function newMessage(id: string, runId: string | null): Message {
     attempt: 0,
     received: NONE_RECEIVED,
   };
+}
+
+function attachedOf(files: { path: string; toolId: string }[] | undefined): Attached[] {
+  return (files ?? []).map(({ path, toolId }) => ({ path, callId: toolId }));
 }
 
 function newCall(id: string, name: string): Call {
@@ -370,14 +418,16 @@ function approvalOf(payload: Payload): Approval {
 
 const ENDINGS: Record<string, string> = {
   "turn-limit": "Stopped: turn limit reached.",
-  budget: "Stopped: token budget spent.",
+  budget: "Stopped: the context is full.",
   deadline: "Stopped: time limit reached.",
   cancelled: "Cancelled.",
   violation: "Stopped: a call violated the agent's limits.",
 };
 
 function endOf(runId: string, endReason: string, error: { message?: string } | null): Note {
-  const text = ENDINGS[endReason] ?? error?.message ?? "The run failed.";
+  // A budget's message names it and says what to do.
+  const ending = endReason === "budget" ? (error?.message ?? ENDINGS[endReason]) : ENDINGS[endReason];
+  const text = ending ?? error?.message ?? "The run failed.";
   return { kind: "note", id: `end-${runId}`, runId, tone: endReason === "cancelled" ? "plain" : "bad", text };
 }
 

@@ -6,10 +6,18 @@ from toolcrib.api.api_services import Injected
 from toolcrib.api.auth.request_tenant import PersonTenant
 from toolcrib.api.http_errors import examples
 from toolcrib.api.request_guard import StrictRoute
+from toolcrib.core.callers import WorkspaceRole
+from toolcrib.core.errors import BadArguments
 from toolcrib.core.ids import McpServerId
 from toolcrib.core.mcp_servers import McpTransport
-from toolcrib.mcp.mcp_toolsets import checked_url
-from toolcrib.schemas.mcp_servers import McpApprovalIn, McpServerCreate, McpServerOut, McpServerUpdate
+from toolcrib.mcp.mcp_toolsets import checked_hosts, checked_url
+from toolcrib.schemas.mcp_servers import (
+    McpApprovalIn,
+    McpServerCreate,
+    McpServerOut,
+    McpServerUpdate,
+    url_flaw,
+)
 from toolcrib.schemas.schema_base import Page
 
 router = APIRouter(prefix="/workspaces/{workspace_id}/mcp-servers", tags=["MCP servers"], route_class=StrictRoute)
@@ -26,6 +34,8 @@ async def create_mcp_server(given: McpServerCreate, tenant: PersonTenant, servic
         transport=McpTransport.STDIO if url is None else McpTransport.HTTP,
         command=given.command or (),
         url=url,
+        hosts=checked_hosts(given.hosts),
+        workspace_access=given.workspace_access,
         safe_tools=given.safe_tools,
         secrets=given.secrets,
     )
@@ -48,8 +58,20 @@ async def get_mcp_server(server_id: McpServerId, tenant: PersonTenant, services:
 async def update_mcp_server(
     server_id: McpServerId, given: McpServerUpdate, tenant: PersonTenant, services: Injected
 ) -> McpServerOut:
-    """Enable or disable a server, or set which of its tools are safe. Owners only."""
-    server = await services.toolbox.rows.update(tenant, server_id, enabled=given.enabled, safe_tools=given.safe_tools)
+    """Enable or disable a server, or change its secrets, its hosts, or which of its tools are safe. Owners only."""
+    server = await services.toolbox.rows.get(tenant, server_id, needs=WorkspaceRole.OWNER)
+    flaw = url_flaw(given.secrets, given.hosts, given.workspace_access) if server.url is not None else None
+    if flaw:
+        raise BadArguments({"url": flaw})
+    server = await services.toolbox.rows.update(
+        tenant,
+        server_id,
+        enabled=given.enabled,
+        safe_tools=given.safe_tools,
+        hosts=None if given.hosts is None else checked_hosts(given.hosts),
+        workspace_access=given.workspace_access,
+        secrets=given.secrets,
+    )
     await services.toolbox.disconnect(server)
     return McpServerOut.model_validate(server)
 

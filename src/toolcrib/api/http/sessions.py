@@ -9,20 +9,18 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 
-from toolcrib.api.api_services import ApiServices, Injected
+from toolcrib.api.api_services import Injected
 from toolcrib.api.auth.connection_auth import auth_by_headers
 from toolcrib.api.auth.principal import Authenticated, caller_for, require_person, tenant_for
 from toolcrib.api.auth.request_tenant import AnyTenant, PersonTenant
 from toolcrib.api.http_errors import examples
+from toolcrib.api.message_attachments import attach_files
 from toolcrib.api.request_guard import StrictRoute
 from toolcrib.api.session_stream import EventStream, SessionEncoder, encoded, resume_messages
-from toolcrib.core.callers import Caller
 from toolcrib.core.errors import BadArguments, ToolcribError
 from toolcrib.core.ids import AgentId, RunId, SessionId, WorkspaceId
 from toolcrib.core.runs import CostGroup, RunState
-from toolcrib.core.tool_calls import ToolCall
 from toolcrib.events import Subscription
-from toolcrib.runs.read_attachments import is_attachable
 from toolcrib.schemas.schema_base import Page
 from toolcrib.schemas.sessions import (
     CostOut,
@@ -218,24 +216,22 @@ async def send_message(
     """Send a message. Members only. A run answers it: now, or after the session's current run."""
     if given.attachments:
         await services.sessions.get(tenant, session_id)
-    attachments = [
-        await _attached(number, path, caller_for(principal, tenant.workspace_id, session_id=session_id), services)
-        for number, path in enumerate(given.attachments)
-    ]
+    caller = caller_for(principal, tenant.workspace_id, session_id=session_id)
+    attachments = await attach_files(services, caller, given.attachments)
     run = await services.run_service.submit(
         tenant, session_id, given.text, via="rest", priority=given.priority, attachments=attachments
     )
     return RunOut.model_validate(run)
 
 
-async def _attached(number: int, path: str, caller: Caller, services: ApiServices) -> dict[str, str]:
-    """Read a file in the session as the person who sends it: it is shown as it is now."""
-    outcome = await services.executor.execute(ToolCall("read", {"path": path}), caller)
-    if outcome.error is not None:
-        raise BadArguments({f"attachments.{number}": outcome.error.message})
-    if not is_attachable(outcome.result):
-        raise BadArguments({f"attachments.{number}": f"{path} is not an image (PNG, JPEG, GIF, WebP) or a PDF."})
-    return {"path": outcome.result["path"], "call_id": str(outcome.call_id)}
+@runs_router.post("/sessions/{session_id}/compact", status_code=202, responses=examples("FORBIDDEN", "NOT_FOUND"))
+async def compact_session(session_id: SessionId, tenant: PersonTenant, services: Injected) -> RunOut:
+    """Replace the session's older messages by a summary, now or after its current run. Members only.
+
+    The run that does it adds no message. The last question and its answer stay; a session that is too short is left
+    as it is.
+    """
+    return RunOut.model_validate(await services.run_service.compact(tenant, session_id, via="rest"))
 
 
 @runs_router.get("/sessions/{session_id}/messages", response_model_exclude_unset=True)
@@ -287,10 +283,10 @@ async def list_costs(
     tenant: PersonTenant,
     services: Injected,
     by: Annotated[CostGroup, Query(description="What to add up by.")] = CostGroup.DAY,
-    days: Annotated[int, Query(ge=1, le=366, description="Runs of the last so many days.")] = 30,
+    days: Annotated[int, Query(ge=1, le=366, description="The last so many days (UTC), today included.")] = 30,
 ) -> Page[CostOut]:
-    """Add up tokens and costs of the workspace's runs, the latest days or the dearest agents or sessions first."""
-    return Page[CostOut].of(await services.run_service.runs.costs(tenant, by=by, days=days))
+    """Add up the tokens and costs of the workspace, the latest days or the dearest agents, models or sessions first."""
+    return Page[CostOut].of(await services.model_usage.sums(tenant, by=by, days=days))
 
 
 @runs_router.get("/runs/{run_id}", responses=examples("NOT_FOUND"))
@@ -310,7 +306,7 @@ async def cancel_run(run_id: RunId, tenant: PersonTenant, services: Injected) ->
 
 @runs_router.post("/runs/{run_id}/retry", status_code=202, responses=examples("NOT_FOUND", "CONFLICT"))
 async def retry_run(run_id: RunId, tenant: PersonTenant, services: Injected) -> RunOut:
-    """Send the message of a run that failed or was cancelled again, as a new run of its session. Members only.
+    """Send the message of a run again that failed, was cancelled or used up a budget, as a new run. Members only.
 
     What the first run changed stays. Your credentials for the model provider are used.
     """

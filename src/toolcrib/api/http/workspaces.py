@@ -16,6 +16,7 @@ from toolcrib.core.ids import AgentId, InvitationId, UserId, WorkspaceId
 from toolcrib.schemas.accounts import TokenOut
 from toolcrib.schemas.schema_base import Page
 from toolcrib.schemas.workspaces import (
+    BudgetOut,
     InvitationAcceptanceIn,
     InvitationCreate,
     InvitationCreatedOut,
@@ -68,9 +69,15 @@ async def get_usage(tenant: PersonTenant, services: Injected) -> WorkspaceUsageO
     return WorkspaceUsageOut.model_validate({"usage": await services.usage.of(tenant), "limits": services.settings})
 
 
+@router.get("/{workspace_id}/budgets")
+async def list_budgets(tenant: PersonTenant, services: Injected) -> Page[BudgetOut]:
+    """List the budgets of the workspace and of its agents, with what models have used of them."""
+    return Page[BudgetOut].of(await services.model_usage.of_workspace(tenant))
+
+
 @router.patch("/{workspace_id}", responses=examples("VALIDATION_ERROR", "NOT_FOUND"))
 async def change_workspace(given: WorkspaceUpdate, tenant: PersonTenant, services: Injected) -> WorkspaceOut:
-    """Change a workspace's name, maximum trust or default agent. Owners only."""
+    """Change a workspace's name, maximum trust, default agent or budgets. Owners only."""
     workspaces = services.workspaces
     if given.name is not None:
         await workspaces.rename(tenant, given.name)
@@ -79,6 +86,8 @@ async def change_workspace(given: WorkspaceUpdate, tenant: PersonTenant, service
     if "default_agent_id" in given.model_fields_set:
         chosen = None if given.default_agent_id is None else AgentId(given.default_agent_id)
         await workspaces.set_default_agent(tenant, chosen)
+    if "budgets" in given.model_fields_set:
+        await workspaces.set_budgets(tenant, given.budgets)
     return WorkspaceOut.model_validate(await workspaces.get(tenant))
 
 

@@ -12,8 +12,9 @@ from starlette.responses import JSONResponse, Response
 
 from toolcrib.api.api_services import ApiServices, Injected
 from toolcrib.api.auth.connection_auth import ConnectionAuth, auth_by_secret, run_while_connected
-from toolcrib.api.auth.principal import Principal, bearer, tenant_for
+from toolcrib.api.auth.principal import Principal, bearer, caller_for, tenant_for
 from toolcrib.api.http_errors import STATUS, answer_to
+from toolcrib.api.message_attachments import attach_files
 from toolcrib.api.openai.completion_request import ClientConversation, CompletionRequest
 from toolcrib.api.openai.completion_response import DONE, Completion, CompletionAnswer, CompletionStream
 from toolcrib.api.pause_notices import origin_of
@@ -21,7 +22,7 @@ from toolcrib.api.request_guard import StrictRoute
 from toolcrib.core.errors import Forbidden, NotFound, ToolcribError, Unauthenticated
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.events import Subscription
-from toolcrib.schemas.sessions import session_title
+from toolcrib.schemas.sessions import AttachedFile, session_title
 from toolcrib.storage.agents import StoredAgent
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.events import ConversationCursor
@@ -30,6 +31,7 @@ from toolcrib.storage.workspaces import Workspace
 _PAGE: Final = 200
 # How many workspaces of one person are searched.
 _MOST: Final = 2_000
+_VIA: Final = "openai"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,7 @@ async def complete(given: CompletionRequest, request: Request, services: Injecte
     tenant = tenant_for(authority.principal, meant.workspace.id)
     async with AsyncExitStack() as opened:
         opened.enter_context(services.connection_limits.authenticated(authority.principal.user_id))
-        answer = await _begun(services, tenant, meant, conversation, origin=origin_of(request))
+        answer = await _begun(services, authority.principal, meant, conversation, origin=origin_of(request))
         opened.push_async_callback(answer.let_go)
         subscription = await opened.enter_async_context(
             services.live.subscribe(tenant, answer.run.session_id, after=answer.last_seq)
@@ -217,9 +219,10 @@ async def _admitted(request: Request, services: ApiServices) -> ConnectionAuth:
 
 
 async def _begun(
-    services: ApiServices, tenant: Tenant, meant: AgentModel, conversation: ClientConversation, *, origin: str
+    services: ApiServices, principal: Principal, meant: AgentModel, conversation: ClientConversation, *, origin: str
 ) -> CompletionAnswer:
     """Submit the message: in the session of this conversation, or in a new one that gets the history."""
+    tenant = tenant_for(principal, meant.workspace.id)
     assert tenant.user_id is not None
     digest = conversation.digest(tenant.user_id, meant.agent.id)
     cursor = None if digest is None else await services.conversation_cursors.load(tenant, digest)
@@ -228,9 +231,18 @@ async def _begun(
             tenant, title=session_title(conversation.prompt), agent_id=meant.agent.id
         )
         cursor, text, history = ConversationCursor(session.id, 0), conversation.prompt, conversation.history
+        files = conversation.attachments
     else:
-        text, history = conversation.since_the_answer, []
-    run = await services.run_service.submit(tenant, cursor.session_id, text, via="openai", history=history)
+        new, history = conversation.since_the_answer, []
+        text, files = new.text, new.attachments
+    attached = await attach_files(
+        services,
+        caller_for(principal, meant.workspace.id, session_id=cursor.session_id, via=_VIA),
+        [AttachedFile(name=one.name, data=one.base64) for one in files],
+    )
+    run = await services.run_service.submit(
+        tenant, cursor.session_id, text, via=_VIA, history=history, attachments=attached
+    )
     return CompletionAnswer(services, tenant, run, last_seq=cursor.last_seq, origin=origin)
 
 

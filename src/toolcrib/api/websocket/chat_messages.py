@@ -9,10 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.alias_generators import to_camel
 
 from toolcrib.api.request_guard import read_json
+from toolcrib.core.attachments import MAX_ATTACHMENTS
 from toolcrib.core.errors import BadArguments
 from toolcrib.core.paused_calls import GrantScope
 from toolcrib.core.runs import DEFAULT_PRIORITY, LAST_PRIORITY
 from toolcrib.schemas.schema_base import Name
+from toolcrib.schemas.sessions import AttachedFile
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -122,6 +124,9 @@ class SendMessage(LenientPayload):
     conversation_id: UUID
     content: str = Field(max_length=1_000_000)
     history: tuple[HistoryMessage, ...] = ()
+    attachments: tuple[Annotated[str, Field(max_length=4_096)] | AttachedFile, ...] = Field(
+        default=(), max_length=MAX_ATTACHMENTS
+    )
     priority: int = Field(default=DEFAULT_PRIORITY, ge=0, le=LAST_PRIORITY)
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from toolcrib.api.auth.connection_auth import authenticate_connection
 from toolcrib.api.auth.principal import caller_for
+from toolcrib.api.message_attachments import attach_files
 from toolcrib.api.session_stream import SessionEncoder, resume_messages
 from toolcrib.api.websocket import chat_messages
 from toolcrib.api.websocket.websocket_connection import (
@@ -134,13 +135,17 @@ class ChatProtocol:
             raise ToolFailed(NO_AGENT)
         if session.id not in self._watched:
             await self._watch(session.id, after=session.last_seq)
+        connection = self._connection
+        # The person's own files, not the agent's.
+        person = caller_for(connection.authority.principal, connection.workspace_id, session_id=session.id, via=VIA)
         run = await self._services.run_service.submit(
-            self._connection.tenant,
+            connection.tenant,
             session.id,
             message.content,
             via=VIA,
             history=chat_messages.earlier_turns(message.history),
             priority=message.priority,
+            attachments=await attach_files(self._services, person, message.attachments),
         )
         return {"conversationId": session.id, "runId": run.id}
 

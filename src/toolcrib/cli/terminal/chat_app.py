@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ClassVar, Concatenate, ParamSpec
 from uuid import UUID
@@ -16,18 +17,29 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Static
 
+from toolcrib.cli.message_context import command_text, run_command
+from toolcrib.cli.models import available_models
 from toolcrib.cli.review import NOTHING, decided_lines, review_summary
-from toolcrib.cli.slash_commands import SlashCommands, SlashReply, help_lines, model_of, trust_of
-from toolcrib.cli.terminal.inputs import CommandSuggestions, PromptHistory, PromptInput, SessionPicker
+from toolcrib.cli.slash_commands import SlashCommands, SlashReply, help_lines, model_of, session_line, trust_of
+from toolcrib.cli.terminal.composer import Composer
+from toolcrib.cli.terminal.inputs import PromptInput
 from toolcrib.cli.terminal.pause_panels import ConfirmPanel
 from toolcrib.cli.terminal.pause_queue import PauseQueue
+from toolcrib.cli.terminal.picker import Picker, PickerEntry
 from toolcrib.cli.terminal.review_panel import ReviewPanel
 from toolcrib.cli.terminal.session_watcher import SessionWatcher
 from toolcrib.cli.terminal.terminal_driver import TerminalDriver
-from toolcrib.cli.terminal.transcript import QueuedMessage, Transcript, gauge, queued_lines, status_line
+from toolcrib.cli.terminal.transcript import (
+    QueuedMessage,
+    Transcript,
+    gauge,
+    queued_lines,
+    status_line,
+)
 from toolcrib.cli.terminal.transcript_view import TranscriptView
-from toolcrib.cli.terminal_text import Line, error_text
-from toolcrib.client import AgentOut, ReviewOut, ServerUnreachable, SessionOut
+from toolcrib.cli.terminal_text import Line, error_text, one_line
+from toolcrib.client import AgentOut, ReviewOut, RunOut, ServerUnreachable, SessionOut
+from toolcrib.client.http_client import StreamHandle
 from toolcrib.core.agents import TrustLevel
 from toolcrib.core.errors import Conflict, ToolcribError
 from toolcrib.sdk import session_client
@@ -39,10 +51,11 @@ P = ParamSpec("P")
 _PAGE = 300
 # Failed attempts after which the server of another process counts as dead.
 _TRIES = 5
-_MAX_SESSIONS = 50
+_MAX_SESSIONS = 200
 _KEYS = (
-    "Esc stop   Ctrl+G undo   Ctrl+O unfold   Ctrl+T trust   Ctrl+R sessions   Ctrl+J new line\n"
-    "Tab approval or last block   PageUp scroll   Ctrl+Z suspend   Ctrl+D quit"
+    "@path attaches a file   !command runs a command of yours in the workspace\n"
+    "Esc stop   Ctrl+G undo   Ctrl+O unfold   Ctrl+T trust   Ctrl+S sessions   Ctrl+J new line\n"
+    "Ctrl+R earlier messages   Tab approval or last block   PageUp scroll   Ctrl+Z suspend   Ctrl+D quit"
 )
 
 
@@ -74,11 +87,18 @@ class ChatApp(App[None]):
         Binding("escape", "stop", show=False),
         Binding("ctrl+t", "trust", show=False),
         Binding("ctrl+o", "fold", show=False),
-        Binding("ctrl+r", "sessions", show=False),
+        Binding("ctrl+r", "history", show=False),
+        Binding("ctrl+s", "sessions", show=False),
     ]
 
     class EventsReceived(Message):
         """The watcher has received events, in its thread."""
+
+    @dataclass
+    class CommandOutput(Message):
+        """The person's own command has written something."""
+
+        text: str
 
     def __init__(
         self, location: WorkspaceLocation, session: SessionOut, agent: AgentOut, *, first: str = "", note: str = ""
@@ -97,16 +117,18 @@ class ChatApp(App[None]):
         self._is_away = False
         self._stopping: str | None = None
         self._pending_apply: Callable[[], SlashReply] | None = None
+        # The person's own command, while it runs.
+        self._command: StreamHandle | None = None
 
     def compose(self) -> ComposeResult:
         self._view, self._pauses = TranscriptView(), PauseQueue(self.location)
-        self._prompt = PromptInput(PromptHistory(self.location.notes))
+        self._composer = Composer(self.location)
+        self._prompt = self._composer.prompt
         yield Static(id="status")
         yield self._view
         yield Static(id="queued")
         yield self._pauses
-        yield CommandSuggestions()
-        yield self._prompt
+        yield self._composer
         yield Static(id="hints")
 
     async def on_mount(self) -> None:
@@ -208,11 +230,10 @@ class ChatApp(App[None]):
     async def on_prompt_input_sent(self, event: PromptInput.Sent) -> None:
         if event.text.startswith("/"):
             await self._run_command(event.text)
+        elif event.text.startswith("!") and (command := event.text[1:].strip()):
+            self.run_worker(self._execute(command))
         else:
             await self._send(event.text)
-
-    def on_prompt_input_typed(self, event: PromptInput.Typed) -> None:
-        self.query_one(CommandSuggestions).show(event.fitting)
 
     def on_prompt_input_left_for(self) -> None:
         if not self._pauses.take_keys() and (call := self._view.last_call) is not None:
@@ -241,20 +262,59 @@ class ChatApp(App[None]):
     async def _send(self, text: str) -> None:
         conversation = session_client.SessionClient(self.location, self.session)
         self.unsent = text
+
+        def send() -> RunOut:
+            message = self._composer.prepare(text)
+            return conversation.send(message.text, attachments=message.attachments)
+
         try:
-            run = await asyncio.to_thread(conversation.send, text)
+            run = await asyncio.to_thread(send)
         except ToolcribError:
             self._prompt.put(text)
             raise
         self.unsent = ""
+        self._composer.clear_attached()
         self.session = conversation.session
         if run.state != "queued":
             self.transcript.run_id = self.transcript.run_id or str(run.id)
         self._refresh_lines()
 
+    @_showing_errors
+    async def _execute(self, command: str) -> None:
+        """Executes the person's own command in the workspace. Its output goes with the next message."""
+        if self._command is not None:
+            await self.remark("Your last command is still running. Esc stops it.")
+            self._prompt.put(f"!{command}")
+            return
+        handle = self._command = StreamHandle()
+        self._refresh_lines()
+
+        def receive(text: str) -> None:
+            self.post_message(self.CommandOutput(text))
+
+        try:
+            result = await asyncio.to_thread(
+                run_command, self.location, self.session.id, command, on_output=receive, handle=handle
+            )
+        except ServerUnreachable:
+            if not handle.is_cut:
+                raise
+            return
+        finally:
+            self._command = None
+            self._refresh_lines()
+        self._composer.attach(command_text(command, result))
+
+    async def on_chat_app_command_output(self, event: CommandOutput) -> None:
+        if (block := self.transcript.add_own_output(event.text)) is not None:
+            await self._view.show([block])
+
     async def _run_command(self, text: str) -> None:
         if text in ("/sessions", "/resume"):
             self.action_sessions()
+            return
+        if text == "/model":
+            self.run_worker(self._pick_model(), exclusive=True)
             return
         if text == "/review":
             await self._review()
@@ -282,6 +342,10 @@ class ChatApp(App[None]):
             await self._pauses.confirm(list(reply.lines))
         elif reply.lines:
             await self.remark(reply.lines)
+        if reply.attachment is not None:
+            self._composer.attach(reply.attachment)
+        if reply.run is not None:
+            self.transcript.compacting = str(reply.run.id)
         self._refresh_lines()
 
     async def _load_review(self) -> ReviewOut:
@@ -330,6 +394,9 @@ class ChatApp(App[None]):
     @_showing_errors
     async def action_stop(self) -> None:
         run_id = self.transcript.run_id
+        if self._command is not None:
+            self._command.close()
+            return
         if run_id is None:
             await self._take_back_held()
             return
@@ -354,7 +421,7 @@ class ChatApp(App[None]):
             self.notify("No shell can resume this program, so it is not suspended.")
 
     async def action_interrupt(self) -> None:
-        if self.transcript.run_id is not None:
+        if self.transcript.run_id is not None or self._command is not None:
             await self.action_stop()
         elif self._prompt.text:
             self._prompt.put("")
@@ -377,14 +444,33 @@ class ChatApp(App[None]):
             call.action_fold()
 
     def action_sessions(self) -> None:
-        self.run_worker(self._pick(), exclusive=True)
+        self.run_worker(self._pick_session(), exclusive=True)
+
+    async def action_history(self) -> None:
+        entries = [PickerEntry(text, one_line(text, 200)) for text in self._prompt.sent_history.newest_first]
+        picker = Picker("Earlier messages", entries, empty="No earlier message has this.")
+        # Awaited, so that what is typed meanwhile goes to the filter.
+        await self.push_screen(picker, lambda text: None if text is None else self._prompt.put(text))
 
     @_showing_errors
-    async def _pick(self) -> None:
+    async def _pick_session(self) -> None:
         found = await asyncio.to_thread(self.location.client.sessions, self.location.id, limit=_MAX_SESSIONS)
-        chosen = await self.push_screen_wait(SessionPicker(found, here=self.session.id))
+        entries = [PickerEntry(str(one.id), session_line(one, here=one.id == self.session.id)) for one in found]
+        chosen = await self.push_screen_wait(Picker("Continue a session", entries, empty="No session has this."))
         if chosen is not None and chosen != str(self.session.id):
             await self._run_command(f"/resume {chosen}")
+
+    @_showing_errors
+    async def _pick_model(self) -> None:
+        models, failures = await asyncio.to_thread(available_models, self.location)
+        for failure in failures:
+            await self.remark(failure, is_bad=True)
+        now = model_of(self.agent)
+        names = [f"{provider}/{one.id}" for provider, one in models if one.supports_tools]
+        entries = [PickerEntry(name, f"{'*' if name == now else ' '} {one_line(name, 100)}") for name in names]
+        chosen = await self.push_screen_wait(Picker("Choose a model", entries, empty="No model has this name."))
+        if chosen is not None:
+            await self._run_command(f"/model {chosen}")
 
     # Status and hints
 
@@ -397,6 +483,8 @@ class ChatApp(App[None]):
             doing = "cancelling"
         elif self.transcript.waiting:
             doing = f"{len(self.transcript.waiting)} pending"
+        if self._command is not None:
+            doing = "your command runs"
         if self._is_away:
             doing = "no connection"
         trust, usage = trust_of(self.session, self.agent), gauge(self.transcript.usage)
@@ -408,8 +496,8 @@ class ChatApp(App[None]):
             width=self.size.width,
         )
         self.query_one("#status", Static).update(Text(status, no_wrap=True))
-        first = "Esc cancel" if self.transcript.run_id else "^R sessions"
-        hints = f"{first}  / commands  ^J new line  ^G undo  ^T trust  ^O unfold  ^D quit"
+        first = "Esc cancel" if self.transcript.run_id or self._command else "^S sessions"
+        hints = f"{first}  / commands  @ file  ! shell  ^R find  ^G undo  ^T trust  ^D quit"
         self.query_one("#hints", Static).update(Text(hints, no_wrap=True, overflow="ellipsis"))
 
         queued = self.query_one("#queued", Static)

@@ -1,7 +1,7 @@
 """A session as blocks in order, built from its events. Independent of the screen."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
@@ -54,6 +54,8 @@ class ToolCallBlock:
     changes: list[dict[str, Any]] = field(default_factory=list)
     began: float | None = None
     seconds: float | None = None
+    # The person's own command: they want to see what it wrote.
+    is_own: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -85,8 +87,10 @@ class ContextUsage:
 
     tokens: int = 0
     window: int | None = None
-    # Of the turns whose price is known, in US dollars.
+    # Of the session's runs with their child runs, in US dollars.
     cost: Decimal = Decimal(0)
+    # The cost lacks turns of models whose price is not known.
+    has_unpriced: bool = False
 
 
 class Transcript:
@@ -96,6 +100,8 @@ class Transcript:
         self.blocks: list[Block] = []
         self.mode = mode
         self.usage = ContextUsage()
+        # The cost of each run, and how many of its turns have no known price.
+        self._spent: dict[str, tuple[Decimal, int]] = {}
         # The run that has started and not ended.
         self.run_id: str | None = None
         # What it waits for, other than a person.
@@ -105,9 +111,14 @@ class Transcript:
         # The ids of the pauses that are pending, oldest first. A dictionary keeps their order.
         self.waiting: dict[str, None] = {}
         self.last_plan: str | None = None
+        # The run by which the person compacts the session, until the summary is there.
+        self.compacting: str | None = None
         # A run has just left changes for a review.
         self.has_review = False
         self.seen = 0
+        # The person's own call that started last, and what it wrote before its start was known.
+        self._own_call: ToolCallBlock | None = None
+        self._own_output = ""
         self._words = TextAssembler()
         self._spoken: dict[str, AgentBlock] = {}
         self._calls: dict[str, ToolCallBlock] = {}
@@ -125,6 +136,8 @@ class Transcript:
             case "chat:message" if payload.get("role") == "user":
                 self._started(str(payload.get("runId")))
                 return [self._add(UserBlock(str(payload.get("content") or "")))]
+            case "chat:message" if payload.get("role") == "summary":
+                return self._summary(payload)
             case "chat:text-delta":
                 return self._text(payload)
             case "chat:stream-end":
@@ -143,6 +156,14 @@ class Transcript:
             case _:
                 return []
 
+    def _summary(self, payload: Mapping[str, Any]) -> list[Block]:
+        self.compacting = None
+        usage = payload.get("usage") or {}
+        if (tokens := usage.get("contextTokens")) is not None:
+            self.usage = replace(self.usage, tokens=int(tokens))
+        self._count(payload.get("runId"), usage)
+        return [self._add(NoticeBlock(terminal_text.compacted(payload)))]
+
     def _review(self, payload: Mapping[str, Any], *, is_live: bool) -> list[Block]:
         if payload.get("state") == "decided":
             return [self._add(NoticeBlock(decided_event(payload)))]
@@ -152,6 +173,14 @@ class Transcript:
     def remark(self, text: str | Sequence[terminal_text.Line], *, is_bad: bool = False) -> Block:
         """Adds a notice."""
         return self._add(NoticeBlock(text, is_bad))
+
+    def add_own_output(self, text: str) -> Block | None:
+        """Adds output of the person's own call. Returns its block, if its start is known already."""
+        self._own_output = (self._own_output + text)[-_MAX_OUTPUT:]
+        if self._own_call is None or not self._own_call.is_open:
+            return None
+        self._own_call.output = self._own_output
+        return self._own_call
 
     def _add(self, block: Block) -> Block:
         self.blocks.append(block)
@@ -169,8 +198,9 @@ class Transcript:
     def _end_of_text(self, payload: Mapping[str, Any]) -> list[Block]:
         self._words.rest(payload)
         usage = payload.get("usage") or {}
-        cost = self.usage.cost + Decimal(usage.get("cost") or 0)
-        self.usage = ContextUsage(int(usage.get("contextTokens") or 0), usage.get("contextWindow"), cost)
+        tokens = int(usage.get("contextTokens") or 0)
+        self.usage = replace(self.usage, tokens=tokens, window=usage.get("contextWindow"))
+        self._count(payload.get("runId"), usage)
         content = str(payload.get("content") or "")
         block = self._speaking(payload["messageId"], content)
         self._spoken.pop(payload["messageId"], None)
@@ -204,6 +234,9 @@ class Transcript:
             case "chat:tool-start":
                 call.given, call.began, call.state = payload.get("input"), now, CallBlockState.RUNNING
                 self.last_plan = terminal_text.plan_written(payload) or self.last_plan
+                call.is_own = payload.get("messageId") is None and call.tool == "bash"
+                if call.is_own and now is not None:
+                    self._own_call, call.output = call, self._own_output
             case "chat:tool-delta":
                 call.output = (call.output[: payload["offset"]] + payload["chunk"])[-_MAX_OUTPUT:]
             case _:
@@ -212,6 +245,8 @@ class Transcript:
 
     def _end_call(self, call: ToolCallBlock, payload: Mapping[str, Any], now: float | None) -> None:
         failed = payload.get("status") == "error"
+        if call is self._own_call:
+            self._own_call, self._own_output = None, ""
         call.state = CallBlockState.FAILED if failed else CallBlockState.DONE
         call.output = str(payload.get("result") or "")
         took = payload.get("durationMs")
@@ -245,8 +280,24 @@ class Transcript:
         self.queued.pop(run_id, None)
         self.run_id = run_id
 
+    def _count(self, run_id: str | None, usage: Mapping[str, Any]) -> None:
+        """Counts a turn at once. The next state of its run has the sum, with the child runs."""
+        if usage.get("inputTokens") or usage.get("outputTokens"):
+            cost, unpriced = self._spent.get(str(run_id), (Decimal(0), 0))
+            turn = usage.get("cost")
+            self._spend(str(run_id), cost + Decimal(turn or 0), unpriced + (turn is None))
+
+    def _spend(self, run_id: str, cost: Decimal, unpriced: int) -> None:
+        self._spent[run_id] = cost, unpriced
+        spent = self._spent.values()
+        self.usage = replace(
+            self.usage, cost=sum((one for one, _ in spent), Decimal(0)), has_unpriced=any(more for _, more in spent)
+        )
+
     def _run(self, payload: Mapping[str, Any]) -> list[Block]:
         run_id = str(payload["runId"])
+        if "unpricedTurns" in payload:
+            self._spend(run_id, Decimal(payload.get("cost") or 0), int(payload["unpricedTurns"]))
         if payload.get("state") == "queued":
             self.queued[run_id] = QueuedMessage(str(payload.get("prompt") or ""), bool(payload.get("held")))
             return []
@@ -261,6 +312,9 @@ class Transcript:
         self.waiting.clear()
         if (failure := terminal_text.failure(payload)) is not None:
             return [self._add(NoticeBlock(failure, is_bad=True))]
+        if run_id == self.compacting and payload.get("endReason") == "done":
+            self.compacting = None
+            return [self._add(NoticeBlock("The conversation is too short for a summary."))]
         stop = terminal_text.stop(payload)
         return [] if stop is None else [self._add(NoticeBlock(stop))]
 
@@ -280,6 +334,12 @@ def status_line(where: str, agent: str, model: str, *, state: str, width: int) -
     return set_cell_size(left, room) + right
 
 
+def attached_line(names: Sequence[str]) -> Text:
+    """Formats what the next message brings."""
+    line = Text("Your next message brings (Backspace removes): ", style="dim", no_wrap=True, overflow="ellipsis")
+    return line.append("  ".join(f"+ {terminal_text.one_line(name, 30)}" for name in reversed(names)), style="not dim")
+
+
 _QUEUED_SHOWN = 4
 
 
@@ -297,8 +357,10 @@ def queued_lines(messages: Iterable[QueuedMessage], *, width: int) -> Text:
 
 
 def gauge(usage: ContextUsage) -> str:
-    """Formats the tokens, as a share of the window if its size is known, and the cost if it is known."""
+    """Formats the tokens, as a share of the window if its size is known, and the cost."""
     spent = f" · ${usage.cost:.2f}" if usage.cost else ""
+    if usage.has_unpriced:
+        spent += " + unknown price" if spent else " · unknown price"
     if not usage.window:
         return f"{_short(usage.tokens)} tokens{spent}"
     part = min(1.0, usage.tokens / usage.window)

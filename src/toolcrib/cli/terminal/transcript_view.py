@@ -17,6 +17,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widgets import Markdown, Static
 
+from toolcrib.cli.message_context import split_attached
 from toolcrib.cli.terminal.transcript import AgentBlock, Block, CallBlockState, NoticeBlock, ToolCallBlock, UserBlock
 from toolcrib.cli.terminal_text import HangingLine, Line, about, one_line, plain, shown_diff, styled
 from toolcrib.core.approval_text import ShownLine, argument_lines, change_head
@@ -38,7 +39,7 @@ _HEAD_WIDTH = 60
 def widget_for(block: Block) -> "BlockWidget":
     match block:
         case UserBlock():
-            return FixedText(Text(f"> {plain(block.text)}"), classes="said")
+            return FixedText(_said(block), classes="said")
         case AgentBlock():
             return AgentBlockWidget(block)
         case ToolCallBlock():
@@ -47,6 +48,15 @@ def widget_for(block: Block) -> "BlockWidget":
             return FixedText(Text(text, style="red" if block.is_bad else "dim"), classes="remark")
         case NoticeBlock(text=lines):
             return FixedText(Group(*lines), classes="remark")
+
+
+def _said(block: UserBlock) -> Text:
+    """Formats a person's message. Of what is attached, only the size is shown."""
+    words, attached = split_attached(block.text)
+    line = Text(f"> {plain(words)}")
+    if attached:
+        line.append(f"\n  + {attached.count(chr(10)) + 1:,} lines attached", style="dim not bold")
+    return line
 
 
 class FixedText(Static):
@@ -88,7 +98,7 @@ class ToolCallWidget(Vertical, can_focus=True):
         self._head = Static(classes="call-head")
         self._body = Static(classes="call-body")
         self._was_open = block.is_open
-        self.set_reactive(ToolCallWidget.unfolded, block.is_open)
+        self.set_reactive(ToolCallWidget.unfolded, block.is_open or block.is_own)
 
     def compose(self) -> ComposeResult:
         yield self._head
@@ -99,7 +109,7 @@ class ToolCallWidget(Vertical, can_focus=True):
 
     async def show(self) -> None:
         if self._was_open and not self.block.is_open:
-            self.unfolded = False
+            self.unfolded = self.block.is_own
         self._was_open = self.block.is_open
         self._draw()
 

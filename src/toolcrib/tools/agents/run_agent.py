@@ -95,7 +95,7 @@ def _chosen(wanted: str | None, agents: list[ChildAgent], context: ToolContext) 
 
 
 def _result(child: ChildRun, end_reason: RunEnding) -> RunAgentResult:
-    if end_reason not in _ANSWERED:
+    if end_reason not in _ANSWERED or child.error_message:
         why = f": {child.error_message}" if child.error_message else "."
         last = f" Its last message: {child.text}" if child.text else ""
         raise ToolFailed(

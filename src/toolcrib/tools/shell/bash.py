@@ -122,6 +122,13 @@ _NO_NETWORK: Final = re.compile(
     r"unable to resolve host|failed to lookup address|dns error|temporary failure resolving",
     re.IGNORECASE,
 )
+
+
+def reports_no_network(text: str) -> bool:
+    """Whether a program's output says that a name cannot be resolved or an address cannot be reached."""
+    return _NO_NETWORK.search(text) is not None
+
+
 _HOW_TO_ASK: Final = 'If it needs the network, repeat the call with `hosts`, such as {"hosts": ["pypi.org"]}'
 
 
@@ -130,7 +137,7 @@ def _network_notes(result: CommandResult) -> list[str]:
     closed = dict.fromkeys(_address(one) for one in result.contacted if one.refused == NOT_GRANTED)
     if closed:
         return [f"[the network is closed for {', '.join(islice(closed, MOST_PATHS))}: {_HOW_TO_ASK}]"]
-    if result.exit_code and not result.contacted and _NO_NETWORK.search(result.output.text):
+    if result.exit_code and not result.contacted and reports_no_network(result.output.text):
         return [f"[the network is closed for this command. {_HOW_TO_ASK}; a person is asked to approve them]"]
     return []
 

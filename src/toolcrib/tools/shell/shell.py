@@ -6,9 +6,9 @@ Connects the sandbox, which works on directories, with the workspace, which work
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -29,9 +29,10 @@ from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.runtime.fair_queue import FairQueue
 from toolcrib.sandbox.bubblewrap import ViewMount, is_masked
 from toolcrib.sandbox.command import CommandResult, SandboxCommand
+from toolcrib.sandbox.egress_proxy import EgressNetwork
 from toolcrib.sandbox.overlay import ChangedEntry, EntryChange, EntryType, FilesystemEffect
 from toolcrib.sandbox.sandbox import Sandbox
-from toolcrib.sandbox.transaction import StagingDirectory
+from toolcrib.sandbox.transaction import StagingDirectory, Transaction
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.shell.toolchain import CommandCaches, Toolchain
 from toolcrib.workspace.effects.effect_import import CommandBase, UnkeptPaths, import_effects, past
@@ -110,13 +111,67 @@ class Shell:
         Args:
             hosts: What it may contact, beside the hosts that its agent's definition grants.
         """
+        agent = context.caller.agent
+        hosts = tuple(dict.fromkeys((*hosts, *granted_hosts(agent.rules if agent else None, TOOL_NAME))))
+        async with self.transaction(context, TOOL_NAME, with_cache=True) as opened:
+            command = SandboxCommand(text, cwd=opened.cwd, env=self.environment, seconds=seconds, hosts=hosts)
+            result = await opened.view.run(command, context.emit)
+            context.remarks.contacted += [(f"{one.host}:{one.port}", one.refused) for one in result.contacted]
+            if result.timed_out or result.stopped:
+                return CommandRun(result)
+            left_out, unkept = await opened.import_effect()
+        return CommandRun(result, left_out, unkept)
+
+    @asynccontextmanager
+    async def transaction(
+        self,
+        context: ToolContext,
+        tool_name: str,
+        *,
+        extra: Sequence[ViewMount] = (),
+        with_cache: bool = False,
+        always_masked: bool = False,
+        writable: bool = True,
+        network: EgressNetwork | None = None,
+    ) -> AsyncIterator["WorkspaceTransaction"]:
+        """Open copy-on-write views of the workspace as the caller's tool may see it, when it is the caller's turn.
+
+        Args:
+            extra: Further mounts, beside the directories with programs.
+            with_cache: The caller's cache is one of them.
+            always_masked: Protected paths are empty, also for a person.
+            writable: Otherwise the workspace is read-only.
+            network: What commands with hosts may contact, if not what the sandbox says.
+        """
         context.remarks.isolation = (await self._sandbox.require()).level
         caller = context.caller
         # A workspace waits for itself first, so that it cannot fill its account's queue with waiting commands.
         room = self._rooms.setdefault(caller.workspace_id, asyncio.Semaphore(_IN_ONE))
         with self._in_line(caller.workspace_id):
             async with room, self._room.turn(caller.user_id):
-                return await self._run(text, context, seconds=seconds, hosts=hosts)
+                base = await CommandBase.capture(context.tree)
+                # Only now: masks and copies must reflect the tree that the command starts on.
+                permission = permission_for(caller.agent.rules, tool_name) if caller.agent else None
+                found, _ = await asyncio.gather(
+                    self.mounts(context, permission, always_masked=always_masked), past(base.began_ns)
+                )
+                if not writable:
+                    found = [(path, replace(mount, writable=False, isolated=True)) for path, mount in found]
+                caches = (
+                    self._caches.mounted(caller, found[0][1].root) if with_cache else nullcontext(list[ViewMount]())
+                )
+                async with (
+                    caches as cache,
+                    self._sandbox.transaction(
+                        [*(mount for _, mount in found), *cache, *await self.tool_mounts(), *extra],
+                        self._staging.folder,
+                        dispose=self._staging.dispose,
+                        network=network,
+                    ) as view,
+                ):
+                    roots = {mount.name: path for path, mount in found}
+                    cwd = self.start_directory(caller, found[0][1])
+                    yield WorkspaceTransaction(view, cwd, roots, context, tool_name, base)
 
     @contextmanager
     def _in_line(self, workspace_id: WorkspaceId) -> Iterator[None]:
@@ -130,33 +185,8 @@ class Shell:
             if not self._waiting[workspace_id]:
                 del self._waiting[workspace_id]
 
-    async def _run(self, text: str, context: ToolContext, *, seconds: float, hosts: tuple[str, ...]) -> CommandRun:
-        base = await CommandBase.capture(context.tree)
-        # Only now: masks and copies must reflect the tree that the command starts on.
-        agent = context.caller.agent
-        permission = permission_for(agent.rules, TOOL_NAME) if agent else None
-        mounts, _ = await asyncio.gather(self.mounts(context, permission), past(base.began_ns))
-        async with (
-            self._caches.mounted(context.caller, mounts[0][1].root) as caches,
-            self._sandbox.transaction(
-                [*(mount for _, mount in mounts), *caches, *await self.tool_mounts()],
-                self._staging.folder,
-                dispose=self._staging.dispose,
-            ) as view,
-        ):
-            hosts = tuple(dict.fromkeys((*hosts, *granted_hosts(agent.rules if agent else None, TOOL_NAME))))
-            cwd = self.start_directory(context.caller, mounts[0][1])
-            command = SandboxCommand(text, cwd=cwd, env=self.environment, seconds=seconds, hosts=hosts)
-            result = await view.run(command, context.emit)
-            context.remarks.contacted += [(f"{one.host}:{one.port}", one.refused) for one in result.contacted]
-            if result.timed_out or result.stopped:
-                return CommandRun(result)
-            roots = {mount.name: root for root, mount in mounts}
-            left_out, unkept = await _import_effect(await view.effect(), roots, context, base)
-        return CommandRun(result, left_out, unkept)
-
     async def mounts(
-        self, context: ToolContext, permission: ToolPermission | None = None
+        self, context: ToolContext, permission: ToolPermission | None = None, *, always_masked: bool = False
     ) -> list[tuple[WorkspacePath, ViewMount]]:
         """Return the four mounts as the command sees them. The project comes first: the command starts there.
 
@@ -164,7 +194,8 @@ class Shell:
         """
         roots = await context.tree.roots(Mount)
         agent = context.caller.agent
-        protects = ProtectedPaths(agent.rules.unprotected_paths).protects_reading if agent else None
+        unprotected = agent.rules.unprotected_paths if agent else ()
+        protects = ProtectedPaths(unprotected).protects_reading if agent or always_masked else None
         masked = await in_thread(self._masked, roots, protects, permission) if protects else {}
         return [
             (path, ViewMount(mount, root, self.target(mount, root), mount.writable, masked.get(mount, frozenset())))
@@ -220,6 +251,29 @@ class Shell:
         return self._hidden.below(root, path, protects, aliases=False)
 
 
+@dataclass(frozen=True, slots=True)
+class WorkspaceTransaction:
+    """Views of the workspace for one call. ``cwd`` is where its commands start.
+
+    - ``roots``: The workspace's mounts by their names in the view.
+    """
+
+    view: Transaction
+    cwd: str
+    roots: Mapping[str, WorkspacePath]
+    context: ToolContext
+    tool_name: str
+    base: CommandBase
+
+    async def import_effect(self) -> tuple[tuple[str, ...], UnkeptPaths]:
+        """Import what was changed into the call's draft, once.
+
+        Returns what cannot be imported, and what the history does not keep.
+        """
+        guard = PathGuard(self.context.caller, self.tool_name)
+        return await _import_effect(await self.view.effect(), self.roots, self.context, self.base, guard)
+
+
 def outside_paths(root: Path, workspace_path: WorkspacePath, permission: ToolPermission) -> frozenset[str]:
     """Return the paths below a root that an agent's `paths` do not cover; whole folders where possible."""
     if covers_whole(permission, workspace_path):
@@ -272,10 +326,12 @@ def _topmost(paths: frozenset[str]) -> frozenset[str]:
 
 
 async def _import_effect(
-    effect: FilesystemEffect, roots: Mapping[str, WorkspacePath], context: ToolContext, base: CommandBase
+    effect: FilesystemEffect,
+    roots: Mapping[str, WorkspacePath],
+    context: ToolContext,
+    base: CommandBase,
+    guard: PathGuard,
 ) -> tuple[tuple[str, ...], UnkeptPaths]:
-    """Import the effect into the draft. Returns what cannot be imported, and what the history does not keep."""
-    guard = PathGuard(context.caller, TOOL_NAME)
     left_out: list[str] = []
     path_effects: list[PathEffect] = []
     for entry in effect.entries:

@@ -20,6 +20,8 @@ STATE = f"ready  build · guided · {gauge(ContextUsage())}"
         (ContextUsage(0, 200_000), "░░░░░░░░ 0% of 200k"),
         (ContextUsage(100_000, 200_000), "████░░░░ 50% of 200k"),
         (ContextUsage(100_000, 200_000, Decimal("0.125")), "████░░░░ 50% of 200k · $0.12"),
+        (ContextUsage(18, has_unpriced=True), "18 tokens · unknown price"),
+        (ContextUsage(18, cost=Decimal("1.5"), has_unpriced=True), "18 tokens · $1.50 + unknown price"),
         (ContextUsage(3_000_000, 2_000_000), "████████ 100% of 2M"),
     ],
 )

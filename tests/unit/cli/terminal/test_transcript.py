@@ -1,5 +1,6 @@
 """Events become blocks: growing text, calls that run, wait and end, and pending approvals and questions."""
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -54,6 +55,25 @@ def test_the_end_of_a_message_has_the_complete_text_and_the_context_usage() -> N
     assert [block.text for block in transcript.blocks if isinstance(block, AgentBlock)] == ["Whole."]
     assert transcript.usage == ContextUsage(18, 100)
     assert transcript.seen == 4
+
+
+@pytest.mark.req("OP-7", part="cost is shown where tokens are")
+def test_the_cost_counts_turns_summaries_and_child_runs() -> None:
+    def used(cost: str | None) -> dict[str, Any]:
+        return {"inputTokens": 9, "outputTokens": 1, "contextTokens": 10, "cost": cost}
+
+    ended: dict[str, Any] = {"runId": "r", "state": "ended", "endReason": "done", "cost": "3.25", "unpricedTurns": 0}
+    transcript = story_of(
+        messages("stream-end", messageId="m", runId="r", content="One.", usage=used("0.5")),
+        messages("message", messageId="s", runId="r", role="summary", content="Short.", usage=used("0.25")),
+    )
+    assert transcript.usage.cost == Decimal("0.75")
+
+    # With its child runs.
+    transcript.apply(messages("run-state", **ended), None)
+    transcript.apply(messages("stream-end", messageId="n", runId="q", content="Two.", usage=used(None)), None)
+
+    assert (transcript.usage.cost, transcript.usage.has_unpriced) == (Decimal("3.25"), True)
 
 
 def test_an_empty_message_makes_no_block() -> None:
@@ -182,3 +202,41 @@ def test_a_run_that_waits_says_for_what_until_it_goes_on() -> None:
     assert story_of(waits).run_wait == "waits for child runs"
     assert str(story_of(limited).run_wait).startswith("waits for the provider until ")
     assert story_of(waits, goes_on).run_wait is None
+
+
+@pytest.mark.req("AG-6", part="files, commands and images")
+def test_output_of_the_persons_own_command_grows_in_its_block() -> None:
+    transcript = Transcript()
+    before_start = transcript.add_own_output("one\n")
+    transcript.apply(messages("tool-start", 1, toolId="t", toolName="bash", input={"command": "make"}), 1.0)
+    [block] = transcript.blocks
+    assert isinstance(block, ToolCallBlock)
+    at_start = block.output
+    transcript.add_own_output("two\n")
+    grown = block.output
+    transcript.apply(messages("tool-result", 2, toolId="t", toolName="bash", status="success", result="all"), 2.0)
+
+    assert before_start is None
+    assert (at_start, grown, block.output) == ("one\n", "one\ntwo\n", "all")
+    assert block.is_own
+    assert transcript.add_own_output("next") is None
+
+
+def test_a_summary_is_a_notice_and_sets_the_size_of_the_context() -> None:
+    summary = messages("message", 1, role="summary", content="They spoke.", runId="r", usage={"contextTokens": 7})
+    transcript = story_of(summary)
+
+    [block] = transcript.blocks
+    assert isinstance(block, NoticeBlock)
+    assert "about 7 tokens" in str(block.text)
+    assert transcript.usage.tokens == 7
+
+
+def test_a_compaction_that_finds_nothing_to_do_says_so() -> None:
+    transcript = Transcript()
+    transcript.compacting = "r"
+    transcript.apply(messages("run-state", 1, runId="r", state="ended", endReason="done"))
+
+    assert [block.text for block in transcript.blocks if isinstance(block, NoticeBlock)] == [
+        "The conversation is too short for a summary."
+    ]

@@ -14,7 +14,8 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 
 from toolcrib.cli.terminal.chat_app import ChatApp
-from toolcrib.cli.terminal.inputs import CommandSuggestions, PromptHistory, PromptInput
+from toolcrib.cli.terminal.completions import PathList, command_completions
+from toolcrib.cli.terminal.inputs import PromptHistory, PromptInput, Suggestions
 from toolcrib.cli.terminal.pause_panels import ApprovalPanel, QuestionPanel
 from toolcrib.cli.terminal.transcript import Block, CallBlockState, ToolCallBlock, UserBlock
 from toolcrib.cli.terminal.transcript_view import ToolCallWidget, TranscriptView
@@ -46,9 +47,9 @@ class Stage(App[None]):
         self.given: list[Message] = []
 
     def compose(self) -> ComposeResult:
-        yield CommandSuggestions()
+        yield Suggestions()
         yield self.make()
-        yield PromptInput(PromptHistory(None))
+        yield PromptInput(PromptHistory(None), command_completions)
 
     def on_question_panel_answered(self, event: QuestionPanel.Answered) -> None:
         self.given.append(event)
@@ -63,7 +64,7 @@ class Stage(App[None]):
         self.given.append(event)
 
     def on_prompt_input_typed(self, event: PromptInput.Typed) -> None:
-        self.query_one(CommandSuggestions).show(event.fitting)
+        self.query_one(Suggestions).show(event.completions, event.chosen)
 
 
 PENDING: dict[str, Any] = {
@@ -230,7 +231,7 @@ async def test_the_prompt_accepts_lines_commands_and_history() -> None:
         await pressed(pilot, "ctrl+a", "down")
         prompt.put("")
         await pressed(pilot, "slash", "t")
-        offered = app.query_one(CommandSuggestions).option_count
+        offered = app.query_one(Suggestions).option_count
         await pressed(pilot, "tab")
         completed = prompt.text
 
@@ -308,3 +309,39 @@ async def test_a_long_failure_is_cut_at_the_edge_of_its_line() -> None:
 
     assert head.startswith("▸ ✗ bash make  failed: ====")
     assert head.endswith("…")
+
+
+@pytest.mark.req("AG-6", part="files, commands and images")
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("", ["a.py", "README.md"]),
+        ("pars", ["src/parser.py", "src/old/my_parser.py"]),
+        ("READ", ["README.md"]),
+        ("src/old", ["src/old/", "src/old/my_parser.py"]),
+        ("smp", ["src/old/my_parser.py"]),
+        ("xyz", []),
+    ],
+)
+def test_paths_are_found_by_their_start_a_part_or_letters_in_order(typed: str, found: list[str]) -> None:
+    paths = PathList(["src/old/", "src/old/my_parser.py", "README.md", "src/", "src/parser.py", "a.py"])
+
+    assert paths.closest(typed, 2) == found
+
+
+async def test_the_arrow_keys_choose_a_completion_but_walk_the_history_of_a_recalled_command() -> None:
+    app = Stage(lambda: Widget())
+    async with app.run_test(size=(80, 24)) as pilot:
+        prompt = app.query_one(PromptInput)
+        prompt.focus()
+        await pressed(pilot, "o", "n", "e", "enter")
+        await pressed(pilot, "slash", "r", "e")
+        await pressed(pilot, "down", "tab")
+        chosen = prompt.text
+        prompt.put("")
+        await pressed(pilot, "slash", "l", "o", "g", "enter")
+        await pressed(pilot, "up", "up")
+        recalled = prompt.text
+
+    assert chosen == "/review"
+    assert recalled == "one"

@@ -1,11 +1,14 @@
-/** The message box. Enter sends; messages are queued while the agent works. */
-import { ArrowUp, Square } from "lucide-react";
-import { type KeyboardEvent, useMemo, useRef, useState } from "react";
+/** The message box. Enter sends; messages are queued while the agent works. Files are chosen, pasted or dropped. */
+import { ArrowUp, Paperclip, Square } from "lucide-react";
+import { type ClipboardEvent, type DragEvent, type KeyboardEvent, useMemo, useRef, useState } from "react";
+import { api, unwrap } from "../../api/client";
 import { useShortcuts } from "../../app/shortcuts";
-import { Button } from "../../components/Button";
+import { Button, IconButton } from "../../components/Button";
 import { ErrorNote } from "../../components/ErrorNote";
 import { type Conversation, currentRun } from "../../events/conversation";
 import { useLive, useLiveStatus } from "../../events/LiveProvider";
+import { ChosenFiles } from "./Attachments";
+import { ACCEPTED, type ChosenFile, flawOf, MAX_FILES, readFile } from "./files";
 import type { Session } from "./sessions";
 
 interface Props {
@@ -14,13 +17,16 @@ interface Props {
   conversation: Conversation;
 }
 
-export function Composer({ session, conversation }: Props) {
+export function Composer({ workspaceId, session, conversation }: Props) {
   const live = useLive();
   const isLive = useLiveStatus() === "live";
   const key = `toolcrib-draft-${session.id}`;
   const [text, setText] = useState(() => sessionStorage.getItem(key) ?? "");
   const [error, setError] = useState<unknown>(null);
   const [isSending, setIsSending] = useState(false);
+  const [files, setFiles] = useState<readonly ChosenFile[]>([]);
+  const [isDropping, setIsDropping] = useState(false);
+  const picker = useRef<HTMLInputElement>(null);
   const field = useRef<HTMLTextAreaElement>(null);
   const run = currentRun(conversation);
   useShortcuts(useMemo(() => [{ keys: "/", does: "Write a message", act: () => field.current?.focus() }], []));
@@ -36,12 +42,63 @@ export function Composer({ session, conversation }: Props) {
     setIsSending(true);
     setError(null);
     try {
-      await live.request("chat:send", { conversationId: session.id, content: text });
+      // A WebSocket message is too small for files.
+      if (files.length > 0) await sendWithFiles();
+      else await live.request("chat:send", { conversationId: session.id, content: text });
       updateText("");
+      setFiles([]);
     } catch (thrown) {
       setError(thrown);
     }
     setIsSending(false);
+  }
+
+  function sendWithFiles() {
+    return unwrap(
+      api.POST("/api/v1/workspaces/{workspace_id}/sessions/{session_id}/messages", {
+        params: { path: { workspace_id: workspaceId, session_id: session.id } },
+        body: { text, attachments: files.map(({ name, data }) => ({ name, data })), priority: 100 },
+      }),
+    );
+  }
+
+  async function add(chosen: readonly File[]) {
+    setError(null);
+    try {
+      const flaw = chosen.map(flawOf).find((found) => found !== null);
+      if (flaw) throw new Error(flaw);
+      if (files.length + chosen.length > MAX_FILES) throw new Error(`A message can bring at most ${MAX_FILES} files.`);
+      const read = await Promise.all(chosen.map(readFile));
+      setFiles((before) => [...before, ...read]);
+    } catch (thrown) {
+      setError(thrown);
+    }
+  }
+
+  function pasted(event: ClipboardEvent) {
+    const found = [...event.clipboardData.files];
+    // Text stays text: some programs put a picture of it on the clipboard as well.
+    if (found.length === 0 || event.clipboardData.getData("text/plain") !== "") return;
+    event.preventDefault();
+    void add(found);
+  }
+
+  function dragged(event: DragEvent) {
+    if (!event.dataTransfer.types.includes("Files")) return;
+    event.preventDefault();
+    setIsDropping(true);
+  }
+
+  function dropped(event: DragEvent) {
+    setIsDropping(false);
+    if (event.dataTransfer.files.length === 0) return;
+    event.preventDefault();
+    if (session.agent_id !== null) void add([...event.dataTransfer.files]);
+  }
+
+  function remove(file: ChosenFile) {
+    setFiles((before) => before.filter((one) => one !== file));
+    field.current?.focus();
   }
 
   async function stop() {
@@ -64,34 +121,62 @@ export function Composer({ session, conversation }: Props) {
             event.preventDefault();
             void send();
           }}
-          className="flex items-end gap-2 rounded-xl border border-line-strong bg-surface p-2 shadow-card focus-within:border-accent"
+          onDragOver={dragged}
+          onDragLeave={() => setIsDropping(false)}
+          onDrop={dropped}
+          className={`space-y-2 rounded-xl border bg-surface p-2 shadow-card focus-within:border-accent ${isDropping ? "border-accent bg-accent-soft" : "border-line-strong"}`}
         >
-          <textarea
-            ref={field}
-            aria-label="Message"
-            placeholder={session.agent_id ? "Message the agent…" : "This session has no agent."}
-            disabled={session.agent_id === null}
-            value={text}
-            rows={1}
-            onChange={(event) => updateText(event.target.value)}
-            onKeyDown={keyed}
-            className="field-sizing-content max-h-48 min-h-8 grow resize-none bg-transparent px-1.5 py-1.5 leading-5 outline-none placeholder:text-muted"
-          />
-          {run && (
-            <Button small onClick={stop} disabled={!isLive} className="min-h-8">
-              <Square aria-hidden className="size-3 fill-current" /> Stop
+          <ChosenFiles files={files} onRemove={remove} />
+          <div className="flex items-end gap-2">
+            <input
+              ref={picker}
+              type="file"
+              multiple
+              hidden
+              accept={ACCEPTED}
+              aria-label="Files to attach"
+              onChange={(event) => {
+                void add([...(event.target.files ?? [])]);
+                // The same file can be chosen again.
+                event.target.value = "";
+              }}
+            />
+            <IconButton
+              label="Attach images or PDFs"
+              disabled={session.agent_id === null}
+              onClick={() => picker.current?.click()}
+              className="min-h-8"
+            >
+              <Paperclip aria-hidden className="size-4" />
+            </IconButton>
+            <textarea
+              ref={field}
+              aria-label="Message"
+              placeholder={session.agent_id ? "Message the agent…" : "This session has no agent."}
+              disabled={session.agent_id === null}
+              value={text}
+              rows={1}
+              onChange={(event) => updateText(event.target.value)}
+              onKeyDown={keyed}
+              onPaste={pasted}
+              className="field-sizing-content max-h-48 min-h-8 min-w-0 grow resize-none bg-transparent px-1.5 py-1.5 leading-5 outline-none placeholder:text-muted"
+            />
+            {run && (
+              <Button small onClick={stop} disabled={!isLive} className="min-h-8">
+                <Square aria-hidden className="size-3 fill-current" /> Stop
+              </Button>
+            )}
+            <Button
+              type="submit"
+              small
+              variant="primary"
+              className="min-h-8"
+              busy={isSending}
+              disabled={!isLive || text.trim() === ""}
+            >
+              <ArrowUp aria-hidden className="size-4" /> {run ? "Queue" : "Send"}
             </Button>
-          )}
-          <Button
-            type="submit"
-            small
-            variant="primary"
-            className="min-h-8"
-            busy={isSending}
-            disabled={!isLive || text.trim() === ""}
-          >
-            <ArrowUp aria-hidden className="size-4" /> {run ? "Queue" : "Send"}
-          </Button>
+          </div>
         </form>
       </div>
     </div>

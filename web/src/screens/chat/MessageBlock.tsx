@@ -7,6 +7,7 @@ import { Button, IconButton } from "../../components/Button";
 import { Markdown } from "../../components/Markdown";
 import { UndoDialog } from "../../components/UndoDialog";
 import { type Message, type Run, timeOf } from "../../events/conversation";
+import { SentFiles } from "./Attachments";
 
 interface Props {
   workspaceId: string;
@@ -31,9 +32,12 @@ function UserMessage({ workspaceId, sessionId, message, run }: Props) {
   const time = timeOf(message.id);
   return (
     <article aria-label="You" className="group flex flex-col items-end pt-2">
-      <div className="max-w-[85%] rounded-2xl rounded-br-md bg-accent-soft px-4 py-2 whitespace-pre-wrap wrap-anywhere">
-        {message.text}
-      </div>
+      <SentFiles workspaceId={workspaceId} files={message.attachments} />
+      {message.text && (
+        <div className="max-w-[85%] rounded-2xl rounded-br-md bg-accent-soft px-4 py-2 whitespace-pre-wrap wrap-anywhere">
+          {message.text}
+        </div>
+      )}
       <footer className="mt-0.5 flex h-7 items-center gap-1.5 text-xs text-muted">
         {run?.state === "queued" && <Queued workspaceId={workspaceId} run={run} />}
         {time && <time dateTime={time.toISOString()}>{time.toLocaleTimeString([], { timeStyle: "short" })}</time>}

@@ -52,7 +52,7 @@ export function SessionHead({ workspaceId, session, agent, conversation }: Props
             {agent ? `${agent.name} · ${agent.rules.model ?? "no model"}` : "no agent"}
           </p>
         </div>
-        <Gauge usage={conversation.usage} run={run} />
+        <Gauge conversation={conversation} run={run} />
         <Select
           label="Trust"
           isLabelHidden

@@ -53,6 +53,7 @@ function ServerCard({ workspaceId, server, isOwner }: { workspaceId: string; ser
   return (
     <Card title={server.name} aside={<State server={server} />}>
       <p className="font-mono text-xs wrap-anywhere">{server.url ?? server.command.join(" ")}</p>
+      <Grants server={server} />
       {server.last_error && <p className="mt-2 text-bad">{server.last_error}</p>}
       <details className="mt-3" open={server.needs_approval}>
         <summary className="text-muted">
@@ -76,6 +77,19 @@ function ServerCard({ workspaceId, server, isOwner }: { workspaceId: string; ser
       {isOwner && <Actions workspaceId={workspaceId} server={server} />}
     </Card>
   );
+}
+
+function Grants({ server }: { server: Server }) {
+  const grants = [
+    ["Secrets", server.secret_names.join(", ")],
+    ["Hosts", server.hosts.join(", ")],
+    ["Workspace", server.workspace_access === "none" ? "" : server.workspace_access],
+  ].filter(([, value]) => value);
+  return grants.map(([label, value]) => (
+    <p key={label} className="mt-1 text-xs wrap-anywhere text-muted">
+      {label}: {value}
+    </p>
+  ));
 }
 
 function State({ server }: { server: Server }) {

@@ -9,6 +9,12 @@ import { TextArea } from "../../components/TextArea";
 import { useRefetch } from "./data";
 
 const TRANSPORTS = { http: "HTTP", stdio: "stdio, run in the sandbox" };
+type Access = Schema["McpWorkspaceAccess"];
+const ACCESS: Record<Access, string> = {
+  none: "None",
+  "read-only": "Read-only",
+  transaction: "Changes as change sets",
+};
 
 export function NewMcpServerForm({ workspaceId, onAdded }: { workspaceId: string; onAdded: () => void }) {
   const refetch = useRefetch([workspaceId, "mcp"]);
@@ -16,9 +22,18 @@ export function NewMcpServerForm({ workspaceId, onAdded }: { workspaceId: string
   const [transport, setTransport] = useState("http");
   const [endpoint, setEndpoint] = useState("");
   const [secrets, setSecrets] = useState("");
+  const [hosts, setHosts] = useState("");
+  const [access, setAccess] = useState<string>("none");
   const addition = useMutation({
     mutationFn: () =>
-      add(workspaceId, { name, ...endpointOf(transport, endpoint), secrets: secretsOf(secrets), safe_tools: [] }),
+      add(workspaceId, {
+        name,
+        ...endpointOf(transport, endpoint),
+        secrets: secretsOf(secrets),
+        hosts: transport === "stdio" ? lines(hosts) : [],
+        workspace_access: transport === "stdio" ? (access as Access) : "none",
+        safe_tools: [],
+      }),
     onSuccess: async () => {
       await refetch();
       onAdded();
@@ -61,6 +76,19 @@ export function NewMcpServerForm({ workspaceId, onAdded }: { workspaceId: string
         onChange={setSecrets}
         hint="NAME=value, one per line. Stored encrypted and never shown again."
       />
+      {transport === "stdio" && (
+        <>
+          <TextArea
+            label="Hosts"
+            isCode
+            rows={2}
+            value={hosts}
+            onChange={setHosts}
+            hint="Hosts that it may contact, one per line, such as api.example.com. Without any, it has no network."
+          />
+          <Select label="Access to the workspace" value={access} onChange={setAccess} options={ACCESS} />
+        </>
+      )}
       <ErrorNote error={addition.error} />
       <Button type="submit" variant="primary" busy={addition.isPending}>
         Add server

@@ -28,7 +28,7 @@ function Usage({ workspaceId }: ScreenProps) {
   if (found.error) return <ErrorNote error={found.error} />;
   const { usage, limits } = found.data;
   return (
-    <Card title="Usage">
+    <Card title="Storage">
       <Facts>
         <Fact name="Files">{count(usage.files)}</Fact>
         <Fact name="Deleted files">{count(usage.deleted_files)}</Fact>

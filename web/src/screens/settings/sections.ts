@@ -8,6 +8,7 @@ import { MembersSection } from "./MembersSection";
 import { ModelsSection } from "./ModelsSection";
 import { PermissionRulesSection } from "./PermissionRulesSection";
 import { StatusSection } from "./StatusSection";
+import { UsageSection } from "./UsageSection";
 
 export interface Section {
   /** The last segment of the address. */
@@ -55,9 +56,15 @@ export const SECTIONS: readonly Section[] = [
     view: KeysSection,
   },
   {
+    name: "usage",
+    label: "Usage and budgets",
+    about: "Tokens and costs of models in this workspace, and their limits.",
+    view: UsageSection,
+  },
+  {
     name: "status",
-    label: "Usage and status",
-    about: "Usage of this workspace, and the isolation of commands on this server.",
+    label: "Storage and status",
+    about: "Storage of this workspace, and the isolation of commands on this server.",
     view: StatusSection,
   },
 ];

@@ -12,7 +12,8 @@ begin
     v_view := case p_table
         when 'members' then jsonb_build_object('role', p_row -> 'role')
         when 'workspaces' then jsonb_build_object('name', p_row -> 'name', 'max_trust', p_row -> 'max_trust',
-                                                     'default_agent_id', p_row -> 'default_agent_id')
+                                                     'default_agent_id', p_row -> 'default_agent_id',
+                                                     'budgets', p_row -> 'budgets')
         when 'agents' then jsonb_build_object(
             'name', p_row -> 'name',
             'rules', (p_row -> 'rules') - 'prompt',
@@ -31,6 +32,8 @@ begin
             -- The arguments of a program and the path and query of a URL may contain tokens.
             'name', p_row -> 'name', 'transport', p_row -> 'transport', 'program', p_row -> 'command' -> 0,
             'host', substring(p_row ->> 'url' from '^[a-zA-Z]+://(?:[^/?#]*@)?([^/?#@]*)'),
+            'hosts', p_row -> 'hosts', 'workspace', p_row -> 'workspace_access',
+            'secrets', p_row -> 'secret_names', 'secrets_set_at', p_row -> 'secrets_set_at',
             'safe_tools', p_row -> 'safe_tools', 'enabled', p_row -> 'enabled',
             'approved_tools', (select coalesce(jsonb_object_agg(t ->> 'name', t -> 'sha256'), '{}')
                                from jsonb_array_elements(p_row -> 'approved_tools') t))
@@ -122,7 +125,7 @@ create or replace trigger record_admin after insert or update of role or delete 
     for each row execute function record_admin('member');
 create or replace trigger record_admin after insert or update of accepted_at, revoked_at on invitations
     for each row execute function record_admin('invitation');
-create or replace trigger record_admin after update of name, max_trust, default_agent_id or delete on workspaces
+create or replace trigger record_admin after update of name, max_trust, default_agent_id, budgets or delete on workspaces
     for each row execute function record_admin('workspace');
 create or replace trigger record_admin after insert on deleted_workspaces
     for each row when (new.node = '') execute function record_admin('workspace');
@@ -135,7 +138,8 @@ create or replace trigger record_admin after insert or update of revoked_at or d
 create or replace trigger record_admin after insert or update or delete on provider_credentials
     for each row execute function record_admin('credential');
 create or replace trigger record_admin
-    after insert or update of name, safe_tools, enabled, approved_tools or delete on mcp_servers
+    after insert or update of name, hosts, workspace_access, encrypted, safe_tools, enabled, approved_tools or delete
+    on mcp_servers
     for each row execute function record_admin('mcp_server');
 create or replace trigger record_admin after insert or update or delete on packages
     for each row execute function record_admin('package');

@@ -79,8 +79,17 @@ begin
 end
 $$;
 
--- Starts a queued run: its prompt becomes a message, which also tells the model what reviews decided since the last
--- one, and a worker may take it.
+-- Returns the files of a message as events name them; nothing if there are none.
+create or replace function toolcrib.attachments_payload(p_attachments jsonb) returns jsonb
+language sql immutable
+as $$
+    select case when p_attachments is null then '{}' else jsonb_build_object('attachments', (
+        select jsonb_agg(jsonb_build_object('path', a ->> 'path', 'toolId', a ->> 'call_id'))
+        from jsonb_array_elements(p_attachments) a)) end
+$$;
+
+-- Starts a queued run: its prompt becomes a message (unless it only compacts), which also tells the model what reviews
+-- decided since the last one, and a worker may take it.
 create or replace function toolcrib.start_run(p_workspace uuid, p_run uuid) returns void
 language plpgsql volatile
 as $$
@@ -93,10 +102,13 @@ begin
     update toolcrib.runs r set state = 'ready',
         context_tokens = coalesce((select b.context_tokens from toolcrib.runs b
                                    where b.workspace_id = r.workspace_id and b.session_id = r.session_id
-                                     and b.state = 'ended' and b.turns > 0
+                                     and b.state = 'ended' and (b.turns > 0 or b.compacts) and b.context_tokens > 0
                                    order by b.id desc limit 1), 0)
     where r.workspace_id = p_workspace and r.id = p_run
-    returning r.session_id, r.prompt, r.attachments into v_run;
+    returning r.session_id, r.prompt, r.attachments, r.compacts into v_run;
+    if v_run.compacts then
+        return;
+    end if;
     select s.review_note into v_note from toolcrib.sessions s
     where s.workspace_id = p_workspace and s.id = v_run.session_id for no key update;
     v_metadata := nullif(
@@ -106,7 +118,8 @@ begin
     end if;
     perform toolcrib.add_message(p_workspace, v_run.session_id, p_run, p_run, 'user', v_run.prompt, v_metadata);
     perform toolcrib.append_event(p_workspace, v_run.session_id, 'message', jsonb_build_object(
-        'messageId', p_run, 'runId', p_run, 'role', 'user', 'content', v_run.prompt));
+        'messageId', p_run, 'runId', p_run, 'role', 'user', 'content', v_run.prompt)
+        || toolcrib.attachments_payload(v_run.attachments));
 end
 $$;
 
@@ -119,17 +132,23 @@ declare
     v_payload  jsonb;
 begin
     select r.session_id, r.state, r.end_reason, r.error, r.turns, r.input_tokens, r.output_tokens, r.prompt, r.held,
-           r.not_before, r.awaits_slot, r.waits_for_child, r.cost + r.child_cost as cost,
+           r.attachments, r.compacts, r.not_before, r.awaits_slot, r.waits_for_child, r.cost + r.child_cost as cost,
            r.unpriced_turns + r.child_unpriced as unpriced_turns
     into v_run from toolcrib.runs r where r.workspace_id = p_workspace and r.id = p_run;
     v_payload := jsonb_build_object(
         'runId', p_run, 'state', v_run.state, 'endReason', v_run.end_reason, 'error', v_run.error,
         'turns', v_run.turns, 'inputTokens', v_run.input_tokens, 'outputTokens', v_run.output_tokens,
         -- Null if no price is known.
-        'cost', case when v_run.cost > 0 or v_run.unpriced_turns = 0 then trim_scale(v_run.cost)::text end);
+        'cost', case when v_run.cost > 0 or v_run.unpriced_turns = 0 then trim_scale(v_run.cost)::text end,
+        'unpricedTurns', v_run.unpriced_turns);
     if v_run.state = 'queued' then
         -- It becomes a message only when the run starts; until then this shows what is queued.
-        v_payload := v_payload || jsonb_build_object('prompt', v_run.prompt, 'held', v_run.held);
+        v_payload := v_payload || jsonb_build_object('prompt', v_run.prompt, 'held', v_run.held)
+            || toolcrib.attachments_payload(v_run.attachments);
+        if v_run.compacts then
+            -- It brings no message.
+            v_payload := v_payload || '{"compacts": true}';
+        end if;
     end if;
     if v_run.state = 'waiting' or v_run.awaits_slot or v_run.not_before is not null then
         v_payload := v_payload || jsonb_build_object('waitsFor', case
@@ -313,15 +332,14 @@ begin
     perform toolcrib.lock_run(p_workspace, p_run, p_epoch);
     select * into v_turn from jsonb_to_record(p_turn)
         as t (session_id uuid, message_id uuid, content text, metadata jsonb, input_tokens bigint, output_tokens bigint,
-              context_tokens bigint, cost numeric, unpriced integer, counts integer, events jsonb);
+              context_tokens bigint, provider text, model text, cost numeric, unpriced integer, counts integer,
+              events jsonb);
     if v_turn.message_id is not null then
         v_position := toolcrib.add_message(p_workspace, v_turn.session_id, v_turn.message_id, p_run, 'assistant',
                                            v_turn.content, v_turn.metadata);
     end if;
     update toolcrib.runs r set
-        turns = r.turns + v_turn.counts, input_tokens = r.input_tokens + v_turn.input_tokens,
-        output_tokens = r.output_tokens + v_turn.output_tokens, context_tokens = v_turn.context_tokens,
-        cost = r.cost + v_turn.cost, unpriced_turns = r.unpriced_turns + v_turn.unpriced,
+        turns = r.turns + v_turn.counts, context_tokens = v_turn.context_tokens,
         -- The run has made progress. The calls of this turn follow, at their first attempt.
         attempts = case when v_turn.counts > 0 then 1 else r.attempts end,
         takeovers = case when v_turn.counts > 0 then 0 else r.takeovers end,
@@ -330,7 +348,114 @@ begin
     for v_event in select * from jsonb_to_recordset(v_turn.events) as e (type text, payload jsonb) loop
         perform toolcrib.append_event(p_workspace, v_turn.session_id, v_event.type, v_event.payload);
     end loop;
+    perform toolcrib.count_model_usage(
+        p_workspace, p_run, v_turn.provider, v_turn.model, v_turn.input_tokens, v_turn.output_tokens, v_turn.cost,
+        v_turn.unpriced);
     return v_position;
+end
+$$;
+
+-- Counts what a request to a model has used: for its run, for the runs that started it, and in the sums of the workspace.
+-- The last step of a transaction's turn, because many turns update the same few sums. The caller has locked the run.
+create or replace function toolcrib.count_model_usage(
+    p_workspace uuid, p_run uuid, p_provider text, p_model text, p_input bigint, p_output bigint, p_cost numeric,
+    p_unpriced integer
+) returns void
+language plpgsql volatile
+as $$
+declare
+    v_run    record;
+    v_above  uuid;
+begin
+    if p_input + p_output = 0 then
+        return;
+    end if;
+    update toolcrib.runs r set
+        input_tokens = r.input_tokens + p_input, output_tokens = r.output_tokens + p_output, cost = r.cost + p_cost,
+        unpriced_turns = r.unpriced_turns + p_unpriced
+    from toolcrib.sessions s
+    where r.workspace_id = p_workspace and r.id = p_run and s.workspace_id = p_workspace and s.id = r.session_id
+    returning r.parent_run_id, coalesce(r.agent_id::text, '') as agent, coalesce(s.root_session_id, s.id) as session_id,
+              (r.input_tokens + r.output_tokens = p_input + p_output)::integer as is_first
+    into v_run;
+    -- The parent after the child, as everything that locks both does.
+    v_above := v_run.parent_run_id;
+    while v_above is not null loop
+        update toolcrib.runs r set
+            child_tokens = r.child_tokens + p_input + p_output, child_cost = r.child_cost + p_cost,
+            child_unpriced = r.child_unpriced + p_unpriced
+        where r.workspace_id = p_workspace and r.id = v_above
+        returning r.parent_run_id into v_above;
+    end loop;
+    -- Always in this order, so that two turns never wait for each other.
+    insert into toolcrib.model_usage as u
+        (workspace_id, kind, key, day, runs, input_tokens, output_tokens, cost, unpriced_turns)
+    select p_workspace, one.kind, one.key, (now() at time zone 'UTC')::date, v_run.is_first, p_input, p_output, p_cost,
+           p_unpriced
+    from (values (1, 'session', v_run.session_id::text), (2, 'model', concat(p_provider, '/', p_model)),
+                 (3, 'agent', v_run.agent), (4, 'workspace', '')) as one (place, kind, key)
+    order by one.place
+    on conflict (workspace_id, kind, key, day) do update set
+        runs = u.runs + excluded.runs, input_tokens = u.input_tokens + excluded.input_tokens,
+        output_tokens = u.output_tokens + excluded.output_tokens, cost = u.cost + excluded.cost,
+        unpriced_turns = u.unpriced_turns + excluded.unpriced_turns;
+end
+$$;
+
+-- Returns the budgets that a run is subject to, and what is used of them: those of the run and of the runs that started
+-- it, of its session, its agent and its workspace. Reads few rows by their keys, however much was used.
+create or replace function toolcrib.run_budgets(p_workspace uuid, p_run uuid)
+returns table (scope text, name text, max_tokens numeric, max_cost numeric, tokens numeric, cost numeric)
+language plpgsql stable
+as $$
+declare
+    v_today  date := (now() at time zone 'UTC')::date;
+    v_month  date := date_trunc('month', now() at time zone 'UTC')::date;
+begin
+    return query
+        with recursive chain as (
+            select r.*, 0 as height from toolcrib.runs r where r.workspace_id = p_workspace and r.id = p_run
+            union all
+            select r.*, c.height + 1 from chain c
+            join toolcrib.runs r on r.workspace_id = p_workspace and r.id = c.parent_run_id
+        ), used as (
+            select c.height, c.parent_run_id is null as is_root, c.session_id::text as session_key,
+                   c.agent_id::text as agent_key, a.name, a.rules, a.rules -> 'budgets' as budgets,
+                   c.input_tokens + c.output_tokens + c.child_tokens as tokens, c.cost + c.child_cost as cost
+            from chain c left join toolcrib.agents a on a.workspace_id = p_workspace and a.id = c.agent_id
+        ), budgets (scope, name, limits, kind, key, since, tokens, cost) as (
+            select case when u.height = 0 then 'run' else 'parent-run' end, u.name, u.rules, null, null, null::date,
+                   u.tokens, u.cost
+            from used u
+            -- The session of a child run has no other run.
+            union all
+            select 'session', u.name, u.budgets -> 'session', 'session', u.session_key, '-infinity',
+                   case when not u.is_root then u.tokens end, case when not u.is_root then u.cost end
+            from used u
+            union all
+            select 'agent-day', u.name, u.budgets -> 'day', 'agent', u.agent_key, v_today, null, null
+            from used u where u.height = 0
+            union all
+            select 'agent-month', u.name, u.budgets -> 'month', 'agent', u.agent_key, v_month, null, null
+            from used u where u.height = 0
+            union all
+            select 'workspace-session', '', w.budgets -> 'session', 'session', u.session_key, '-infinity', null, null
+            from used u cross join toolcrib.workspaces w where u.is_root and w.id = p_workspace
+            union all
+            select 'workspace-day', '', w.budgets -> 'day', 'workspace', '', v_today, null, null
+            from toolcrib.workspaces w where w.id = p_workspace
+            union all
+            select 'workspace-month', '', w.budgets -> 'month', 'workspace', '', v_month, null, null
+            from toolcrib.workspaces w where w.id = p_workspace
+        )
+        select b.scope, b.name, (b.limits ->> 'max_tokens')::numeric, (b.limits ->> 'max_cost')::numeric,
+               coalesce(b.tokens, s.tokens, 0), coalesce(b.cost, s.cost, 0)
+        from budgets b
+        cross join lateral (
+            select sum(m.input_tokens + m.output_tokens) as tokens, sum(m.cost) as cost from toolcrib.model_usage m
+            where m.workspace_id = p_workspace and m.kind = b.kind and m.key = b.key and m.day >= b.since
+        ) s
+        where coalesce(b.limits ->> 'max_tokens', b.limits ->> 'max_cost') is not null;
 end
 $$;
 
@@ -367,9 +492,6 @@ as $$
 begin
     update toolcrib.runs p set
         child_turns = p.child_turns + new.turns + new.child_turns,
-        child_tokens = p.child_tokens + new.input_tokens + new.output_tokens + new.child_tokens,
-        child_cost = p.child_cost + new.cost + new.child_cost,
-        child_unpriced = p.child_unpriced + new.unpriced_turns + new.child_unpriced,
         active_ms = greatest(p.active_ms, new.parent_active_ms + new.active_ms)
     where p.workspace_id = new.workspace_id and p.id = new.parent_run_id and p.state <> 'ended';
     perform toolcrib.set_run_ready(new.workspace_id, new.parent_run_id);

@@ -18,7 +18,7 @@ grant select, insert, update on
     to toolcrib_app;
 grant select, insert, update, delete on provider_credentials to toolcrib_app;
 grant select, insert on blobs, versions, events to toolcrib_app;
-grant select on audit_records, model_slots to toolcrib_app;
+grant select on audit_records, model_slots, model_usage to toolcrib_app;
 grant select, insert, delete on connection_tickets to toolcrib_app;
 grant select, insert on deleted_workspaces to toolcrib_app;
 grant select, insert, update (revoked_at) on invitations to toolcrib_app;
@@ -50,7 +50,7 @@ begin
         'audit_seals', 'usage_counters', 'paused_calls', 'grants', 'runs', 'messages', 'server_processes',
         'provider_credentials', 'mcp_servers', 'conversation_cursors', 'background_processes', 'outsiders',
         'deleted_workspaces', 'invitations', 'packages', 'reviewed_files', 'schedules', 'model_lanes', 'model_slots',
-        'model_starts'
+        'model_starts', 'model_usage'
     ] loop
         execute format('alter table toolcrib.%I enable row level security', v_table);
         execute format('drop policy if exists system on toolcrib.%I', v_table);
@@ -60,7 +60,7 @@ begin
         'agents', 'blobs', 'change_sets', 'files', 'versions', 'pending_applies', 'proposed_changes', 'sessions',
         'events', 'trash', 'tool_calls', 'usage_counters', 'paused_calls', 'grants', 'runs', 'messages',
         'mcp_servers', 'conversation_cursors', 'background_processes', 'deleted_workspaces', 'invitations', 'packages',
-        'reviewed_files', 'schedules', 'model_slots'
+        'reviewed_files', 'schedules', 'model_slots', 'model_usage'
     ] loop
         execute format('drop policy if exists tenant on toolcrib.%I', v_table);
         execute format('create policy tenant on toolcrib.%I to toolcrib_app

@@ -99,6 +99,8 @@ create table runs (
     prompt          text not null,
     -- Files of the workspace that the message brings: the path, and the call that read it.
     attachments     jsonb,
+    -- It has no message: it only replaces the older messages of its session by a summary.
+    compacts        boolean not null default false,
     state           text not null check (state in ('queued', 'ready', 'running', 'waiting', 'ended')),
     end_reason      text,
     -- A person stopped the session before this queued run started: it starts only when somebody releases it.
@@ -142,7 +144,7 @@ create table runs (
     child_turns     integer not null default 0,
     -- A waiting run waits for child runs only, and for no person.
     waits_for_child boolean not null default false,
-    -- What these child runs have used.
+    -- What all its child runs have used, counted with each of their turns.
     child_tokens    bigint not null default 0,
     child_cost      numeric(20, 10) not null default 0,
     child_unpriced  integer not null default 0,
@@ -162,6 +164,25 @@ create index runs_session on runs (workspace_id, session_id, id);
 -- A call starts one child run, however often it is executed.
 create unique index runs_parent_call on runs (workspace_id, parent_call_id) where parent_call_id is not null;
 create index runs_parent on runs (workspace_id, parent_run_id) where parent_run_id is not null;
+
+-- What models have used per day (UTC), added up in the transaction that stores it: of the whole workspace, and by agent, by
+-- session with the sessions of its child runs, and by model. Budgets and reports read these rows instead of all runs.
+-- They outlive the sessions and agents that they count.
+create table model_usage (
+    workspace_id    uuid not null references workspaces on delete cascade,
+    kind            text not null check (kind in ('workspace', 'agent', 'session', 'model')),
+    -- The id of the agent or the session, or `provider/model`. Empty for the workspace.
+    key             text not null,
+    day             date not null,
+    -- Counted when they first use a model.
+    runs            integer not null,
+    input_tokens    bigint not null,
+    output_tokens   bigint not null,
+    cost            numeric(20, 10) not null,
+    unpriced_turns  integer not null,
+    primary key (workspace_id, kind, key, day)
+);
+create index model_usage_day on model_usage (workspace_id, kind, day);
 
 -- Messages that are sent by the clock: each firing creates a session and a run on behalf of the user. Its next firing is in
 -- the durable queue (functions/schedules.sql).

@@ -12,6 +12,8 @@ create table workspaces (
     max_trust         text check (max_trust in ('supervised', 'guided', 'review', 'autonomous')),
     -- Answers messages that name no agent.
     default_agent_id  uuid,
+    -- What models may use: `session`, `day` and `month`, each with `max_tokens` and `max_cost`. Null: no limit.
+    budgets           jsonb,
     created_by        uuid not null references users,
     created_at        timestamptz not null default now()
 );
@@ -95,9 +97,14 @@ create table mcp_servers (
     transport       text not null check (transport in ('stdio', 'http')),
     command         text[] not null default '{}',
     url             text,
+    -- What a program may contact, and what it sees of the workspace.
+    hosts           text[] not null default '{}',
+    workspace_access text not null default 'none' check (workspace_access in ('none', 'read-only', 'transaction')),
     -- Request headers or environment variables, encrypted with a key that is not in the database.
     encrypted       bytea,
     key_id          text,
+    secret_names    text[] not null default '{}',
+    secrets_set_at  timestamptz,
     -- The tools that the owner declares safe. All others are dangerous.
     safe_tools      text[] not null default '{}',
     enabled         boolean not null default true,
@@ -114,7 +121,8 @@ create table mcp_servers (
     created_at      timestamptz not null default now(),
     updated_at      timestamptz not null default now(),
     primary key (workspace_id, id),
-    check ((transport = 'stdio') = (url is null) and (transport = 'stdio') = (cardinality(command) > 0))
+    check ((transport = 'stdio') = (url is null) and (transport = 'stdio') = (cardinality(command) > 0)),
+    check (transport = 'stdio' or (cardinality(hosts) = 0 and workspace_access = 'none'))
 );
 create unique index mcp_servers_name on mcp_servers (workspace_id, name);
 

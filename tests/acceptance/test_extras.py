@@ -1,0 +1,50 @@
+"""A server without the packages of an extra: it says what to install."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import DatabaseUrls
+from tests.faults.server import Server
+from tests.wait_until import PATIENCE
+
+
+@pytest.fixture
+def server(tmp_path: Path, database_urls: DatabaseUrls) -> Iterator[Server]:
+    with Server(tmp_path, database_urls) as server:
+        yield server
+
+
+def program_without(package: str) -> list[str]:
+    """The command in an environment that lacks a package."""
+    code = f"import sys; sys.modules[{package!r}] = None; from toolcrib.cli.main import main; main()"
+    return [sys.executable, "-c", code]
+
+
+def test_a_redis_url_without_the_client_is_rejected_with_the_remedy(server: Server) -> None:
+    server.environment["TOOLCRIB_REDIS_URL"] = "redis://127.0.0.1:1"
+
+    ended = subprocess.run(
+        [*program_without("redis"), "serve"],
+        env=server.environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+    assert ended.returncode == 2
+    assert "TOOLCRIB_REDIS_URL is set" in ended.stderr
+    assert "pip install 'toolcrib[redis]'" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_server_without_uvloop_works_and_names_the_remedy(server: Server) -> None:
+    server.program = program_without("uvloop")
+
+    server.start()
+
+    assert "pip install 'toolcrib[server]'" in server.logged()

@@ -1,0 +1,140 @@
+"""Images and PDFs in the message box: attached, pasted and dropped, removed, sent, and shown in the conversation."""
+
+import struct
+import zlib
+from base64 import b64encode
+from typing import Any
+
+import pytest
+from playwright.async_api import FilePayload, Page, expect
+
+from tests.acceptance.workspace import Workspace
+from tests.fakes.model_server import ModelServer
+from tests.integration.runs.conftest import says
+from tests.web.builders import begin, hire
+from tests.web.conftest import PHONE, Axe, Screenshot
+
+
+def picture(red: int, green: int, blue: int) -> bytes:
+    """A PNG of one colour."""
+    row = b"\x00" + bytes((red, green, blue)) * 120
+    chunks = [
+        (b"IHDR", struct.pack(">IIBBBBB", 120, 80, 8, 2, 0, 0, 0)),
+        (b"IDAT", zlib.compress(row * 80)),
+        (b"IEND", b""),
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
+
+
+BLUE, GREEN, RED = picture(40, 90, 200), picture(30, 140, 80), picture(200, 60, 50)
+PDF: FilePayload = {"name": "paper.pdf", "mimeType": "application/pdf", "buffer": b"%PDF-1.7\n"}
+
+# A browser gives scripts no other way to paste or drop a file.
+GIVE = """([kind, name, type, data]) => {
+  const bytes = Uint8Array.from(atob(data), (sign) => sign.charCodeAt(0));
+  const given = new DataTransfer();
+  given.items.add(new File([bytes], name, { type }));
+  const box = document.querySelector("textarea");
+  const options = { bubbles: true, cancelable: true };
+  box.dispatchEvent(kind === "paste"
+    ? new ClipboardEvent("paste", { ...options, clipboardData: given })
+    : new DragEvent(kind, { ...options, dataTransfer: given }));
+}"""
+
+
+async def give(page: Page, kind: str, name: str, body: bytes, type_: str = "image/png") -> None:
+    await page.evaluate(GIVE, [kind, name, type_, b64encode(body).decode()])
+
+
+def sent_files(model: ModelServer) -> list[dict[str, Any]]:
+    """The parts of the last request to the model that are no text."""
+    messages = model.last.body["messages"]
+    parts = [part for one in messages if isinstance(one["content"], list) for part in one["content"]]
+    return [part for part in parts if part["type"] != "text"]
+
+
+@pytest.mark.req("UI-4", part="attachments")
+@pytest.mark.req("PR-6", part="images and PDFs")
+async def test_files_are_attached_pasted_and_dropped_and_shown_in_the_conversation(
+    workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
+) -> None:
+    page = workspace_page
+    session = begin(workspace, hire(workspace, model), title="Colours")
+    # Asks the browser to report file choosers from the start: otherwise the first one may come before it does.
+    page.on("filechooser", lambda _: None)
+    await page.goto(f"/w/{workspace.id}/chat/{session}")
+    box = page.get_by_role("textbox", name="Message")
+    # By keyboard alone.
+    await expect(box).to_be_enabled()
+    await box.focus()
+    await page.keyboard.press("Shift+Tab")
+    await expect(page.get_by_role("button", name="Attach images or PDFs")).to_be_focused()
+    async with page.expect_file_chooser() as chosen:
+        await page.keyboard.press("Enter")
+    blue: FilePayload = {"name": "blue.png", "mimeType": "image/png", "buffer": BLUE}
+    await (await chosen.value).set_files([blue, PDF])
+    await give(page, "paste", "green.png", GREEN)
+    await give(page, "drop", "red.png", RED)
+
+    chips = page.get_by_role("list", name="Attachments").get_by_role("listitem")
+    await expect(chips).to_have_text(["blue.png", "paper.pdf", "green.png", "red.png"])
+    await box.fill("What are these?")
+    await axe(page)
+    await screenshot(page, "chat-attachments-chosen")
+    await page.get_by_role("button", name="Remove red.png").press("Enter")
+    await expect(chips).to_have_count(3)
+    await expect(box).to_be_focused()
+
+    model.say(says("Two colours and a paper."))
+    await page.keyboard.press("Enter")
+    conversation = page.get_by_role("log", name="Conversation")
+    await expect(conversation.get_by_text("Two colours and a paper.")).to_be_visible()
+    shown = conversation.get_by_role("list", name="Attachments")
+    for name in ("blue.png", "green.png"):
+        await expect(shown.get_by_role("img", name=name)).to_be_visible()
+    await expect(shown.get_by_text("paper.pdf")).to_be_visible()
+    # The calls that store the files are no rows of their own.
+    await expect(conversation.get_by_role("article")).to_have_count(2)
+    await expect(page.get_by_role("button", name="Remove blue.png")).to_have_count(0)
+    assert [part["type"] for part in sent_files(model)] == ["image_url", "file", "image_url"]
+    assert sent_files(model)[0]["image_url"]["url"] == f"data:image/png;base64,{b64encode(BLUE).decode()}"
+    await axe(page)
+    await screenshot(page, "chat-attachments")
+
+    await page.reload()
+    await expect(shown.get_by_role("img", name="green.png")).to_be_visible()
+    width = await shown.get_by_role("img", name="green.png").evaluate("image => image.naturalWidth")
+    assert width == 120
+    await page.set_viewport_size(PHONE)
+    await give(page, "paste", "red.png", RED)
+    await expect(page.get_by_role("button", name="Remove red.png")).to_be_visible()
+    assert await page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    await axe(page)
+    await screenshot(page, "chat-attachments-phone")
+
+
+@pytest.mark.req("UI-4", part="attachments")
+async def test_files_that_cannot_be_sent_are_refused_with_a_reason(
+    workspace_page: Page, workspace: Workspace, model: ModelServer
+) -> None:
+    page = workspace_page
+    session = begin(workspace, hire(workspace, model), title="Refused")
+    await page.goto(f"/w/{workspace.id}/chat/{session}")
+    await expect(page.get_by_role("textbox", name="Message")).to_be_enabled()
+    alert = page.get_by_role("alert")
+
+    await give(page, "drop", "notes.txt", b"No picture.", "text/plain")
+    await expect(alert).to_contain_text("notes.txt is not an image (PNG, JPEG, GIF, WebP) or a PDF.")
+    await give(page, "paste", "huge.png", BLUE.ljust(5_000_001), "image/png")
+    await expect(alert).to_contain_text("huge.png is too large: the limit is 5 MB.")
+    await expect(page.get_by_role("list", name="Attachments")).to_have_count(0)
+
+    # The server looks at the content, whatever the name says.
+    await give(page, "drop", "fake.png", b"No picture.")
+    await page.get_by_role("textbox", name="Message").fill("Look.")
+    await page.keyboard.press("Enter")
+    await expect(alert).to_contain_text("fake.png is not an image")
+    await expect(page.get_by_role("textbox", name="Message")).to_have_value("Look.")
+    await expect(page.get_by_role("button", name="Remove fake.png")).to_be_visible()

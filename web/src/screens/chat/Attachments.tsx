@@ -1,0 +1,107 @@
+/** The files of a message: those chosen for the next one, and those that a sent one brought. */
+import { useQuery } from "@tanstack/react-query";
+import { FileText, X } from "lucide-react";
+import { api, unwrap } from "../../api/client";
+import { IconButton } from "../../components/Button";
+import type { Attached } from "../../events/conversation";
+import { type ChosenFile, dataUrl, isImage } from "./files";
+
+interface ChosenProps {
+  files: readonly ChosenFile[];
+  onRemove: (file: ChosenFile) => void;
+}
+
+export function ChosenFiles({ files, onRemove }: ChosenProps) {
+  if (files.length === 0) return null;
+  return (
+    <ul aria-label="Attachments" className="flex flex-wrap gap-2">
+      {files.map((file) => (
+        <li
+          key={file.id}
+          className="flex max-w-full items-center gap-2 rounded-md border border-line bg-sunken py-1 pr-1 pl-1.5 text-xs"
+        >
+          {isImage(file.type) ? (
+            <img src={dataUrl(file.type, file.data)} alt="" className="size-8 rounded object-cover" />
+          ) : (
+            <FileText aria-hidden className="size-5 text-muted" />
+          )}
+          <span className="max-w-40 truncate">{file.name}</span>
+          <IconButton label={`Remove ${file.name}`} onClick={() => onRemove(file)}>
+            <X aria-hidden className="size-3.5" />
+          </IconButton>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+interface SentProps {
+  workspaceId: string;
+  files: readonly Attached[];
+}
+
+export function SentFiles({ workspaceId, files }: SentProps) {
+  if (files.length === 0) return null;
+  return (
+    <ul aria-label="Attachments" className="mb-1 flex max-w-[85%] flex-wrap justify-end gap-2">
+      {files.map((file) => (
+        <li key={file.callId}>
+          <SentFile workspaceId={workspaceId} file={file} />
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function SentFile({ workspaceId, file }: { workspaceId: string; file: Attached }) {
+  const name = file.path.split("/").pop() ?? file.path;
+  const call = useQuery({
+    queryKey: [workspaceId, "call", file.callId],
+    queryFn: () =>
+      unwrap(
+        api.GET("/api/v1/workspaces/{workspace_id}/calls/{call_id}", {
+          params: { path: { workspace_id: workspaceId, call_id: file.callId } },
+        }),
+      ),
+    // What was sent does not change.
+    staleTime: Number.POSITIVE_INFINITY,
+    retry: false,
+  });
+  const content = call.data && contentOf(call.data.result, name);
+  // The height is the same while it loads, so that the conversation does not jump.
+  if (call.isPending) return <span className="block h-32 w-32 animate-pulse rounded-lg bg-sunken" />;
+  if (content && isImage(content.type)) {
+    return (
+      <img
+        src={dataUrl(content.type, content.data)}
+        alt={name}
+        className="h-32 max-w-full rounded-lg border border-line bg-surface object-contain"
+      />
+    );
+  }
+  return (
+    <span className="flex items-center gap-2 rounded-lg border border-line bg-surface px-3 py-2 text-sm">
+      <FileText aria-hidden className="size-4 shrink-0 text-muted" />
+      <span className="max-w-48 truncate">{name}</span>
+    </span>
+  );
+}
+
+const TYPES: Readonly<Record<string, string>> = {
+  png: "image/png",
+  jpg: "image/jpeg",
+  jpeg: "image/jpeg",
+  gif: "image/gif",
+  webp: "image/webp",
+};
+
+/** Returns the content of a file that a call has stored (`attach`) or read (`read`). */
+function contentOf(result: unknown, name: string): { type: string; data: string } | null {
+  const { media, content } = (result ?? {}) as {
+    media?: { mime_type: string; data: string }[];
+    content?: { data?: string };
+  };
+  if (media?.[0]) return { type: media[0].mime_type, data: media[0].data };
+  const type = TYPES[name.split(".").pop()?.toLowerCase() ?? ""];
+  return type && typeof content?.data === "string" ? { type, data: content.data } : null;
+}
