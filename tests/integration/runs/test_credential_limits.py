@@ -95,7 +95,9 @@ async def test_a_credential_without_limits_leaves_no_rows(run_fixture: RunFixtur
     assert await rows(run_fixture, "model_lanes") == 0
 
 
-async def test_a_turn_without_room_is_put_aside_and_goes_on_when_a_request_ends(run_fixture: RunFixture, slots: ModelSlots) -> None:
+async def test_a_turn_without_room_is_put_aside_and_goes_on_when_a_request_ends(
+    run_fixture: RunFixture, slots: ModelSlots
+) -> None:
     await set_limits(run_fixture, at_once=1)
     first = await submitted(run_fixture, "First.")
     second = await other_session(run_fixture)
@@ -157,7 +159,9 @@ async def test_a_raised_limit_gives_room_at_once(run_fixture: RunFixture, slots:
         assert (await second.run(aside.id)).waits_for is RunWait.WORKER
 
 
-async def test_a_run_that_waits_for_room_is_cancelled_at_once_and_leaves_its_place(run_fixture: RunFixture, slots: ModelSlots) -> None:
+async def test_a_run_that_waits_for_room_is_cancelled_at_once_and_leaves_its_place(
+    run_fixture: RunFixture, slots: ModelSlots
+) -> None:
     await set_limits(run_fixture, at_once=1)
     first = await submitted(run_fixture, "First.")
     second = await other_session(run_fixture)
@@ -169,7 +173,9 @@ async def test_a_run_that_waits_for_room_is_cancelled_at_once_and_leaves_its_pla
     assert await rows(run_fixture, "model_slots") == 0
 
 
-async def test_room_that_appears_while_a_run_is_put_aside_is_not_missed(run_fixture: RunFixture, slots: ModelSlots) -> None:
+async def test_room_that_appears_while_a_run_is_put_aside_is_not_missed(
+    run_fixture: RunFixture, slots: ModelSlots
+) -> None:
     await set_limits(run_fixture, at_once=1)
     credentials = await credentials_of(run_fixture)
     first = await submitted(run_fixture, "First.")

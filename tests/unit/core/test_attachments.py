@@ -9,11 +9,11 @@ from toolcrib.core.attachments import (
     MAX_PDF_BYTES,
     Unattachable,
     attachment,
-    attachment_media,
     attachment_of_media,
     decode_data_url,
     default_name,
 )
+from toolcrib.tools.people.attach import attachment_media
 
 PNG = b"\x89PNG\r\n\x1a\n\x00"
 CONTENTS = {

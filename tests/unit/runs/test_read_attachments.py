@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from toolcrib.core.attachments import attachment, attachment_media
+from toolcrib.core.attachments import attachment
 from toolcrib.core.ids import CallId, MessageId, WorkspaceId, new_id
 from toolcrib.core.messages import ToolResultMessage
 from toolcrib.core.runs import RequestedCallState, SessionMessage
@@ -12,6 +12,7 @@ from toolcrib.policy.model_results import CallProgress
 from toolcrib.runs.model_turn import conversation
 from toolcrib.runs.read_attachments import MAX_SHOWN, ReadAttachments
 from toolcrib.storage.run_steps import RunStepStore
+from toolcrib.tools.people.attach import attachment_media
 
 IMAGE = attachment("chart.png", b"\x89PNG\r\n\x1a\n\x00")
 MEDIUM = attachment_media(IMAGE)

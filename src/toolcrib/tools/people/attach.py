@@ -51,10 +51,10 @@ async def attach(arguments: AttachArguments, context: ToolContext) -> AttachResu
         one = attachment(arguments.name, decode_base64(arguments.name, arguments.content))
     except Unattachable as flaw:
         raise BadArguments({"content": str(flaw)}) from None
-    return {"text": f"{one.name} ({one.media_type}, {len(one.data):,} bytes).", "media": [_medium(one)]}
+    return {"text": f"{one.name} ({one.media_type}, {len(one.data):,} bytes).", "media": [attachment_media(one)]}
 
 
-def _medium(one: Attachment) -> AttachedMedium:
+def attachment_media(one: Attachment) -> AttachedMedium:
     """Return a file as results contain it, besides their text: as those of MCP servers do."""
     kind = "image" if one.is_image else "resource"
     return {"type": kind, "name": one.name, "mime_type": one.media_type, "data": one.base64}
