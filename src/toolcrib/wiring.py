@@ -1,7 +1,7 @@
 """Creates and connects all parts. The only module that knows every concrete class."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,7 +13,7 @@ from toolcrib.api.access_tokens import AccessTokens, LoginLinks, SetupLinks
 from toolcrib.api.api_services import ApiServices
 from toolcrib.api.auth.connection_auth import EndedLogins
 from toolcrib.api.passwords import Passwords
-from toolcrib.core.ids import ProcessId, new_id
+from toolcrib.core.ids import ProcessId, WorkspaceId, new_id
 from toolcrib.core.provider_credentials import RequestLimits
 from toolcrib.core.runs import Run
 from toolcrib.events import EventHub
@@ -29,6 +29,7 @@ from toolcrib.gate.session_agents import SessionAgents
 from toolcrib.gate.workflow_guard import WorkflowGuard
 from toolcrib.gate.workspace_deletion import WorkspaceDeletion
 from toolcrib.mcp.mcp_toolsets import McpToolsets
+from toolcrib.nodes.home_keeper import HomeKeeper
 from toolcrib.providers.provider_registry import ProviderRegistry, open_providers
 from toolcrib.runs.durable import DurableQueue
 from toolcrib.runs.loaded_run import CredentialResolver
@@ -57,6 +58,7 @@ from toolcrib.storage.database import Database
 from toolcrib.storage.events import ConversationCursorStore
 from toolcrib.storage.file_history import SnapshotStore, UndoStore
 from toolcrib.storage.files import FileStore
+from toolcrib.storage.homes import HomeStore
 from toolcrib.storage.invitations import InvitationStore
 from toolcrib.storage.mcp_servers import McpServerStore
 from toolcrib.storage.model_slots import ModelSlotStore
@@ -89,6 +91,7 @@ from toolcrib.websearch.page_fetch import PageFetcher
 from toolcrib.websearch.search_engine import FallbackSearch, SearchEngine
 from toolcrib.websearch.searxng import SearXNG
 from toolcrib.workspace.changes.commit import Committer
+from toolcrib.workspace.effects.live_tree import record_tree
 from toolcrib.workspace.fs.mounts import MountTable
 from toolcrib.workspace.fs.ripgrep import Ripgrep
 from toolcrib.workspace.packages.installer import PackageInstaller
@@ -383,6 +386,26 @@ async def run_service(
     queueing = asyncio.create_task(queue.run(processes, heartbeat, after=queue_after))
     working = asyncio.create_task(runner.run())
 
+    async def start_taken() -> None:
+        await recover_node(engine.stores.files, engine.workspace_services.sync, node=settings.node_name)
+        await runner.start_due()
+        await engine.resume_worker.start_due()
+
+    async def record_disk(workspace_ids: Sequence[WorkspaceId]) -> None:
+        for workspace_id in workspace_ids:
+            await record_tree(engine.workspace_services, workspace_id)
+
+    keeper = HomeKeeper(
+        HomeStore(engine.database),
+        processes,
+        heartbeat,
+        queue,
+        node=settings.node_name,
+        taken=start_taken,
+        leaving=record_disk,
+    )
+    keeping = asyncio.create_task(keeper.run())
+
     async def finish() -> None:
         # The queue first, so that what the worker releases does not come back to this process.
         await _stop(queueing)
@@ -397,6 +420,7 @@ async def run_service(
         await engine.resume_worker.start_due()
         yield RunService(engine.stores.runs, engine.wake_signal, engine.live, runner=runner)
     finally:
+        await _stop(keeping)
         await _stop(queueing)
         await periodic.stop()
         await engine.resume_worker.stop()

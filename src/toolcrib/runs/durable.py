@@ -23,6 +23,7 @@ from toolcrib.runs.periodic_jobs import PeriodicJobs
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.storage import migrate
 from toolcrib.storage.database import session_name
+from toolcrib.storage.homes import HomeStore
 from toolcrib.storage.server_processes import ServerProcessStore
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ _KEEP_FINISHED: Final = timedelta(minutes=2)
 _TIDY_SECONDS: Final = 60.0
 _FORGET_AFTER_LEASES: Final = 100
 _DELETED_AT_ONCE: Final = 1_000
+_MOVED_AT_ONCE: Final = 1_000
 # They start workflows and end them; a workflow that runs holds none.
 _THREADS: Final = 2
 _CONNECTIONS: Final = 4
@@ -139,6 +141,21 @@ class DurableQueue:
             self.is_closed = True
             self._thread.shutdown(wait=False)
             threading.Thread(target=_engine.detach, args=(self,), name="toolcrib-queue-stop", daemon=True).start()
+
+    async def move_here(self, nodes: Sequence[str], homes: HomeStore) -> int:
+        """Move what waits in the queues of other nodes here, if this node has become its workspace's home.
+
+        What is delayed there comes into the queue at its time, and is moved then. Returns how many were moved.
+        """
+        await self.opened()
+        entries = await self._listed([f"runs@{node}" for node in nodes])
+        at_home = await homes.at(self.node, set(entries.values()))
+        ours = [workflow_id for workflow_id, workspace_id in entries.items() if workspace_id in at_home]
+        await self.loop.run_in_executor(self._thread, _resume, ours, self.name)
+        return len(ours)
+
+    async def _listed(self, names: Sequence[str]) -> dict[str, WorkspaceId]:
+        return await self.loop.run_in_executor(self._thread, _entries, names)
 
     async def _in_thread(self, function: Callable[..., object], *given: object) -> None:
         await self.loop.run_in_executor(self._thread, function, *given)
@@ -341,11 +358,24 @@ def _requeue_dead(name: str, alive: Set[str]) -> int:
 
 
 def _requeue(begun: "Sequence[WorkflowStatus]") -> int:
+    for name in {one.queue_name for one in begun if one.queue_name}:
+        _resume([one.workflow_id for one in begun if one.queue_name == name], name)
+    return len(begun)
+
+
+def _entries(names: Sequence[str]) -> dict[str, WorkspaceId]:
+    """Return the entries of queues that wait, or have been begun, with their workspaces."""
     from dbos import DBOS
 
-    for name in {one.queue_name for one in begun}:
-        DBOS.resume_workflows([one.workflow_id for one in begun if one.queue_name == name], queue_name=name)
-    return len(begun)
+    found = DBOS.list_workflows(queue_name=list(names), status=["ENQUEUED", "PENDING"], load_output=False)
+    return {one.workflow_id: WorkspaceId(UUID(one.input["args"][0])) for one in found if one.input}
+
+
+def _resume(workflow_ids: list[str], name: str) -> None:
+    from dbos import DBOS
+
+    for start in range(0, len(workflow_ids), _MOVED_AT_ONCE):
+        DBOS.resume_workflows(workflow_ids[start : start + _MOVED_AT_ONCE], queue_name=name)
 
 
 def _delete_finished(name: str) -> None:

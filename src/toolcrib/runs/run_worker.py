@@ -130,6 +130,8 @@ class RunWorker:
         await asyncio.wait([task])
         if not task.cancelled() and task.result():
             return True
+        if await self._runs.requeue_moved(workspace_id, run_id, node=self._node):
+            return True
         if not await self._runs.is_running(workspace_id, run_id):
             # The queue goes by the clock of a process. If it is ahead of the database's, this entry has come too early.
             # An earlier entry of a run that is put aside is over: another one comes when its time has come.

@@ -15,7 +15,7 @@ from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.change_sets import ChangeSet, FileChange
 from toolcrib.core.errors import BaseChanged
 from toolcrib.core.files import EntryState, Fingerprint
-from toolcrib.core.ids import FileId, VersionId
+from toolcrib.core.ids import FileId, VersionId, WorkspaceId
 from toolcrib.core.json_text import json_text
 from toolcrib.core.paths import WorkspacePath
 from toolcrib.storage.blobs import packed
@@ -95,7 +95,7 @@ class LockedCommit:
             (
                 *self._tenant_parameters,
                 paths_json(paths),
-                _key(self._tenant.workspace_id.bytes),
+                workspace_lock(self._tenant.workspace_id),
                 json.dumps(keys),
                 self._whole,
             ),
@@ -265,6 +265,11 @@ async def _mark_applied(connection: Connection, tenant: Tenant, applied: Sequenc
 
 def _lock_key(tenant: Tenant, path: WorkspacePath) -> int:
     return _key(tenant.workspace_id.bytes + f"{path.mount_key}\0{path.path}".encode())
+
+
+def workspace_lock(workspace_id: WorkspaceId) -> int:
+    """Return the number of the lock that every commit to a workspace holds, shared or alone, until it is on disk."""
+    return _key(workspace_id.bytes)
 
 
 def _key(what: bytes) -> int:

@@ -120,6 +120,23 @@ class RunStepStore(RunStore):
                 {"process": process_id, "node": node, "limit": limit},
             )
 
+    async def requeue_moved(self, workspace_id: WorkspaceId, run_id: RunId, *, node: str) -> bool:
+        """Put a ready run into the queue of its workspace's home. Returns False if that is this node.
+
+        Its entry came here because the home changed after it was made. Every entry has its own epoch.
+        """
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                """
+                update toolcrib.runs r set state = 'ready', epoch = r.epoch + 1
+                from toolcrib.workspaces w
+                where r.workspace_id = %s and r.id = %s and r.state = 'ready' and not r.awaits_slot
+                  and w.id = r.workspace_id and w.home_node not in ('', %s)
+                """,
+                (workspace_id, run_id, node),
+            )
+        return cursor.rowcount > 0
+
     async def is_running(self, workspace_id: WorkspaceId, run_id: RunId) -> bool:
         """Whether a process has taken the run and not let it go, alive or dead."""
         async with self._database.as_system() as connection:

@@ -90,10 +90,14 @@ class HeartbeatConnection:
             )
         self._connection.execute(
             """
-            insert into toolcrib.server_processes (id, node) values (%s, %s)
+            with node as (
+                insert into toolcrib.nodes (name) values (%(node)s)
+                on conflict (name) do update set seen_at = now()
+            )
+            insert into toolcrib.server_processes (id, node) values (%(process)s, %(node)s)
             on conflict (id) do update set heartbeat_at = now()
             """,
-            (self._process_id, self._node),
+            {"process": self._process_id, "node": self._node},
         )
 
     def remove(self) -> None:

@@ -14,8 +14,8 @@ from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.change_sets import Author, ChangeSet, FileChange
 from toolcrib.core.errors import PathOutsideMount, TooLarge, ToolFailed
 from toolcrib.core.files import AuthorKind, DiskEntry, EntryKind
-from toolcrib.core.ids import VersionId, new_id
-from toolcrib.core.paths import Mount, WorkspacePath, is_valid_name
+from toolcrib.core.ids import VersionId, WorkspaceId, new_id
+from toolcrib.core.paths import Mount, WorkspacePath, is_valid_name, mount_root
 from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.files import FileStore
@@ -232,6 +232,19 @@ def _batches(different: dict[WorkspacePath, DiskEntry]) -> Iterator[list[Workspa
             batch, size = [], 0
     if batch:
         yield batch
+
+
+async def record_tree(workspace_services: WorkspaceServices, workspace_id: WorkspaceId) -> None:
+    """Commit what only the disk has of a workspace, ignored files excepted: another node rebuilds it from the history.
+
+    Raises:
+        TooLarge: There are too many files or bytes to import.
+    """
+    tenant, roots = Tenant(workspace_id), [mount_root(Mount.PROJECT), mount_root(Mount.CENTRAL)]
+    seen = await workspace_services.files.lookup(tenant, roots)
+    disk_of = workspace_services.mounts.disks_of(workspace_id, seen.home.root_path)
+    tracker = LiveTreeTracker(workspace_services.sync, workspace_services.files, tenant, disk_of, roots)
+    await tracker.start(closed=lambda path: False, max_file_bytes=workspace_services.max_file_bytes)
 
 
 # The author of changes that the server makes itself.

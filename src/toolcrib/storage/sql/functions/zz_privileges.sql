@@ -50,7 +50,7 @@ begin
         'audit_seals', 'usage_counters', 'paused_calls', 'grants', 'runs', 'messages', 'server_processes',
         'provider_credentials', 'mcp_servers', 'conversation_cursors', 'background_processes', 'outsiders',
         'deleted_workspaces', 'invitations', 'packages', 'reviewed_files', 'schedules', 'model_lanes', 'model_slots',
-        'model_starts', 'model_usage'
+        'model_starts', 'model_usage', 'nodes'
     ] loop
         execute format('alter table toolcrib.%I enable row level security', v_table);
         execute format('drop policy if exists system on toolcrib.%I', v_table);

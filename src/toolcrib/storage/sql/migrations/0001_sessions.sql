@@ -326,6 +326,15 @@ create table model_starts (
 );
 create index model_starts_time on model_starts (user_id, provider, started_at);
 
+-- Nodes: each has a disk with the trees of its workspaces, and one or more server processes.
+create table nodes (
+    name         text primary key,
+    -- The last heartbeat of one of its processes. When a node is silent, others become the home of its workspaces.
+    seen_at      timestamptz not null default now(),
+    -- It gives its workspaces to other nodes, and gets no new ones.
+    is_draining  boolean not null default false
+);
+
 -- Server processes and their heartbeats. When one stops, others take over its work.
 create table server_processes (
     id            uuid primary key,

@@ -17,6 +17,7 @@ create table workspaces (
     created_by        uuid not null references users,
     created_at        timestamptz not null default now()
 );
+create index workspaces_home on workspaces (home_node, id);
 
 create table members (
     workspace_id  uuid not null references workspaces on delete cascade,

@@ -1,0 +1,99 @@
+"""Makes this node the home of workspaces whose node is silent, and gives its own away while it drains."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import structlog
+
+from toolcrib.core.ids import WorkspaceId
+from toolcrib.runs.durable import DurableQueue
+from toolcrib.runs.process_heartbeat import ProcessHeartbeat
+from toolcrib.storage.database import OperationalError
+from toolcrib.storage.homes import HomeStore
+from toolcrib.storage.server_processes import ServerProcessStore
+
+log = structlog.get_logger(__name__)
+
+# How soon a silent node is noticed, after its lease.
+_LOOK_SECONDS: Final = 1.0
+# Other nodes take over at the same time: small batches share the work between them.
+_BATCH: Final = 100
+
+
+class HomeKeeper:
+    """One per server process. Processes of one node may do this at the same time."""
+
+    def __init__(
+        self,
+        homes: HomeStore,
+        processes: ServerProcessStore,
+        heartbeat: ProcessHeartbeat,
+        queue: DurableQueue,
+        *,
+        node: str,
+        taken: Callable[[], Awaitable[None]],
+        leaving: Callable[[Sequence[WorkspaceId]], Awaitable[None]],
+    ) -> None:
+        """Create the keeper.
+
+        Args:
+            queue: The node's queue, which gets the work of workspaces that it takes over.
+            taken: Starts what waits in workspaces that were taken over.
+            leaving: Stores what only the disk knows of workspaces that are given away.
+        """
+        self._homes = homes
+        self._processes = processes
+        self._heartbeat = heartbeat
+        self._queue = queue
+        self._node = node
+        self._taken = taken
+        self._leaving = leaving
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            try:
+                # If this process could not reach the database, others could not either: nobody is dead.
+                if self._heartbeat.is_steady:
+                    await self.look()
+            except OperationalError as error:
+                log.warning("homes.database_error", error=str(error))
+            except Exception:
+                # No other task here does this, so no error may end this loop.
+                log.exception("homes.look_failed")
+            await asyncio.sleep(min(_LOOK_SECONDS, self._heartbeat.lease / 4))
+
+    async def look(self) -> None:
+        """Take over the workspaces of silent nodes or, while this node drains, give its own away."""
+        is_draining = await self._homes.is_draining(self._node)
+        if is_draining:
+            await self._give_away()
+        silent = await self._homes.silent(besides=self._node, lease=self._heartbeat.lease)
+        if not silent:
+            return
+        if not is_draining:
+            await self._take_over(silent)
+        if moved := await self._queue.move_here(silent, self._homes):
+            log.info("homes.work_moved", entries=moved, nodes=silent)
+
+    async def _take_over(self, silent: Sequence[str]) -> None:
+        lease = self._heartbeat.lease
+        # A process that is suspended, or cut off, keeps its locks.
+        await self._processes.end_sessions_of_dead(seconds=lease)
+        while workspaces := await self._homes.take_over(self._node, silent, lease=lease, limit=_BATCH):
+            log.warning("homes.taken_over", workspaces=len(workspaces), nodes=silent)
+            await self._queue.move_here(silent, self._homes)
+            await self._taken()
+
+    async def _give_away(self) -> None:
+        while idle := await self._homes.idle_at(self._node, limit=_BATCH):
+            successor = await self._homes.successor_of(self._node, lease=self._heartbeat.lease)
+            if successor is None:
+                log.warning("homes.no_successor")
+                return
+            await self._leaving(idle)
+            given = await self._homes.give_away(self._node, idle, successor)
+            log.info("homes.given_away", workspaces=len(given), to=successor)
+            if not given:
+                return
