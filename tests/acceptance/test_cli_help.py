@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from scripts import cli_reference
 from toolcrib.cli.main import command_line
 
-COLUMNS, LINES = 80, 36
+COLUMNS, LINES = 80, 38
 
 
 def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -27,7 +27,7 @@ ALL = dict(commands(typer.main.get_command(APP)))
 def test_every_command_exists() -> None:
     wanted = (
         "serve chat run tool undo redo log approve answer agents models mcp doctor db audit workspace user key "
-        "sessions runs"
+        "sessions runs nodes"
     )
 
     assert {(name,) for name in wanted.split()} <= set(ALL)

@@ -30,7 +30,7 @@ COMMANDS = (
         "workspace",
         "key",
     ),
-    *("user", "serve", "approve", "answer", "doctor", "mcp", "package", "db", "audit"),
+    *("user", "serve", "approve", "answer", "doctor", "mcp", "package", "db", "nodes", "audit"),
 )
 _ELSEWHERE = {"redo": "undo"}
 _COLLECT_AFTER = 50_000

@@ -165,7 +165,7 @@ async def ended(fixture: RunFixture, run_id: RunId) -> Run:
     return run
 
 
-@pytest.mark.req("RN-5", part="on another node")
+@pytest.mark.req("RN-5", part="another node goes on")
 @pytest.mark.parametrize("state", ["queued for the dead node", "begun by the dead node"])
 async def test_runs_of_a_dead_node_are_finished_by_another(
     database: Database, settings: Settings, model: ModelServer, providers: ProviderRegistry, state: str

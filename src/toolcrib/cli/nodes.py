@@ -1,0 +1,56 @@
+"""``toolcrib nodes``: lists the nodes of an installation, and drains them."""
+
+from typing import Annotated
+
+import typer
+
+from toolcrib.cli.command_options import JsonOption, in_database
+from toolcrib.cli.terminal_text import Row, age, print_list
+from toolcrib.settings import load_settings
+from toolcrib.storage.homes import HomeStore, Node
+
+app = typer.Typer(help="List the nodes of an installation, and drain them.", no_args_is_help=True)
+
+NodeArgument = Annotated[str, typer.Argument(help="Its name: `toolcrib nodes list` shows them.")]
+
+
+@app.command("list")
+def listed(as_json: JsonOption = False) -> None:
+    """List the nodes, and how many workspaces have their files there.
+
+    Example: toolcrib nodes list
+    """
+
+    def row(node: Node) -> Row:
+        return node.name, _state(node), age(node.seen_at), f"{node.processes:,}", f"{node.workspaces:,}"
+
+    lease = load_settings().heartbeat_lease_seconds
+    found = in_database(lambda database: HomeStore(database).nodes(lease=lease))
+    headings = ("node", "state", "last heartbeat", "processes", "workspaces")
+    print_list(found, headings, row, as_json=as_json, empty="No node has started yet.")
+
+
+@app.command()
+def drain(
+    node: NodeArgument,
+    undo: Annotated[bool, typer.Option("--undo", help="End the drain: the node gets workspaces again.")] = False,
+) -> None:
+    """Let a node give its workspaces to other nodes, before you stop it for good.
+
+    Its server must run. Each workspace moves when nothing is at work in it. Ignored files, such as node_modules, do not
+    move: they are on the node's disk only.
+
+    Example: toolcrib nodes drain node-2
+    """
+    in_database(lambda database: HomeStore(database).set_draining(node, is_draining=not undo))
+    typer.echo(
+        f"{node} gets workspaces again."
+        if undo
+        else f"{node} gives its workspaces away. `toolcrib nodes list` shows how many it still has."
+    )
+
+
+def _state(node: Node) -> str:
+    if not node.is_alive:
+        return "silent"
+    return "draining" if node.is_draining else "alive"
