@@ -87,7 +87,8 @@ def settings(database_urls: DatabaseUrls, tmp_path: Path) -> Settings:
     return new_settings(
         database_urls,
         tmp_path / "data",
-        node_name="test-node",
+        # Its own node: a server of another test would become the home of the workspaces of a node that went silent.
+        node_name=f"test-{secrets.token_hex(8)}",
         secure_cookies=False,
         open_registration=True,
         pool_size=POOL_SIZE,

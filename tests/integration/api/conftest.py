@@ -68,7 +68,9 @@ def founded(services: ApiServices) -> Founder:
     """Create a workspace that a person owns."""
 
     async def make(owner: Someone) -> WorkspaceId:
-        workspace = await services.workspaces.create(ActingUser(owner.id), name="website", node="test-node")
+        workspace = await services.workspaces.create(
+            ActingUser(owner.id), name="website", node=services.settings.node_name
+        )
         return workspace.id
 
     return make

@@ -12,11 +12,12 @@ from tests.conftest import DatabaseUrls
 from tests.integration.api.accounts import API, Someone, code_of
 from toolcrib.api.api_services import ApiServices
 from toolcrib.api.app import create_app
+from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 from toolcrib.wiring import Stores
 
 
-async def test_health_needs_no_token(client: httpx2.AsyncClient) -> None:
+async def test_health_needs_no_token(client: httpx2.AsyncClient, settings: Settings) -> None:
     response = await client.get("http://localhost/health")
 
     assert response.status_code == 200
@@ -24,7 +25,7 @@ async def test_health_needs_no_token(client: httpx2.AsyncClient) -> None:
         "status": "ok",
         "database": "ok",
         "version": toolcrib.__version__,
-        "node": "test-node",
+        "node": settings.node_name,
     }
 
 

@@ -82,7 +82,9 @@ async def test_ticket_authenticates_once_as_a_protocol_or_as_a_first_message(roo
 
 @pytest.mark.req("EV-2", part="authentication")
 async def test_ticket_is_valid_only_for_its_workspace_and_lifetime(room: Room, ada: Someone) -> None:
-    other = await room.services.workspaces.create(ActingUser(ada.id), name="other", node="test-node")
+    other = await room.services.workspaces.create(
+        ActingUser(ada.id), name="other", node=room.services.settings.node_name
+    )
     elsewhere = await room.services.tickets.create(
         Tenant(other.id, ada.id), connection_expires_at=datetime.now(UTC) + timedelta(minutes=5)
     )
@@ -433,7 +435,9 @@ async def test_a_message_brings_images_over_the_websocket(room: Room) -> None:
 
 
 async def test_session_of_another_workspace_is_not_found(room: Room, ada: Someone) -> None:
-    other = await room.services.workspaces.create(ActingUser(ada.id), name="other", node="test-node")
+    other = await room.services.workspaces.create(
+        ActingUser(ada.id), name="other", node=room.services.settings.node_name
+    )
     theirs = await room.services.sessions.create(Tenant(other.id, ada.id), title="theirs")
     async with room.client() as client:
         answer = await client.ask("chat:resume", conversationId=str(theirs.id))
