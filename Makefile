@@ -14,7 +14,7 @@ SLOW_UNITS := test_wheel.py test_patterns_are_literal.py tools/test_modules.py p
 .DEFAULT_GOAL := help
 .PHONY: help setup venv check format format-check lint types layers docs docs-site web web-check web-types screens test \
         test-fast clients check-long race crash kills db-faults git-undo undo-scale rendering sessions redteam \
-        redteam-root test-real first-minute bench engine trace reqs lock clean
+        redteam-root restore-drill test-real first-minute bench engine trace reqs lock clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -103,6 +103,9 @@ rendering: ## Show 200 generated change sets in the browser and in a terminal, a
 
 sessions: ## Play realistic sessions with git, pip, npm and make; count questions, undo, redo (minutes)
 	$(PYTEST) -n 2 -m "long or not long" tests/sessions
+
+restore-drill: ## Restore the database of 1,000 workspaces without their disk, and read every file (minutes)
+	$(PYTEST) -n 0 -m "long or not long" tests/acceptance/test_restore_drill.py
 
 redteam: ## Run every attack (minutes); fails if one succeeds
 	$(PYTEST) -n 2 --dist loadgroup -m "not root" tests/redteam tests/adversarial

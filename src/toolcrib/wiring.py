@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import toolcrib.tools
@@ -13,7 +14,9 @@ from toolcrib.api.access_tokens import AccessTokens, LoginLinks, SetupLinks
 from toolcrib.api.api_services import ApiServices
 from toolcrib.api.auth.connection_auth import EndedLogins
 from toolcrib.api.passwords import Passwords
+from toolcrib.core.errors import ToolFailed
 from toolcrib.core.ids import ProcessId, WorkspaceId, new_id
+from toolcrib.core.paths import Mount
 from toolcrib.core.provider_credentials import RequestLimits
 from toolcrib.core.runs import Run
 from toolcrib.events import EventHub
@@ -44,6 +47,8 @@ from toolcrib.runs.run_worker import RunWorker
 from toolcrib.runs.schedules import ScheduleService
 from toolcrib.runtime.drain import Drain
 from toolcrib.runtime.process_setup import freeze_gc, keep_private
+from toolcrib.sandbox.bubblewrap import ViewMount
+from toolcrib.sandbox.command import SandboxCommand
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.sandbox.transaction import StagingDirectory
 from toolcrib.settings import Settings
@@ -92,10 +97,11 @@ from toolcrib.websearch.search_engine import FallbackSearch, SearchEngine
 from toolcrib.websearch.searxng import SearXNG
 from toolcrib.workspace.changes.commit import Committer
 from toolcrib.workspace.effects.live_tree import record_tree
-from toolcrib.workspace.fs.mounts import MountTable
+from toolcrib.workspace.fs.mounts import VIEWED, MountTable
 from toolcrib.workspace.fs.ripgrep import Ripgrep
 from toolcrib.workspace.packages.installer import PackageInstaller
 from toolcrib.workspace.retention_worker import RetentionWorker, TrashCollector
+from toolcrib.workspace.sync.rebuild import TreeRebuilder
 from toolcrib.workspace.sync.reconcile import Reconciler, recover_node
 from toolcrib.workspace.workspace_services import WorkspaceServices
 
@@ -195,12 +201,20 @@ def assemble(
         toolchain=Toolchain(settings.tool_dirs, settings.command_path),
         cache_bytes=settings.command_cache_bytes,
     )
+    trees = TreeRebuilder(
+        stores.files,
+        stores.changes,
+        mounts,
+        node=settings.node_name,
+        trash=trash_limits(settings),
+        checks_repository=partial(check_repository, sandbox, shell),
+    )
     workspace_services = WorkspaceServices(
         files=stores.files,
         blobs=stores.blobs,
         changes=stores.changes,
         mounts=mounts,
-        sync=Reconciler(stores.changes, mounts, node=settings.node_name, trash=trash_limits(settings)),
+        sync=Reconciler(stores.changes, mounts, trees, node=settings.node_name, trash=trash_limits(settings)),
         undoing=UndoStore(database),
         regexes=PostgresRegex(database),
         virtual=VirtualFileStore(database),
@@ -403,6 +417,8 @@ async def run_service(
         node=settings.node_name,
         taken=start_taken,
         leaving=record_disk,
+        stored=engine.workspace_services.mounts.stored,
+        discard=engine.workspace_services.sync.trees.discard,
     )
     keeping = asyncio.create_task(keeper.run())
 
@@ -485,6 +501,24 @@ def mcp_connections(settings: Settings, sandbox: Sandbox, shell: Shell) -> "McpC
         shell=shell,
     )
     return open_connections(programs, private_hosts=private_hosts, at_end=staging.close)
+
+
+_FSCK_SECONDS = 120.0
+
+
+async def check_repository(sandbox: Sandbox, shell: Shell, root: Path, folder: str) -> str | None:
+    """Check a git repository in the sandbox, because its configuration can start programs. Returns what is wrong."""
+    view_of_tree = ViewMount(Mount.PROJECT, root, VIEWED[Mount.PROJECT])
+    git = "git -c safe.directory=* fsck --no-dangling --no-progress 2>&1"
+    command = SandboxCommand(git, cwd=f"{VIEWED[Mount.PROJECT]}/{folder}", env=shell.environment, seconds=_FSCK_SECONDS)
+    try:
+        async with sandbox.transaction([view_of_tree], shell.staging) as view:
+            result = await view.run(command)
+    except ToolFailed as error:
+        return f"not checked with `git fsck`: {error.message}"
+    if result.exit_code == 0:
+        return None
+    return f"`git fsck` reports: {' '.join(result.output.text.split())[:500] or 'nothing, but failed'}"
 
 
 def credentials_lock(settings: Settings) -> Encryptor:
@@ -631,6 +665,7 @@ async def services(
             deletion.run(),
             engine.model_slots.run(),
             engine.background.run(),
+            engine.workspace_services.sync.trees.run(),
         )
         try:
             async with _at_work(*jobs):

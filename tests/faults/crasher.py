@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.faults.processes import FORKED, Site, engine_at
 from toolcrib.core.callers import Caller
+from toolcrib.core.ids import WorkspaceId
 from toolcrib.core.tool_calls import ToolCall
 from toolcrib.workspace.changes import commit
 from toolcrib.workspace.fs import mount_writer
@@ -64,6 +65,13 @@ class _Death:
         os.open = self._counted(os.open, when=lambda _, flags, *__: bool(flags & os.O_CREAT))
         _replace(commit, "apply", self._fatal)
 
+    def begin(self) -> None:
+        """Count from here on, whatever changes the disk."""
+        self._applying = True
+
+    def end(self) -> None:
+        self._applying = False
+
     def _counted(self, real: Callable[..., Any], *, when: Callable[..., bool] | None = None) -> Callable[..., Any]:
         def counted(*arguments: Any, **options: Any) -> Any:
             if self._applying and (when is None or when(*arguments)):
@@ -85,3 +93,25 @@ class _Death:
 
 def _replace(module: ModuleType, name: str, wrapped: Callable[[Any], Any]) -> None:
     setattr(module, name, wrapped(getattr(module, name)))
+
+
+def crash_rebuild(site: Site, workspace_id: WorkspaceId, *, steps: int) -> bool:
+    """Rebuild a lost tree in a process that is killed after some steps on disk. Return True if it came to its end."""
+    process = FORKED.Process(target=_die_in_rebuild, args=(site, workspace_id, steps), daemon=True)
+    process.start()
+    process.join()
+    assert process.exitcode in (-signal.SIGKILL, ALL_STEPS_DONE), f"ended with {process.exitcode}"
+    return process.exitcode == ALL_STEPS_DONE
+
+
+def _die_in_rebuild(site: Site, workspace_id: WorkspaceId, steps: int) -> None:
+    asyncio.run(_rebuild(site, workspace_id, _Death(steps)))
+    os._exit(ALL_STEPS_DONE)
+
+
+async def _rebuild(site: Site, workspace_id: WorkspaceId, death: _Death) -> None:
+    async with engine_at(site) as engine:
+        death.lie_in_wait()
+        death.begin()
+        await engine.workspace_services.sync.trees.complete(workspace_id)
+        death.end()

@@ -1,4 +1,4 @@
-"""``toolcrib db``: migrates the database, shows its disk usage and collects garbage."""
+"""``toolcrib db``: migrates the database, shows its disk usage, collects garbage and restores files from it."""
 
 from dataclasses import asdict
 from datetime import timedelta
@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from toolcrib.cli.command_options import JsonOption, in_database
+from toolcrib.cli.restore import restore
 from toolcrib.cli.terminal_text import print_json
 from toolcrib.core.errors import Misconfigured
 from toolcrib.runs import durable
@@ -100,3 +101,6 @@ def gc(
         f"Deleted {found.versions:,} versions, {found.blobs:,} blobs ({found.bytes / 1e6:,.1f} MB) "
         f"and {found.trashed:,} expired trash entries."
     )
+
+
+app.command()(restore)

@@ -30,7 +30,7 @@ COMMANDS = (
         "workspace",
         "key",
     ),
-    *("user", "serve", "approve", "answer", "doctor", "mcp", "package", "db", "nodes", "audit"),
+    *("user", "serve", "approve", "answer", "doctor", "mcp", "package", "db", "nodes", "restore", "audit"),
 )
 _ELSEWHERE = {"redo": "undo"}
 _COLLECT_AFTER = 50_000

@@ -114,6 +114,7 @@ class Author:
 
 
 EXTERNAL = Author(AuthorKind.EXTERNAL)
+SYSTEM = Author(AuthorKind.SYSTEM)
 
 
 class ChangeSetState(StrEnum):

@@ -192,6 +192,18 @@ def open_local(
 
 
 @contextmanager
+def open_settings(directory: Path, *, finds_project: bool = False) -> Iterator["Settings"]:
+    """Provides the settings of a directory's server, with its database, while the context lasts. Starts no server."""
+    found = _project(directory, finds_project=finds_project)
+    with (
+        _connection_errors(found.directories),
+        _ended_in_order(),
+        database(found.directories, found.secrets) as urls,
+    ):
+        yield _settings(urls, found)
+
+
+@contextmanager
 def open_history(directory: Path, *, finds_project: bool = False) -> Iterator["StoredHistory | None"]:
     """Opens the history of a directory while the context lasts, without a server.
 

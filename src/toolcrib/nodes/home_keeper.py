@@ -1,6 +1,7 @@
 """Makes this node the home of workspaces whose node is silent, and gives its own away while it drains."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -9,6 +10,7 @@ import structlog
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.runs.durable import DurableQueue
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
+from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.storage.database import OperationalError
 from toolcrib.storage.homes import HomeStore
 from toolcrib.storage.server_processes import ServerProcessStore
@@ -17,6 +19,8 @@ log = structlog.get_logger(__name__)
 
 # How soon a silent node is noticed, after its lease.
 _LOOK_SECONDS: Final = 1.0
+# How often trees are discarded that other nodes have taken over.
+_SWEEP_SECONDS: Final = 60.0
 # Other nodes take over at the same time: small batches share the work between them.
 _BATCH: Final = 100
 
@@ -34,6 +38,8 @@ class HomeKeeper:
         node: str,
         taken: Callable[[], Awaitable[None]],
         leaving: Callable[[Sequence[WorkspaceId]], Awaitable[None]],
+        stored: Callable[[], list[WorkspaceId]],
+        discard: Callable[[WorkspaceId], Awaitable[None]],
     ) -> None:
         """Create the keeper.
 
@@ -41,6 +47,8 @@ class HomeKeeper:
             queue: The node's queue, which gets the work of workspaces that it takes over.
             taken: Starts what waits in workspaces that were taken over.
             leaving: Stores what only the disk knows of workspaces that are given away.
+            stored: Lists the workspaces that have trees on this node's disk.
+            discard: Discards the trees of a workspace that has another home.
         """
         self._homes = homes
         self._processes = processes
@@ -49,6 +57,9 @@ class HomeKeeper:
         self._node = node
         self._taken = taken
         self._leaving = leaving
+        self._stored = stored
+        self._discard = discard
+        self._swept = time.monotonic() - _SWEEP_SECONDS
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -57,6 +68,7 @@ class HomeKeeper:
                 # If this process could not reach the database, others could not either: nobody is dead.
                 if self._heartbeat.is_steady:
                     await self.look()
+                    await self._sweep()
             except OperationalError as error:
                 log.warning("homes.database_error", error=str(error))
             except Exception:
@@ -85,6 +97,14 @@ class HomeKeeper:
             log.warning("homes.taken_over", workspaces=len(workspaces), nodes=silent)
             await self._queue.move_here(silent, self._homes)
             await self._taken()
+
+    async def _sweep(self) -> None:
+        """Discard the trees of workspaces that other nodes took over while this one was away."""
+        if time.monotonic() < self._swept + _SWEEP_SECONDS:
+            return
+        self._swept = time.monotonic()
+        for workspace_id in await self._homes.elsewhere(self._node, await in_thread(self._stored)):
+            await self._discard(workspace_id)
 
     async def _give_away(self) -> None:
         while idle := await self._homes.idle_at(self._node, limit=_BATCH):

@@ -200,11 +200,61 @@ class FileStore:
                 """
                 select w.id from toolcrib.workspaces w
                 where (w.home_node = %s or w.home_node is null)
-                  and exists (select from toolcrib.pending_applies p where p.workspace_id = w.id)
+                  and exists (select from toolcrib.pending_applies p
+                              where p.workspace_id = w.id and p.rebuild_id is null)
                 """,
                 (node,),
             )
             return [WorkspaceId(id_) for (id_,) in await cursor.fetchall()]
+
+    async def workspaces_rebuilding(self, node: str) -> list[WorkspaceId]:
+        """Return the workspaces of this node whose trees are not completely rebuilt."""
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                """
+                select w.id from toolcrib.workspaces w
+                where (w.home_node = %s or w.home_node is null)
+                  and exists (select from toolcrib.pending_applies p
+                              where p.workspace_id = w.id and p.rebuild_id is not null)
+                order by w.id
+                """,
+                (node,),
+            )
+            return [WorkspaceId(id_) for (id_,) in await cursor.fetchall()]
+
+    async def next_rebuilding(
+        self, tenant: Tenant, *, after: FileId | None, limit: int, name: str | None = None
+    ) -> list[File]:
+        """Return the next files that a rebuild has not written yet, by id; with ``name``, only those of that name."""
+        async with self._database.transaction(tenant) as connection:
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(
+                f"""
+                select {FILE_COLUMNS} from toolcrib.pending_applies p
+                cross join lateral (
+                    select * from toolcrib.files f where f.workspace_id = p.workspace_id and f.id = p.file_id limit 1
+                ) f
+                where p.workspace_id = %(workspace)s and p.rebuild_id is not null
+                  and (%(after)s::uuid is null or p.file_id > %(after)s)
+                  and (%(name)s::text is null or f.path = rtrim(f.parent, '/') || '/' || %(name)s)
+                order by p.file_id limit %(limit)s
+                """,
+                {"workspace": tenant.workspace_id, "after": after, "limit": limit, "name": name},
+            )
+            return [file_of(row) for row in await cursor.fetchall()]
+
+    async def repositories(self, tenant: Tenant, trees: Sequence[str]) -> list[WorkspacePath]:
+        """Return the folders of these trees that have a git repository in the history."""
+        async with self._database.transaction(tenant) as connection:
+            cursor = await connection.execute(
+                """
+                select f.mount, f.path from toolcrib.files f
+                where f.workspace_id = %s and f.mount = any (%s) and not f.deleted and f.path like '%%/.git/HEAD'
+                order by f.mount, f.path
+                """,
+                (tenant.workspace_id, list(trees)),
+            )
+            return [path_from_row(mount, path).parent.parent for mount, path in await cursor.fetchall()]
 
     async def versions(self, tenant: Tenant, file_id: FileId, *, before: int | None, limit: int) -> list[Version]:
         """Return a file's versions, newest first."""
@@ -260,7 +310,10 @@ async def list_below(connection: Connection, tenant: Tenant, folders: Sequence[W
 async def list_pending(
     connection: Connection, tenant: Tenant, paths: Sequence[WorkspacePath] | None = None
 ) -> list[File]:
-    """Return files whose last change may not be on disk; only those that are or were at the given paths."""
+    """Return files whose last change may not be on disk; only those that are or were at the given paths.
+
+    Leaves out the files of a rebuild.
+    """
     cursor = connection.cursor(binary=True)
     await cursor.execute(
         f"""
@@ -268,7 +321,7 @@ async def list_pending(
         cross join lateral (
             select * from toolcrib.files f where f.workspace_id = p.workspace_id and f.id = p.file_id limit 1
         ) f
-        where p.workspace_id = %(workspace)s
+        where p.workspace_id = %(workspace)s and p.rebuild_id is null
           -- Keys of an object are found by binary search: there may be many paths, and many pending files.
           and (%(paths)s::jsonb is null or %(paths)s::jsonb ? (f.mount || E'\\n' || f.path)
                or %(paths)s::jsonb ? (p.base_mount || E'\\n' || p.base_path))
@@ -278,6 +331,79 @@ async def list_pending(
             "workspace": tenant.workspace_id,
             "paths": None if paths is None else json_text({f"{path.mount_key}\n{path.path}": None for path in paths}),
         },
+    )
+    return [file_of(row) for row in await cursor.fetchall()]
+
+
+async def list_tracked_trees(connection: Connection, tenant: Tenant) -> list[str]:
+    """Return the trees of the workspace in which the history has live files, without @pkg, which it does not keep."""
+    cursor = await connection.execute(
+        """
+        select distinct f.mount from toolcrib.files f
+        where f.workspace_id = %s and not f.deleted and f.mount <> 'pkg' order by f.mount
+        """,
+        (tenant.workspace_id,),
+    )
+    return [mount for (mount,) in await cursor.fetchall()]
+
+
+async def list_untracked(connection: Connection, tenant: Tenant, trees: Sequence[str]) -> list[File]:
+    """Return the live files and folders of these trees whose content the history does not store."""
+    cursor = connection.cursor(binary=True)
+    await cursor.execute(
+        f"""
+        select {FILE_COLUMNS} from toolcrib.files f
+        left join toolcrib.pending_applies p on p.workspace_id = f.workspace_id and p.file_id = f.id
+        where f.workspace_id = %s and f.mount = any (%s) and not f.deleted and f.trash_id is not null
+        order by f.mount, f.path
+        """,
+        (tenant.workspace_id, list(trees)),
+    )
+    return [file_of(row) for row in await cursor.fetchall()]
+
+
+async def begin_rebuild(connection: Connection, tenant: Tenant, trees: Sequence[str], rebuild_id: UUID) -> int:
+    """Mark every file of these trees as pending, for a disk that has none of them. Returns their number."""
+    await connection.execute(
+        """
+        delete from toolcrib.pending_applies p using toolcrib.files f
+        where p.workspace_id = %(workspace)s and f.workspace_id = p.workspace_id and f.id = p.file_id
+          and f.mount = any (%(trees)s) and f.deleted
+        """,
+        {"workspace": tenant.workspace_id, "trees": list(trees)},
+    )
+    cursor = await connection.execute(
+        """
+        insert into toolcrib.pending_applies (workspace_id, file_id, rebuild_id)
+        select f.workspace_id, f.id, %(rebuild)s from toolcrib.files f
+        where f.workspace_id = %(workspace)s and f.mount = any (%(trees)s) and not f.deleted and f.trash_id is null
+        on conflict (workspace_id, file_id) do update set rebuild_id = excluded.rebuild_id
+        """,
+        {"workspace": tenant.workspace_id, "trees": list(trees), "rebuild": rebuild_id},
+    )
+    return cursor.rowcount
+
+
+async def is_rebuilding(connection: Connection, tenant: Tenant, rebuild_id: UUID) -> bool:
+    """Whether files of this rebuild are still pending."""
+    row = await connection.fetch_row(
+        "select from toolcrib.pending_applies where workspace_id = %s and rebuild_id = %s limit 1",
+        (tenant.workspace_id, rebuild_id),
+    )
+    return row is not None
+
+
+async def list_rebuilding(connection: Connection, tenant: Tenant, file_ids: Sequence[FileId]) -> list[File]:
+    """Return those of the files that a rebuild has not written yet."""
+    cursor = connection.cursor(binary=True)
+    await cursor.execute(
+        f"""
+        select {FILE_COLUMNS} from toolcrib.files f
+        join toolcrib.pending_applies p on p.workspace_id = f.workspace_id and p.file_id = f.id
+        where f.workspace_id = %s and f.id = any (%s) and p.rebuild_id is not null
+        order by f.mount, f.path
+        """,
+        (tenant.workspace_id, list(file_ids)),
     )
     return [file_of(row) for row in await cursor.fetchall()]
 

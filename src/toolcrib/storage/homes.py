@@ -93,6 +93,15 @@ class HomeStore(Store):
             )
             return {WorkspaceId(id_) for (id_,) in await cursor.fetchall()}
 
+    async def elsewhere(self, node: str, workspace_ids: Collection[WorkspaceId]) -> list[WorkspaceId]:
+        """Return which of these workspaces have another home."""
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                "select id from toolcrib.workspaces where id = any (%s) and home_node not in ('', %s)",
+                (list(workspace_ids), node),
+            )
+            return [WorkspaceId(id_) for (id_,) in await cursor.fetchall()]
+
     async def take_over(self, node: str, silent: Sequence[str], *, lease: float, limit: int) -> list[WorkspaceId]:
         """Become the home of some workspaces of silent nodes. Returns which; none if other nodes are at the rest.
 
@@ -139,7 +148,7 @@ class HomeStore(Store):
         """Return the other live node with the fewest workspaces that is not draining; None if there is none."""
         others = [one for one in await self.nodes(lease=lease) if one.is_alive and not one.is_draining]
         found = min((one for one in others if one.name != node), key=lambda one: one.workspaces, default=None)
-        return found and found.name
+        return None if found is None else found.name
 
 
 async def _move(connection: Connection, workspace_ids: Sequence[WorkspaceId], node: str) -> list[WorkspaceId]:

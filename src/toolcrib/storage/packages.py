@@ -87,6 +87,14 @@ class PackageStore(Store):
         return row[0], None if row[1] is None else Workflow.from_json(row[1])
 
 
+async def installed_package(connection: Connection, tenant: Tenant) -> str | None:
+    """Return the name and version of the workspace's package, within a transaction of the tenant."""
+    row = await connection.fetch_row(
+        "select name || ' ' || version from toolcrib.packages where workspace_id = %s", (tenant.workspace_id,)
+    )
+    return None if row is None else str(row[0])
+
+
 _COLUMNS = """
     name, version, sha256, files, bytes as size, agents, workflow is not null as has_workflow, installed_by,
     installed_at

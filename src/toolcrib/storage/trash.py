@@ -203,6 +203,18 @@ async def record_trashed(
     )
 
 
+async def count_kept(connection: Connection, tenant: Tenant, *, node: str) -> int:
+    """Return how many entries the trash of this node keeps, without what is only staged."""
+    [count] = await connection.returned_row(
+        """
+        select count(*) from toolcrib.trash
+        where workspace_id = %s and node = %s and expired_at is null and expires_at > now() and change_set_id <> %s
+        """,
+        (tenant.workspace_id, node, _STAGED),
+    )
+    return int(count)
+
+
 async def extend_staged(connection: Connection, tenant: Tenant, trash_ids: Sequence[UUID], keep: timedelta) -> None:
     """Keep staged entries as long as their approval is pending."""
     await connection.execute(

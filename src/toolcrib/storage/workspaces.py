@@ -46,6 +46,15 @@ class Member:
     joined_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class HomedWorkspace:
+    """A workspace of a node. ``root_path`` is the person's own directory, if it has one."""
+
+    id: WorkspaceId
+    name: str
+    root_path: str | None
+
+
 class WorkspaceStore:
     """Queries on workspaces and members."""
 
@@ -98,6 +107,18 @@ class WorkspaceStore:
                 Workspace,
                 _WORKSPACES + "where m.user_id = %s and w.root_path = %s and w.home_node = %s order by w.id limit 1",
                 (person.user_id, root_path, node),
+            )
+
+    async def homed_on(self, node: str) -> list[HomedWorkspace]:
+        """Return the workspaces of everyone whose files are on this node, by name."""
+        async with self._database.as_system() as connection:
+            return await connection.fetch_all(
+                HomedWorkspace,
+                """
+                select w.id, w.name, w.root_path from toolcrib.workspaces w
+                where w.home_node = %s or w.home_node is null order by w.name, w.id
+                """,
+                (node,),
             )
 
     async def get(self, tenant: Tenant) -> Workspace:

@@ -93,7 +93,9 @@ class WorkspaceTree:
         asked_about: set[WorkspacePath] = set()
         for _ in range(_LOOKUPS):
             seen = await self.query(wanted)
-            look = partial(_look_all, await self.disks(), wanted, seen.files, past_links=past_links, denied=self.denied)
+            look = partial(
+                _look_all, await self._disks(), wanted, seen.files, past_links=past_links, denied=self.denied
+            )
             nodes = look() if len(wanted) <= FEW_FILES else await in_thread(look)
             found = [PathState(*row) for row in zip(wanted, seen.files, nodes, strict=True)]
             stale = [s for s in found if _is_stale(s, seen, asked_about) and s.path not in (self.denied or ())]
@@ -102,7 +104,7 @@ class WorkspaceTree:
             self.reject_aliases(() if aliases else stale)
             asked_about.update(s.path for s in stale)
             if self.denied is not None:
-                self.denied |= await in_thread(_unreadable, await self.disks(), stale)
+                self.denied |= await in_thread(_unreadable, await self._disks(), stale)
                 stale = [s for s in stale if s.path not in self.denied]
             if stale:
                 await self.services.sync.reconcile(self.tenant, [s.path for s in stale])
@@ -130,7 +132,7 @@ class WorkspaceTree:
                 body = await self._read_virtual(file)
                 return FileContent(PathState(path, file, None), body, digest(body))
             if file is None or not file.pending:
-                disk = await self.disk_at(path)
+                disk = await self._disk_at(path)
                 # Reading a small file takes less time than waking a thread.
                 is_small = file is not None and file.state.size <= _SMALL
                 reading = (
@@ -165,7 +167,7 @@ class WorkspaceTree:
             assert path_state.file is not None
             take(await self._read_virtual(path_state.file))
             return path_state
-        disk = await self.disk_at(path_state.path)
+        disk = await self._disk_at(path_state.path)
         await in_thread(_pour, disk.pieces(path_state.path, hard_links=self.reads_hard_links), take)
         return path_state
 
@@ -182,7 +184,7 @@ class WorkspaceTree:
         A link that leads out of its mount is a violation, any other is only not followed.
         """
         if path_state.kind is EntryKind.LINK:
-            raise (await self.disk_at(path_state.path)).symlink_error(path_state.path)
+            raise (await self._disk_at(path_state.path)).symlink_error(path_state.path)
 
     async def list_directory(
         self,
@@ -204,7 +206,7 @@ class WorkspaceTree:
         if not path_state.is_folder:
             raise BadArguments({"path": f"Not a folder: {folder.display}. Use `read` for files."})
         folder = path_state.path
-        disk = None if path_state.is_virtual else await self.disk_at(folder)
+        disk = None if path_state.is_virtual else await self._disk_at(folder)
         others = await self.off_disk(folder, recursive=recursive, virtual=virtual)
         known = {file.state.path.path: file.state.kind for file in others}
         # A generator: the thread reads the disk.
@@ -228,7 +230,7 @@ class WorkspaceTree:
                 None if file and (file.is_virtual or not nodes_of_all) else path
                 for path, file in zip(chunk, files, strict=True)
             ]
-            nodes = await in_thread(_look_some, await self.disks(), unknown)
+            nodes = await in_thread(_look_some, await self._disks(), unknown)
             listed = (PathState(*row) for row in zip(chunk, files, nodes, strict=True))
             found += [s if s.exists else replace(s, file=virtual.get(s.path)) for s in listed]
         # Drop entries that vanished between listing and lookup.
@@ -236,7 +238,7 @@ class WorkspaceTree:
 
     async def is_empty(self, folder: PathState) -> bool:
         """Whether a folder has nothing in it, not even entries that no listing shows."""
-        disk = await self.disk_at(folder.path)
+        disk = await self._disk_at(folder.path)
         return not await in_thread(disk.entries, folder.path) and not await self.off_disk(folder.path)
 
     async def plans(self) -> list[File]:
@@ -255,6 +257,10 @@ class WorkspaceTree:
         """Query what the history has at these paths. Checks the caller's membership."""
         seen = await self.services.files.lookup(self.tenant, paths, self.needs)
         seen.home.require(self.services.node)
+        if not self.services.mounts.is_checked(self.caller.workspace_id, seen.home.epoch):
+            # It may begin a rebuild, which makes files pending.
+            await self.services.sync.trees.ensure(self.caller.workspace_id, home_epoch=seen.home.epoch)
+            seen = await self.services.files.lookup(self.tenant, paths, self.needs)
         self._home = seen.home
         return seen
 
@@ -289,15 +295,18 @@ class WorkspaceTree:
                 self.guard.check_write(path.relocate(folder, self.with_scope(moved_to)))
 
     async def disks(self) -> WorkspaceDisks:
-        """Return the disks of the workspace."""
-        return self.services.mounts.disks_of(self.caller.workspace_id, (await self._known_home()).root_path)
+        """Return the disks of the workspace, once they are complete."""
+        await self._complete()
+        return await self._disks()
 
     async def disk_at(self, path: WorkspacePath) -> MountWriter:
-        """Return the disk of a path's mount."""
-        return self.services.mounts.disk(self.caller.workspace_id, (await self._known_home()).root_path, path)
+        """Return the disk of a path's mount, once it is complete."""
+        await self._complete()
+        return await self._disk_at(path)
 
     async def roots(self, mounts: Iterable[Mount]) -> dict[Mount, tuple[WorkspacePath, Path]]:
-        """Return each mount's root as workspace path and as directory, for programs that run in it."""
+        """Return each mount's root as workspace path and as directory, once complete, for programs that run in it."""
+        await self._complete()
         tree = (await self._known_home()).root_path
         paths = {mount: self.with_scope(mount_root(mount)) for mount in mounts}
         return {m: (path, self.services.mounts.root(self.caller.workspace_id, tree, path)) for m, path in paths.items()}
@@ -313,6 +322,20 @@ class WorkspaceTree:
             f"{path[:80]!r} is outside the workspace: it is in none of its mounts. "
             "Write it relative to the project, such as src/main.py, or as @central/plan.md."
         )
+
+    async def _disks(self) -> WorkspaceDisks:
+        """Return the disks. While a tree is rebuilt, the history has files that they do not have yet."""
+        return self.services.mounts.disks_of(self.caller.workspace_id, (await self._known_home()).root_path)
+
+    async def _disk_at(self, path: WorkspacePath) -> MountWriter:
+        return self.services.mounts.disk(self.caller.workspace_id, (await self._known_home()).root_path, path)
+
+    async def _complete(self) -> None:
+        """Wait until the trees are rebuilt, after the disk was lost."""
+        await self._known_home()
+        checked = self.services.mounts.checked.get(self.caller.workspace_id)
+        if checked is None or not checked.are_whole:
+            await self.services.sync.trees.complete(self.caller.workspace_id)
 
     async def _known_home(self) -> WorkspaceHome:
         if self._home is None:

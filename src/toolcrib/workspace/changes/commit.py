@@ -86,6 +86,7 @@ class Committer:
         async with self._changes.lock(tenant, paths, whole=any(map(_displaces_folder, change_set.changes))) as locked:
             seen = await locked.lookup(watched, needs)
             found = dict(zip(watched, seen.files, strict=True))
+            self._mounts.require_current(tenant.workspace_id, seen.home.epoch)
             disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.root_path)
             _check_history(change_set.changes, parents, found)
             try:

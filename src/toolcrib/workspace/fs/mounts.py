@@ -5,12 +5,14 @@ import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from secrets import token_hex
+from uuid import UUID
 
-from toolcrib.core.errors import Misconfigured, ToolFailed
+from toolcrib.core.errors import Misconfigured, Superseded, ToolFailed
 from toolcrib.core.files import FILE_MODE
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.core.paths import Mount, WorkspacePath, mount_root
@@ -25,8 +27,18 @@ VIEWED = {mount: f"/{mount}" for mount in Mount}
 _OPEN_ROOTS = 512
 # In a workspace's directory: the installed packages, and the link to the current one.
 _FOLDERS, _CURRENT = "packages", "package"
+# The folder of the execution log in @state.
+_LOGS = frozenset({"logs"})
 # Bytes that stay free on the disk for other users.
 _SPARE = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedTrees:
+    """This disk has the trees of a workspace since a home epoch; all of their files, or those that were needed yet."""
+
+    home_epoch: int
+    are_whole: bool
 
 
 class MountTable:
@@ -36,6 +48,8 @@ class MountTable:
         self._data_dir = data_dir
         self._openat2 = openat2
         self.packages = PackageFolders(data_dir)
+        # Workspaces whose marker this process has checked. See ``sync.rebuild``.
+        self.checked: dict[WorkspaceId, CheckedTrees] = {}
         self._disks: OrderedDict[tuple[WorkspaceId, str | None, Mount, str, Path | None], MountWriter] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -62,8 +76,19 @@ class MountTable:
         self.disk(workspace_id, tree, path)
         return self._root(workspace_id, tree, path).resolve()
 
+    def is_checked(self, workspace_id: WorkspaceId, home_epoch: int | None = None) -> bool:
+        """Whether this process has checked the marker of a workspace, in this epoch or in any."""
+        found = self.checked.get(workspace_id)
+        return found is not None and home_epoch in (None, found.home_epoch)
+
+    def require_current(self, workspace_id: WorkspaceId, home_epoch: int) -> None:
+        """Raise Superseded if the trees were checked in an earlier epoch: another node has changed them since."""
+        if workspace_id in self.checked and not self.is_checked(workspace_id, home_epoch):
+            raise Superseded("This workspace was on another node for a while. Call again.")
+
     def forget(self, workspace_id: WorkspaceId) -> None:
-        """Close the roots of a deleted workspace."""
+        """Close the roots of a workspace whose trees are gone."""
+        self.checked.pop(workspace_id, None)
         with self._lock:
             for key in [key for key in self._disks if key[0] == workspace_id]:
                 del self._disks[key]
@@ -72,6 +97,49 @@ class MountTable:
         """Return the workspace's trash directory on this node."""
         root = self._data_dir / "workspaces" / str(workspace_id) / "trash"
         return TrashDirectory(root, make=partial(make_private, root, self._data_dir), openat2=self._openat2)
+
+    def beside(self, workspace_id: WorkspaceId) -> Path:
+        """Return the workspace's own directory on this node, which has its trees. It may not exist."""
+        return self._data_dir / "workspaces" / str(workspace_id)
+
+    def make_beside(self, workspace_id: WorkspaceId) -> Path:
+        """Create the workspace's own directory."""
+        make_private(folder := self.beside(workspace_id), self._data_dir)
+        return folder
+
+    def stored(self) -> list[WorkspaceId]:
+        """Return the workspaces that have a directory on this disk."""
+        try:
+            names = os.listdir(self._data_dir / "workspaces")
+        except FileNotFoundError:
+            return []
+        found = []
+        for name in names:
+            with suppress(ValueError):
+                found.append(WorkspaceId(UUID(name)))
+        return found
+
+    def discard(self, workspace_id: WorkspaceId) -> None:
+        """Move the workspace's own directory away in one step. It is deleted like that of a deleted workspace.
+
+        The caller holds the lock of the whole workspace.
+        """
+        self.forget(workspace_id)
+        make_private(folder := self._data_dir / "deleted", self._data_dir)
+        with suppress(FileNotFoundError):
+            self.beside(workspace_id).rename(folder / f"{workspace_id}-{token_hex(4)}")
+
+    def is_missing(self, workspace_id: WorkspaceId, tree: str | None, path: WorkspacePath) -> bool:
+        """Whether the directory of a path's mount does not exist or has nothing in it. Creates nothing.
+
+        Calls append to the execution log in @state without a look at the history, so it does not count.
+        """
+        passed_over = _LOGS if path.mount is Mount.STATE else frozenset()
+        try:
+            with os.scandir(self._root(workspace_id, tree, path)) as entries:
+                return all(entry.name in passed_over for entry in entries)
+        except FileNotFoundError:
+            return True
 
     def inside(self, workspace_id: WorkspaceId, tree: str | None, mount: Mount, path: str) -> str | None:
         """Convert an absolute path of this machine, or of the sandbox, to one below a mount. Compares text only."""

@@ -1,16 +1,26 @@
-"""Plans recovery after a crash: which changes to apply again, and where someone else wrote meanwhile."""
+"""Applies pending changes again: plans which ones, finds where someone else wrote meanwhile, and writes the rest."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from toolcrib.core.change_sets import FileChange, TrashedFile
-from toolcrib.core.files import EntryKind, EntryState, File, FileType
+import structlog
+
+from toolcrib.core.change_sets import EXTERNAL, ChangeSet, FileChange, TrashedFile
+from toolcrib.core.files import EntryKind, EntryState, File, FileType, Version
 from toolcrib.core.ids import FileId, VersionId, new_id
 from toolcrib.core.paths import WorkspacePath
-from toolcrib.storage.change_sets import AppliedFile
+from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.storage import blobs
+from toolcrib.storage.change_sets import AppliedFile, LockedCommit
+from toolcrib.storage.database import Connection, Tenant
+from toolcrib.storage.files import WorkspaceHome, get_versions
+from toolcrib.storage.trash import TrashLimits, record_trashed
 from toolcrib.workspace.fs.mounts import WorkspaceDisks
+from toolcrib.workspace.sync.apply_to_disk import apply
 from toolcrib.workspace.sync.path_state import disk_matches_state, observe_entry
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +36,79 @@ class DiskChanges:
     changes: tuple[FileChange, ...]
     applied: tuple[AppliedFile, ...]
     dates_ns: Mapping[VersionId, int] = field(default_factory=dict)
+
+    @property
+    def has_deletions(self) -> bool:
+        return any(change.after is None for change in self.changes)
+
+
+async def redo_pending(
+    locked: LockedCommit,
+    tenant: Tenant,
+    home: WorkspaceHome,
+    disk_of: WorkspaceDisks,
+    pending: Sequence[File],
+    *,
+    node: str,
+    trash: TrashLimits,
+    is_rebuild: bool = False,
+) -> None:
+    """Apply pending changes under their locks, and mark them as applied. What others wrote there is committed on top.
+
+    Args:
+        is_rebuild: Only these files are locked, and those that are on disk already stay as they are.
+    """
+    async with locked.transaction() as connection:
+        steps = await _steps(connection, tenant, pending)
+        if not is_rebuild:
+            # The whole workspace is locked, so that no temporary file belongs to a write in progress.
+            await in_thread(remove_temp_files, disk_of, steps)
+        redo, clashes = await in_thread(plan_redo, disk_of, steps, pending)
+        if clashes.changes:
+            log.warning("recovery.external_change", files=[str(p) for c in clashes.changes for p in c.paths])
+            found = ChangeSet(EXTERNAL, clashes.changes)
+            await locked.commit(found, home, node=node)
+            lying = await in_thread(list_stranded_trash, disk_of, steps, redo)
+            await record_trashed(connection, tenant, found.id, lying, node=node, limits=trash, anew=False)
+    present: list[AppliedFile] = []
+    if is_rebuild:
+        present = await in_thread(_present, disk_of, redo)
+        known = {one.file_id for one in present}
+        redo = [step for step in redo if step.file_id not in known]
+    applied = await in_thread(apply, disk_of, redo)
+    await locked.mark_applied([*applied, *present, *clashes.applied])
+
+
+async def _steps(connection: Connection, tenant: Tenant, pending: Sequence[File]) -> list[FileChange]:
+    """Build the changes that pending files still need on disk."""
+    based = [file.base_version_id for file in pending if file.base_version_id is not None]
+    bases = await get_versions(connection, tenant, based)
+    written = {file.state.sha256 for file in pending if not file.deleted and file.state.sha256 is not None}
+    bodies = await blobs.fetch(connection, tenant, written)
+    return [_step(file, bases, bodies) for file in pending]
+
+
+def _step(file: File, bases: Mapping[VersionId, Version], bodies: Mapping[bytes, bytes]) -> FileChange:
+    base = None if file.base_version_id is None else bases[file.base_version_id]
+    before = None if base is None or base.deleted else base.state
+    after = None if file.deleted else file.state
+    body = bodies[after.sha256] if after is not None and after.sha256 is not None else None
+    # A file created and deleted before it reached the disk is looked for where it would have been.
+    before = before or (file.state if after is None else None)
+    return FileChange(file.id, file.version_id, file.type, file.base_version_id, before, after, body)
+
+
+def _present(disk_of: WorkspaceDisks, steps: Sequence[FileChange]) -> list[AppliedFile]:
+    """Return the files whose content an interrupted rebuild has written already."""
+    found: list[AppliedFile] = []
+    for step in steps:
+        if step.after is None or step.after.kind is not EntryKind.FILE or step.moves:
+            continue
+        disk = disk_of(step.after.path)
+        node = disk.stat_no_symlinks(step.after.path)
+        if node is not None and disk_matches_state(disk, step.after, node):
+            found.append(AppliedFile(step.file_id, step.version_id, node.fingerprint))
+    return found
 
 
 def external_change(file: File | None, state: EntryState | None, body: bytes | None) -> FileChange:

@@ -1,7 +1,7 @@
 """Reconciles history and disk: commits changes made on disk, imports files, and recovers after a crash."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -11,27 +11,20 @@ from toolcrib.core.background_processes import BackgroundProcess
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.change_sets import EXTERNAL, Author, ChangeKind, ChangeSet, FileChange
 from toolcrib.core.errors import ToolcribError
-from toolcrib.core.files import DiskEntry, EntryKind, EntryState, File, Version
+from toolcrib.core.files import DiskEntry, EntryKind, EntryState, File
 from toolcrib.core.ids import VersionId
 from toolcrib.core.paths import Mount, WorkspacePath, mount_root
 from toolcrib.runtime.disk_threads import in_thread
-from toolcrib.storage import blobs
 from toolcrib.storage.background_processes import present_within
 from toolcrib.storage.change_sets import AppliedFile, ChangeSetStore
 from toolcrib.storage.database import Connection, Tenant
-from toolcrib.storage.files import FileStore, get_versions, list_below, list_pending
-from toolcrib.storage.trash import TrashLimits, record_trashed
+from toolcrib.storage.files import FileStore, list_below, list_pending, list_rebuilding
+from toolcrib.storage.trash import TrashLimits
 from toolcrib.workspace.fs.mount_writer import MountWriter
 from toolcrib.workspace.fs.mounts import MountTable, WorkspaceDisks
-from toolcrib.workspace.sync.apply_to_disk import apply
-from toolcrib.workspace.sync.crash_recovery import (
-    DiskChanges,
-    external_change,
-    list_stranded_trash,
-    plan_redo,
-    remove_temp_files,
-)
+from toolcrib.workspace.sync.crash_recovery import DiskChanges, external_change, redo_pending
 from toolcrib.workspace.sync.path_state import disk_matches_head, observe_entry, observed_whole, size_below
+from toolcrib.workspace.sync.rebuild import TreeRebuilder
 
 log = structlog.get_logger(__name__)
 
@@ -42,12 +35,13 @@ class Reconciler:
     """Reconciles paths, and recovers workspaces."""
 
     def __init__(
-        self, changes: ChangeSetStore, mounts: MountTable, *, node: str, trash: TrashLimits | None = None
+        self, changes: ChangeSetStore, mounts: MountTable, trees: TreeRebuilder, *, node: str, trash: TrashLimits
     ) -> None:
+        self.trees = trees
         self._changes = changes
         self._mounts = mounts
         self._node = node
-        self._trash = trash or TrashLimits()
+        self._trash = trash
 
     async def reconcile(
         self,
@@ -60,7 +54,7 @@ class Reconciler:
     ) -> tuple[ChangeSet, ...]:
         """Commit what the disk has at these paths to the history. Waits for concurrent changes of the same paths.
 
-        A change that is still pending after that was left by a crash, and is recovered.
+        A change that is still pending after that was left by a crash, and is recovered. Files of a rebuild are written.
 
         Args:
             track: Also import untracked files.
@@ -71,17 +65,24 @@ class Reconciler:
             The committed change sets.
         """
         committed: tuple[ChangeSet, ...] = ()
-        paths = sorted(set(paths))
+        paths, is_emptied = sorted(set(paths)), False
+        await self.trees.ensure(tenant.workspace_id)
         async with self._changes.lock(tenant, paths) as locked:
             seen = await locked.lookup(paths, WorkspaceRole.VIEWER)
             seen.home.require(self._node)
+            self._mounts.require_current(tenant.workspace_id, seen.home.epoch)
             async with locked.transaction() as connection:
-                crashed = seen.any_pending and bool(await list_pending(connection, tenant, paths))
+                pending = [file.id for file in seen.files if file is not None and file.pending]
+                missing = await list_rebuilding(connection, tenant, pending) if pending else []
+                crashed = not missing and seen.any_pending and bool(await list_pending(connection, tenant, paths))
                 found = DiskChanges((), ())
-                if not crashed:
+                if not crashed and not missing:
                     disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.root_path)
                     found = await in_thread(partial(_observe, disk_of, paths, seen.files, track=track, whole=whole))
                     found = await _with_lost_children(connection, tenant, found)
+                    is_emptied = found.has_deletions and not await in_thread(self._has_trees, tenant)
+                if is_emptied:
+                    found = DiskChanges((), ())
                 if found.changes:
                     committed = await self._attributed(connection, tenant, found, all_tracked_before=all_tracked_before)
                 for change_set in committed:
@@ -89,7 +90,17 @@ class Reconciler:
             await locked.mark_applied(found.applied)
         if crashed:
             await self.recover(tenant)
+        if is_emptied:
+            await self.trees.ensure_again(tenant.workspace_id)
+        if missing:
+            await self.trees.restore_files(tenant, missing)
+        if missing or is_emptied:
+            return await self.reconcile(tenant, paths, track=track, whole=whole, all_tracked_before=all_tracked_before)
         return committed
+
+    def _has_trees(self, tenant: Tenant) -> bool:
+        """Whether what is missing on this disk was deleted. Without a marker, the disk itself is another one."""
+        return self.trees.has_marker(tenant.workspace_id)
 
     async def _attributed(
         self, connection: Connection, tenant: Tenant, found: DiskChanges, *, all_tracked_before: bool
@@ -100,7 +111,8 @@ class Reconciler:
         return attribute_changes(found, processes, all_tracked_before=all_tracked_before)
 
     async def wait_until_applied(self, tenant: Tenant) -> None:
-        """Wait until all committed changes are on disk. Applies those that a dead process left."""
+        """Wait until all committed changes are on disk. Applies those that a dead process left, and rebuilds trees."""
+        await self.trees.complete(tenant.workspace_id)
         async with self._changes.lock(tenant, [], whole=True) as locked:
             # Live processes are done with their changes now: what is still pending was left by a crash.
             crashed = (await locked.lookup([_ANYWHERE], WorkspaceRole.VIEWER)).any_pending
@@ -109,25 +121,15 @@ class Reconciler:
 
     async def recover(self, tenant: Tenant) -> int:
         """Apply every committed change of a workspace that a crash left pending. Returns the number of files."""
+        await self.trees.ensure_again(tenant.workspace_id)
         async with self._changes.lock(tenant, [], whole=True) as locked:
             seen = await locked.lookup([_ANYWHERE], WorkspaceRole.VIEWER)
             seen.home.require(self._node)
+            self._mounts.require_current(tenant.workspace_id, seen.home.epoch)
             async with locked.transaction() as connection:
                 pending = await list_pending(connection, tenant)
-                disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.root_path)
-                steps = await _steps(connection, tenant, pending)
-                await in_thread(remove_temp_files, disk_of, steps)
-                redo, clashes = await in_thread(plan_redo, disk_of, steps, pending)
-                if clashes.changes:
-                    log.warning("recovery.external_change", files=[str(p) for c in clashes.changes for p in c.paths])
-                    found = ChangeSet(EXTERNAL, clashes.changes)
-                    await locked.commit(found, seen.home, node=self._node)
-                    lying = await in_thread(list_stranded_trash, disk_of, steps, redo)
-                    await record_trashed(
-                        connection, tenant, found.id, lying, node=self._node, limits=self._trash, anew=False
-                    )
-            applied = await in_thread(apply, disk_of, redo)
-            await locked.mark_applied([*applied, *clashes.applied])
+            disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.root_path)
+            await redo_pending(locked, tenant, seen.home, disk_of, pending, node=self._node, trash=self._trash)
         return len(pending)
 
 
@@ -178,25 +180,6 @@ def _author(processes: Sequence[BackgroundProcess], date_ns: int | None) -> Auth
     if len({process.belongs_to for process in there}) != 1:
         return EXTERNAL
     return there[0].author
-
-
-async def _steps(connection: Connection, tenant: Tenant, pending: Sequence[File]) -> list[FileChange]:
-    """Build the changes that pending files still need on disk."""
-    based = [file.base_version_id for file in pending if file.base_version_id is not None]
-    bases = await get_versions(connection, tenant, based)
-    written = {file.state.sha256 for file in pending if not file.deleted and file.state.sha256 is not None}
-    bodies = await blobs.fetch(connection, tenant, written)
-    return [_step(file, bases, bodies) for file in pending]
-
-
-def _step(file: File, bases: Mapping[VersionId, Version], bodies: Mapping[bytes, bytes]) -> FileChange:
-    base = None if file.base_version_id is None else bases[file.base_version_id]
-    before = None if base is None or base.deleted else base.state
-    after = None if file.deleted else file.state
-    body = bodies[after.sha256] if after is not None and after.sha256 is not None else None
-    # A file created and deleted before it reached the disk is looked for where it would have been.
-    before = before or (file.state if after is None else None)
-    return FileChange(file.id, file.version_id, file.type, file.base_version_id, before, after, body)
 
 
 async def _with_lost_children(connection: Connection, tenant: Tenant, found: DiskChanges) -> DiskChanges:

@@ -105,6 +105,9 @@ create table pending_applies (
     base_mount       text collate "C",
     base_path        text collate "C",
     committed_at     timestamptz not null default now(),
+    -- Set for a file that was on a disk that is gone: it is written again from the history. Null: a change in progress,
+    -- or one that a crash left.
+    rebuild_id       uuid,
     primary key (workspace_id, file_id)
 );
 -- Every write inserts and deletes a row, and every lookup of an unknown path reads the table: vacuum it often.
