@@ -256,8 +256,10 @@ def assemble(
         on_started=wake_signal.notify,
         most_sessions=settings.max_sessions,
     )
+    quota = WorkspaceQuota(database, files=settings.max_workspace_files, bytes=settings.max_workspace_bytes)
     # What tools get with `context.resource`.
     resources = {
+        WorkspaceQuota: quota,
         Shell: shell,
         BackgroundShell: background,
         WebSearch: web_search,
@@ -284,7 +286,7 @@ def assemble(
         workspace_services=workspace_services,
         recorder=CallRecorder(
             committer,
-            WorkspaceQuota(database, files=settings.max_workspace_files, bytes=settings.max_workspace_bytes),
+            quota,
             AuditWriter(stores.audit),
             stores.calls,
             live,

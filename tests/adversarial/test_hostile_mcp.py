@@ -94,11 +94,15 @@ class FarAway:
                 await _reply(send, asked, {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
                                            "serverInfo": {"name": "far", "version": "1"}})  # fmt: skip
             case "tools/list":
-                names = ("hang", "huge", "junk", "astray", "endless", "fine")
+                names = ("hang", "huge", "junk", "astray", "endless", "fine", "echo", "reject")
                 tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
                 await _reply(send, asked, {"tools": tools})
             case "tools/call":
-                await self._misbehave(asked["params"]["name"], asked, receive, send)
+                headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+                if asked["params"]["name"] in ("echo", "reject"):
+                    await _repeat(asked, headers, send)
+                else:
+                    await self._misbehave(asked["params"]["name"], asked, receive, send)
             case _:
                 await _answer(send, b"", status=405 if scope["method"] == "GET" else 202)
 
@@ -123,6 +127,16 @@ class FarAway:
                     await send({"type": "http.response.body", "body": b": " + b"x" * 60_000 + b"\n", "more_body": True})
             case _:
                 await _reply(send, asked, {"content": [{"type": "text", "text": "fine"}]})
+
+
+async def _repeat(asked: Any, headers: dict[str, str], send: Any) -> None:
+    """Repeat the headers of the request: in a result, or in an error."""
+    token = headers["authorization"].removeprefix("Bearer ")
+    if asked["params"]["name"] == "echo":
+        await _reply(send, asked, {"content": [{"type": "text", "text": token}], "structuredContent": headers})
+    else:
+        error = {"code": -32000, "message": f"{token} may not do this."}
+        await _answer(send, json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}).encode())
 
 
 async def _reply(send: Any, asked: Any, result: Any) -> None:
@@ -152,6 +166,23 @@ async def test_hostile_http_server_achieves_no_more(workspace: WorkspaceFixture)
             assert again.succeeded, (name, again.error)
         await workspace.engine.toolbox.close()
     assert not far.led_astray
+
+
+@pytest.mark.req("MC-1", part="a hostile server behind an address")
+async def test_secrets_that_a_url_repeats_are_masked(workspace: WorkspaceFixture) -> None:
+    secrets = {"Authorization": "Bearer sk-live-4f9a8b7c6d5e", "X-Tenant-Key": "tenant/0123456789"}
+    async with answering(FarAway()) as address:
+        await added(workspace, "far", url=f"{address}/mcp", secrets=secrets)
+        repeated = await workspace.result("mcp:far/echo")
+        rejected = await workspace.call("mcp:far/reject")
+        await workspace.engine.toolbox.close()
+
+    assert repeated["text"] == "[secret Authorization]"
+    assert repeated["structured"]["authorization"] == "[secret Authorization]"
+    assert repeated["structured"]["x-tenant-key"] == "[secret X-Tenant-Key]"
+    assert isinstance(rejected.error, ToolFailed)
+    assert "[secret Authorization] may not do this." in rejected.error.message
+    assert not [value for value in ("4f9a8b7c6d5e", "0123456789") if value in f"{repeated} {rejected}"]
 
 
 @asynccontextmanager

@@ -98,7 +98,7 @@ async def test_files_of_a_killed_node_are_served_by_another_within_the_lease(clu
     await cluster.call(cluster.second, "write", path="/after.txt", content="on the other node\n")
 
     assert took <= LEASE + 5
-    assert shown["stdout"].split() == ["-rwxr-x---", "1000", "20"]
+    assert shown["output"].split() == ["-rwxr-x---", "1000", "20"]
     project = cluster.project(cluster.second)
     assert {path: (project / path[1:]).read_text() for path in FILES} == FILES
     # A missing tree is not a deletion.
@@ -119,7 +119,8 @@ async def test_node_that_comes_back_discards_its_old_tree(cluster: Cluster) -> N
     await cluster.served_after(cluster.first, "/src/part0.py")
     read = await cluster.call(cluster.first, "read", path="/src/part0.py")
 
-    assert late.status_code == 409
+    # Its database sessions were ended, or the workspace has another home.
+    assert late.status_code in (409, 503)
     assert "new" in read["content"]
     project = cluster.project(cluster.first)
     assert (project / "src/part0.py").read_text() == "new\n"

@@ -16,12 +16,18 @@ from psycopg import sql
 
 from tests.conftest import DatabaseUrls
 from tests.integration.conftest import WorkspaceFixture, new_workspace
+from tests.integration.gate.builders import audit_records
+from tests.integration.gate.test_approvals import asked, carried_out, decide
 from tests.integration.mcp.conftest import added, settings
+from tests.wait_until import PATIENCE
+from toolcrib.core.callers import Caller
 from toolcrib.core.errors import ToolFailed
 from toolcrib.core.mcp_servers import McpServer, McpWorkspaceAccess
+from toolcrib.core.paused_calls import ApprovalDecision, GrantScope
 from toolcrib.sandbox.bubblewrap import INTERPRETER
 from toolcrib.sandbox.egress_proxy import EgressNetwork
 from toolcrib.sandbox.sandbox import Sandbox
+from toolcrib.schemas.paused_calls import whole_paused_call_out
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 
@@ -64,11 +70,17 @@ async def said(workspace: WorkspaceFixture, name: str, command: str, *, tool: st
 
 
 @asynccontextmanager
-async def upstream(answer: bytes = OK) -> AsyncIterator[tuple[int, list[bytes]]]:
+async def upstream(
+    answer: bytes = OK, *, arrived: asyncio.Event | None = None, held: asyncio.Event | None = None
+) -> AsyncIterator[tuple[int, list[bytes]]]:
     got: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         got.append(await reader.readuntil(b"\r\n\r\n"))
+        if arrived is not None:
+            arrived.set()
+        if held is not None:
+            await held.wait()
         writer.write(answer)
         await writer.drain()
         writer.close()
@@ -295,3 +307,88 @@ async def test_protected_paths_need_an_approval_also_from_a_program(workspace: W
 
     assert asked.is_waiting
     assert not (workspace.project / ".git" / "hooks" / "pre-commit").exists()
+
+
+@pytest.mark.req("MC-1", part="audit")
+async def test_what_a_program_contacts_after_a_call_is_not_recorded_as_the_next_calls(
+    workspace: WorkspaceFixture,
+) -> None:
+    ended, arrived = asyncio.Event(), asyncio.Event()
+    async with upstream(held=ended) as (slow, _), upstream(arrived=arrived) as (late, _):
+        await shell(workspace, "tools", hosts=(f"{GRANTED}:{slow}", f"{GRANTED}:{late}"))
+        both = "; ".join(fetching(f"http://{GRANTED}:{port}/") for port in (slow, late))
+        started = await workspace.call("mcp:tools/sh", command=f"({both}) </dev/null >/dev/null 2>&1 &")
+        ended.set()
+        async with asyncio.timeout(PATIENCE):
+            await arrived.wait()
+        after = await workspace.call("mcp:tools/sh", command="true")
+
+    hosts = {one.call_id: one.hosts for one in await audit_records(workspace)}
+    phoned = {"host": f"{GRANTED}:{late}", "denied_reason": None, "made": "before"}
+    assert phoned in hosts[after.call_id]
+    assert phoned["host"] not in [one["host"] for one in hosts[started.call_id]]
+
+
+async def allowed_to_ask(workspace: WorkspaceFixture, tool: str) -> Caller:
+    return await workspace.agent(toolsets=[tool.partition("/")[0]], tool_permissions={tool: {"allowed": True}})
+
+
+MORE: dict[str, dict[str, Any]] = {
+    "secret:ADMIN_TOKEN": {"secrets": {"ADMIN_TOKEN": TOKEN}},
+    FOREIGN: {"hosts": (GRANTED, FOREIGN)},
+    "workspace:write": {"workspace_access": McpWorkspaceAccess.TRANSACTION},
+}
+
+
+@pytest.mark.req("HU-1", part="asked again if it reaches more")
+@pytest.mark.parametrize("added_since", MORE)
+async def test_approval_does_not_cover_what_the_server_is_given_later(
+    workspace: WorkspaceFixture, added_since: str
+) -> None:
+    server = await shell(workspace, "tools", hosts=(GRANTED,), secrets={"API_TOKEN": OTHER_TOKEN})
+    tool, rows = "mcp:tools/sh", workspace.engine.toolbox.rows
+    agent = await allowed_to_ask(workspace, tool)
+    approval = await asked(workspace, agent, tool, command="env; touch /data/ran")
+    assert approval.approval.effects["access"] == ["secret:API_TOKEN"]
+    await decide(workspace, approval)
+    await rows.update(workspace.tenant, server.id, **MORE[added_since])
+
+    [again] = await carried_out(workspace)
+
+    assert again.is_waiting, "a person is asked about what it reaches now"
+    shown = await workspace.engine.paused_calls.get(workspace.tenant, again.metadata["pause_id"])
+    assert shown.approval.replaces == approval.id
+    assert added_since in shown.approval.reason
+    text = whole_paused_call_out(shown).model_dump()["text"]
+    assert f"{'Contacts' if added_since == FOREIGN else 'Has access to'} {added_since}\n" in text
+    assert "/data/ran" not in await said(workspace, "tools", "ls /data/*; true"), "it did not run"
+    await decide(workspace, shown)
+    [done] = await carried_out(workspace)
+    assert done.succeeded, done.error
+
+
+@pytest.mark.req("HU-1", part="asked again if it reaches more")
+@pytest.mark.parametrize("added_since", MORE)
+async def test_saved_approval_does_not_cover_what_the_server_is_given_later(
+    workspace: WorkspaceFixture, added_since: str
+) -> None:
+    server = await shell(workspace, "tools", hosts=(GRANTED,), secrets={"API_TOKEN": OTHER_TOKEN})
+    tool, rows = "mcp:tools/sh", workspace.engine.toolbox.rows
+    agent = await allowed_to_ask(workspace, tool)
+    assert agent.agent_id is not None
+    approval = await asked(workspace, agent, tool, command="true")
+    suggested = approval.approval.suggested_rule
+    assert (suggested.hosts, suggested.access) == ((GRANTED,), ("secret:API_TOKEN",))
+    await decide(workspace, approval, ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=suggested))
+    await carried_out(workspace)
+    agent = replace(agent, agent=(await workspace.stores.agents.get(workspace.tenant, agent.agent_id)).as_caller)
+    covered = await workspace.call(tool, agent, command="true")
+    assert covered.succeeded, covered.error
+
+    await rows.update(workspace.tenant, server.id, **MORE[added_since])
+
+    assert (await workspace.call(tool, agent, command="true")).is_waiting
+    await rows.update(workspace.tenant, server.id, hosts=(), workspace_access=McpWorkspaceAccess.NONE,
+                      secrets={"ADMIN_TOKEN": None})  # fmt: skip
+    less = await workspace.call(tool, agent, command="true")
+    assert less.succeeded, "with less than it names, the saved approval still covers the call"

@@ -184,7 +184,9 @@ def update(
     location: WorkspaceLocation,
     name: NameArgument,
     secret: SecretOption = None,
+    remove_secret: Annotated[list[str] | None, typer.Option(help="The name of a secret to remove.")] = None,
     host: HostOption = None,
+    no_hosts: Annotated[bool, typer.Option("--no-hosts", help="Let the program contact no host.")] = False,
     access: WorkspaceOption = None,
 ) -> None:
     """Change the secrets, the hosts or the workspace access of a server; owners only.
@@ -193,12 +195,18 @@ def update(
 
     Example: toolcrib mcp update gitlab --host gitlab.example.com --secret GITLAB_PERSONAL_ACCESS_TOKEN
     """
+    if host and no_hosts:
+        raise Misconfigured("--host and --no-hosts exclude each other. Give one of them.")
+    found = _found(location, name)
+    removed: dict[str, str | None] = dict.fromkeys(remove_secret or ())
+    if unknown := sorted(removed.keys() - set(found.secret_names)):
+        known = ", ".join(found.secret_names) or "none"
+        raise NotFound(f"{name} has no secret {one_line(unknown[0], 100)!r}. Secrets: {known}.")
     changes: dict[str, Any] = {
-        "secrets": dict(map(_read_secret, secret)) if secret else None,
-        "hosts": host,
+        "secrets": {**removed, **dict(map(_read_secret, secret or ()))} or None,
+        "hosts": [] if no_hosts else host,
         "workspace_access": access,
     }
-    found = _found(location, name)
     changed = location.client.update_mcp_server(
         location.id, found.id, **{field: value for field, value in changes.items() if value is not None}
     )

@@ -9,6 +9,7 @@ import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from os.path import normpath
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -16,7 +17,8 @@ from uuid import UUID
 
 from toolcrib.cli.command_options import aside
 from toolcrib.client.http_client import StreamHandle
-from toolcrib.core.errors import BadArguments, Misconfigured, NotFound
+from toolcrib.core.display_text import escape_line
+from toolcrib.core.errors import BadArguments, Misconfigured, NotFound, PermissionDenied
 from toolcrib.core.paths import parse_absolute
 from toolcrib.policy.protected_paths import ProtectedPaths
 from toolcrib.schemas.sessions import MAX_MESSAGE_CHARACTERS
@@ -192,6 +194,10 @@ def image_at(location: WorkspaceLocation, text: str) -> str | Path | None:
     """Returns the image or PDF that a dropped, pasted or typed path means; None if it is none.
 
     A path of the workspace is returned as a text, and one of this machine outside of it as a path.
+
+    Raises:
+        PermissionDenied: It is in the project, and a symbolic link leads out of it. The project's author may not be
+            the person.
     """
     name = text.strip()
     if len(name) > 1 and name[0] == name[-1] and name[0] in "'\"":
@@ -208,10 +214,15 @@ def image_at(location: WorkspaceLocation, text: str) -> str | Path | None:
     if here is None or location.tree is None or not here.is_file():
         found = None if path.is_absolute() and path.is_file() else _find_mentioned(location, name)
         return found if isinstance(found, str) else path if path.is_file() else None
-    try:
-        return f"/{here.resolve().relative_to(location.tree.resolve()).as_posix()}"
-    except ValueError:
-        return here
+    tree, target, named = location.tree.resolve(), here.resolve(), Path(normpath(here))
+    if target.is_relative_to(tree):
+        return f"/{target.relative_to(tree).as_posix()}"
+    if named.is_relative_to(location.tree) or named.is_relative_to(tree):
+        raise PermissionDenied(
+            f"{escape_line(name)} leads out of the project, to {escape_line(str(target))}. "
+            "To send that file, give its own path."
+        )
+    return here
 
 
 def task_from(prompt: str | None) -> tuple[str, list[AttachedText]]:

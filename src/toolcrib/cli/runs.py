@@ -9,9 +9,18 @@ import typer
 
 from toolcrib.cli.command_options import JsonOption, WorkspaceLocation, in_workspace
 from toolcrib.cli.sessions import SESSION_HELP, find_session
-from toolcrib.cli.terminal_text import Row, age, find_by_id, one_line, print_facts, print_json, print_list, short_id
+from toolcrib.cli.terminal_text import (
+    Row,
+    age,
+    cost_text,
+    find_by_id,
+    one_line,
+    print_facts,
+    print_json,
+    print_list,
+    short_id,
+)
 from toolcrib.client import CostOut, RunOut
-from toolcrib.core.budgets import dollars
 from toolcrib.core.errors import NotFound
 from toolcrib.core.runs import CostGroup, RunState, RunWait
 
@@ -175,10 +184,7 @@ def _wait(location: WorkspaceLocation, run: RunOut) -> str | None:
 
 
 def _cost(run: RunOut | CostOut) -> str:
-    if run.cost is None:
-        return "unknown price"
-    known = dollars(run.cost)
-    return f"{known}, and {run.unpriced_turns} turns of unknown price" if run.unpriced_turns else known
+    return cost_text(run.cost, run.unpriced_turns)
 
 
 def _time(when: datetime | None) -> str | None:

@@ -5,6 +5,7 @@ A command returns lines to show and, if it changes the chat, the new session or 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from toolcrib.cli.message_context import SHOWN_TYPES, image_at
 from toolcrib.cli.models import parse_model
 from toolcrib.cli.review import NOTHING, review_lines
 from toolcrib.cli.sessions import find_session
-from toolcrib.cli.terminal_text import Line, age, change_lines, one_line, short_id
+from toolcrib.cli.terminal_text import Line, age, change_lines, cost_text, one_line, short_id
 from toolcrib.client import AgentOut, RunOut, SessionOut
 from toolcrib.core.agents import TrustLevel
 from toolcrib.core.errors import NotFound
@@ -200,9 +201,7 @@ class SlashCommands:
         runs = self.location.client.runs(self.location.id, self.session.id, limit=_MAX_COUNTED)
         known = [one.cost for one in runs if one.cost is not None]
         unpriced = sum(one.unpriced_turns for one in runs)
-        cost = f"${sum(known):.4f}" if known else "unknown" if unpriced else "$0"
-        if known and unpriced:
-            cost += f", and the unknown cost of {unpriced:,} turns"
+        cost = cost_text(sum(known, Decimal(0)) if known or not unpriced else None, unpriced)
         used = f"{sum(one.input_tokens for one in runs):,} in, {sum(one.output_tokens for one in runs):,} out"
         which = f"the last {_MAX_COUNTED} messages" if len(runs) == _MAX_COUNTED else "this session"
         return [f"Cost of {which}: {cost}", f"Tokens: {used}", f"Model: {model_of(self.agent)}"]

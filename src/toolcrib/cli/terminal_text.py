@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from rich.text import Text
 
 from toolcrib.client import ApprovalOut, GrantRuleOut, PausedCallOut, QuestionPauseOut
 from toolcrib.core.approval_text import LineStyle, ShownLine, change_head
+from toolcrib.core.budgets import dollars
 from toolcrib.core.display_text import SIGNS, diff_lines, escape, shown_line
 from toolcrib.core.errors import NotFound, ToolcribError
 from toolcrib.schemas.paused_calls import PreviewChangeOut
@@ -197,6 +199,13 @@ def _span(seconds: float) -> str:
     return f"{seconds} s"
 
 
+def cost_text(cost: Decimal | None, unpriced_turns: int) -> str:
+    """Formats what models cost, and that the price of some turns is unknown."""
+    if cost is None:
+        return "unknown price"
+    return f"{dollars(cost)}, and {unpriced_turns:,} turns of unknown price" if unpriced_turns else dollars(cost)
+
+
 def what_would_change(approval: ApprovalOut) -> Text:
     """Summarizes the effect of a call in a few lines."""
     effects = approval.effects
@@ -281,6 +290,8 @@ def rule_text(rule: GrantRuleOut) -> str:
         text += f" with {_listed([f'{name}={glob}' for name, glob in rule.arguments.items()])}"
     if rule.hosts is not None:
         text += f"; it may contact {_listed(rule.hosts)}"
+    if rule.access is not None:
+        text += f"; it has access to {_listed(rule.access)}"
     return text
 
 

@@ -63,6 +63,7 @@ def approval_lines(
     command = effects.get("runs")
     lines += [_line("title", "Runs:"), *block(command)] if command else []
     lines += [_line("plain", f"Contacts {escape_line(host)}") for host in effects.get("contacts") or ()]
+    lines += [_line("plain", f"Has access to {escape_line(one)}") for one in effects.get("access") or ()]
     if changes:
         lines += change_lines(changes)
     elif not command and not effects.get("contacts"):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 from toolcrib.core.ids import McpServerId, UserId, WorkspaceId
 
@@ -27,6 +27,13 @@ class McpWorkspaceAccess(StrEnum):
     NONE = "none"
     READ_ONLY = "read-only"
     TRANSACTION = "transaction"
+
+
+_WORKSPACE_ACCESS: Final[Mapping[McpWorkspaceAccess, tuple[str, ...]]] = {
+    McpWorkspaceAccess.NONE: (),
+    McpWorkspaceAccess.READ_ONLY: ("workspace:read",),
+    McpWorkspaceAccess.TRANSACTION: ("workspace:read", "workspace:write"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +91,12 @@ class McpServer:
     @property
     def toolset(self) -> str:
         return f"mcp:{self.name}"
+
+    @property
+    def access(self) -> tuple[str, ...]:
+        """What its owner gave it besides hosts, as it is shown in approvals and named in grants."""
+        secrets = (f"secret:{name}" for name in self.secret_names)
+        return (*secrets, *_WORKSPACE_ACCESS[self.workspace_access])
 
     def connects_like(self, other: "McpServer") -> bool:
         """Whether a connection to this server can serve the other, which may be newer."""

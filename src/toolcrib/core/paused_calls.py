@@ -62,7 +62,9 @@ class GrantRule:
         paths: Globs. Every path that the call touches must match.
         commands: Exact commands, and patterns such as ``git diff *``. Every part of the command must match.
         hosts: What a command may contact. Without ``commands``, any command may, but it needs an approval as before.
+            Of other tools, all hosts that the call contacts.
         arguments: Globs by argument's name, for tools outside the workspace. These arguments must be given and match.
+        access: All that the call's MCP server was given (see ``Effects``). What it is given later is not covered.
     """
 
     tools: tuple[str, ...]
@@ -70,6 +72,7 @@ class GrantRule:
     commands: tuple[str, ...] | None = None
     hosts: tuple[str, ...] | None = None
     arguments: Mapping[str, str] | None = None
+    access: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

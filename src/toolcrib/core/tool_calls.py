@@ -37,6 +37,7 @@ class Effects:
     - ``reads_batch``: Checked one by one: a protected file in a batch does not deny the others.
     - ``requires``: Must exist beforehand. Denies nothing; a call that creates it runs first.
     - ``arguments``: Those of a call that acts outside the workspace. A grant may limit them.
+    - ``access``: What the owner of an MCP server gave it: ``secret:NAME``, ``workspace:read``, ``workspace:write``.
     """
 
     reads: tuple[WorkspacePath, ...]
@@ -46,6 +47,7 @@ class Effects:
     command: str | None
     hosts: tuple[str, ...]
     arguments: Mapping[str, Any] | None
+    access: tuple[str, ...]
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class Effects:
         command: str | None = None,
         hosts: tuple[str, ...] = (),
         arguments: Mapping[str, Any] | None = None,
+        access: tuple[str, ...] = (),
     ) -> None:
         assign = object.__setattr__
         assign(self, "reads", tuple(map(parse_path, reads)))
@@ -65,6 +68,7 @@ class Effects:
         assign(self, "command", command)
         assign(self, "hosts", hosts)
         assign(self, "arguments", arguments)
+        assign(self, "access", access)
 
     @property
     def paths(self) -> tuple[WorkspacePath, ...]:

@@ -27,7 +27,7 @@ from toolcrib.core.tool_calls import Effects, Outcome, OutcomeState, ToolCall, p
 from toolcrib.gate.call_explanation import explain_call
 from toolcrib.gate.call_recorder import CallRecorder, CommitInterrupted, UnconfirmedOutcome
 from toolcrib.gate.call_stages import AuthorizedCall, CallRequest, ToolRun
-from toolcrib.gate.effect_authorization import EffectAuthorization, was_shown
+from toolcrib.gate.effect_authorization import EffectAuthorization, asking_again, was_shown
 from toolcrib.gate.execution_log import ExecutionLog
 from toolcrib.gate.pause_checks import arguments_unchanged
 from toolcrib.gate.paused_calls import PausedCalls
@@ -277,7 +277,8 @@ class Gate:
             # The approval was given without a preview. The changes can be shown now, if there are any.
             return await self._pause(authorized)
         if proposal is None:
-            return await self._run(authorized)
+            again = asking_again(authorized, approved)
+            return await self._run(authorized) if again is None else await self._pause(again)
         if not was_shown(authorized, approved, proposal):
             return await self._pause(authorized)
         await self._start(authorized)

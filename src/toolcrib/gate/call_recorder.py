@@ -36,7 +36,7 @@ from toolcrib.storage.audit import AuditStore
 from toolcrib.storage.database import OperationalError, Tenant
 from toolcrib.storage.quotas import WorkspaceQuota
 from toolcrib.storage.tool_calls import ToolCallStore
-from toolcrib.tools.context import ToolReport
+from toolcrib.tools.context import ContactedHost, ToolReport
 from toolcrib.workspace.changes.commit import Committer
 
 # Records per statement.
@@ -298,9 +298,14 @@ def audit_record(
         error_code=error.code if error else None,
         decided_by=request.approved.approved_by if request.approved else decided_by,
         files=audit_files(change_set) if change_set else (),
-        hosts=[{"host": host, "denied_reason": reason} for host, reason in report.contacted] if report else (),
+        hosts=[_audit_host(one) for one in report.contacted] if report else (),
         isolation=_isolation(request, report),
     )
+
+
+def _audit_host(contact: ContactedHost) -> dict[str, Any]:
+    host = {"host": contact.host, "denied_reason": contact.denied_reason}
+    return host if contact.made is None else {**host, "made": contact.made}
 
 
 def call_record(

@@ -166,6 +166,8 @@ def effects_to_row(effects: Effects, run: ToolRun | None) -> dict[str, Any]:
         "runs": effects.command,
         "contacts": list(effects.hosts),
     }
+    if effects.access:
+        row["access"] = list(effects.access)
     if run is not None and run.report.protected:
         row["protected"] = _protected_names(run)
     if run is not None and run.ignored_folders:

@@ -16,6 +16,7 @@ from toolcrib.core.paused_calls import ApprovedCall
 from toolcrib.gate.call_stages import AuthorizedCall, ToolRun, paths_shown_to_person
 from toolcrib.gate.paused_calls import PausedCalls
 from toolcrib.policy.authorization import IRREVERSIBLE, Authorization, AuthorizationAction, PathGuard
+from toolcrib.policy.grants import uncovered_hosts
 from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.workspace.fs.git_files import GitDirectory, index_entries
 from toolcrib.workspace.fs.gitignore import GitignoreRules, read_rules
@@ -100,6 +101,22 @@ def was_shown(authorized: AuthorizedCall, approved: ApprovedCall, proposal: Chan
         else:
             guard.check_write(path)
     return not unseen
+
+
+def asking_again(authorized: AuthorizedCall, approved: ApprovedCall) -> AuthorizedCall | None:
+    """Return the call with the reason to ask again if it reaches more now than the person was shown, else ``None``.
+
+    The owner of its MCP server may have given it a host, a secret or the workspace since, and the agent's owner a host.
+    """
+    authorization, effects, shown = authorized.authorization, authorized.effects, approved.approval.effects
+    if authorization.action is not AuthorizationAction.ASK:
+        return None
+    added = list(uncovered_hosts(effects.hosts, shown.get("contacts", ())))
+    added += [one for one in effects.access if one not in shown.get("access", ())]
+    if not added:
+        return None
+    reason = f"{authorization.reason} Since it was asked, it was given access to {', '.join(added)}."
+    return replace(authorized, authorization=replace(authorization, reason=reason))
 
 
 def _decided(before: Authorization, action: AuthorizationAction, rule: str, reason: str) -> Authorization:

@@ -73,6 +73,7 @@ def require_storable(decision: ApprovalDecision) -> None:
             "rule.commands": rule.commands or (),
             "rule.hosts": rule.hosts or (),
             "rule.arguments": tuple(chain.from_iterable((rule.arguments or {}).items())),
+            "rule.access": rule.access or (),
         }
     if flaws := {name: UNSTORABLE_TEXT for name, values in texts.items() if not all(map(is_storable_text, values))}:
         raise BadArguments(flaws)
@@ -89,8 +90,9 @@ def check_grant(pause: PausedCall, decision: ApprovalDecision, tool: Tool, argum
     if decision.rule is None:
         raise BadArguments({"rule": "Give the rule to store: the suggested rule or another one."})
     effects = tool.effects(tool.parse(parse_canonical_json(arguments)))
-    # Hosts that the agent's definition grants need no rule.
-    check_rule(decision.rule, tool, replace(effects, hosts=pause.approval.suggested_rule.hosts or ()))
+    # Hosts that the agent's definition grants need no rule. What was added since is asked about when the call resumes.
+    shown = pause.approval.suggested_rule
+    check_rule(decision.rule, tool, replace(effects, hosts=shown.hosts or (), access=shown.access or ()))
 
 
 def arguments_unchanged(approval: ApprovalRequest, arguments: str) -> bool:

@@ -5,25 +5,29 @@ Also converts the servers' results: text, structured content, and media up to a 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import httpx2
 import mcp_types
 from mcp import Client, MCPError
 from mcp.client._transport import TransportStreams
 from mcp.client.session import IncomingMessage
+from mcp.shared.message import SessionMessage
 from pydantic import TypeAdapter, ValidationError
 
 import toolcrib
 from toolcrib.core.errors import TimedOut, ToolcribError, ToolFailed
 from toolcrib.core.ids import McpServerId, WorkspaceId
-from toolcrib.core.mcp_servers import McpServer, McpTool
+from toolcrib.core.mcp_servers import McpServer, McpTool, McpTransport
+from toolcrib.mcp.secret_mask import SecretMask
 from toolcrib.mcp.tool_catalog import MOST_TOOLS, build_catalog, strip_invisible
 from toolcrib.sandbox.command import HostContact
 from toolcrib.sandbox.transaction import Transaction
+from toolcrib.tools.context import ContactedHost
 
 if TYPE_CHECKING:
     from toolcrib.mcp.mcp_transports import StdioPrograms
@@ -62,7 +66,10 @@ class McpConnection:
         self.left_out: tuple[str, ...] = ()
         self.users = 0
         self.used_at = monotonic()
-        self._contacts: dict[HostContact, None] = {}
+        self._mask = SecretMask(server.secrets, are_headers=server.transport is McpTransport.HTTP)
+        # What each call that runs has contacted, and what was contacted while none did.
+        self._calls: list[dict[HostContact, ContactedHost]] = []
+        self._between: dict[HostContact, None] = {}
         self._listed_at: float | None = None
         self._listing = asyncio.Lock()
         self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
@@ -90,11 +97,20 @@ class McpConnection:
             )
         return result_of(self.server.name, answer)
 
-    def take_contacts(self) -> tuple[HostContact, ...]:
-        """Return the hosts that the program contacted, or was denied, since this was called last."""
-        contacts = tuple(self._contacts)
-        self._contacts.clear()
-        return contacts
+    @contextmanager
+    def noting(self, contacted: list[ContactedHost]) -> Iterator[None]:
+        """Add the hosts that the program contacts, or is denied, while a call runs. They may be those of another call.
+
+        Those contacted since the last call are added, too: nothing that the program does is lost.
+        """
+        call = {one: _contacted(one, made="before") for one in self._between}
+        self._between.clear()
+        self._calls.append(call)
+        try:
+            yield
+        finally:
+            self._calls = [one for one in self._calls if one is not call]
+            contacted += call.values()
 
     async def offers(self) -> tuple[McpTool, ...]:
         """Return the server's tools; requested again when the server reports a change, or after a while."""
@@ -103,6 +119,10 @@ class McpConnection:
                 self.offered, self.left_out = await self._list()
                 self._listed_at = monotonic()
             return self.offered
+
+    def words(self, error: BaseException) -> str:
+        """Return an error as text that can be shown: without secrets."""
+        return self._mask.text(_words(error))
 
     def stop(self) -> None:
         """Stop the connection."""
@@ -132,7 +152,7 @@ class McpConnection:
                 async with asyncio.timeout(_CONNECT_SECONDS):
                     client = await opened.enter_async_context(
                         Client(
-                            _noticing_its_end(dial(self.server, self._note), self._stop),
+                            _observed(dial(self.server, self._note), self._stop, self._mask),
                             client_info=mcp_types.Implementation(name="toolcrib", version=toolcrib.__version__),
                             message_handler=self._heard,
                             cache=None,
@@ -142,7 +162,7 @@ class McpConnection:
                 await self._stopped_or_idle()
         except Exception as error:  # noqa: BLE001 - the outermost frame of this task; the waiting caller gets the error
             if not self._opened.done():
-                self._opened.set_exception(_cannot_connect(self.server, error))
+                self._opened.set_exception(_cannot_connect(self.server, error, self.words(error)))
                 # Retrieved here, in case no caller waits any more.
                 self._opened.exception()
         finally:
@@ -151,8 +171,13 @@ class McpConnection:
                 self._opened.cancel()
 
     def _note(self, contact: HostContact) -> None:
-        if len(self._contacts) < _MOST_CONTACTS:
-            self._contacts[contact] = None
+        if not self._calls and len(self._between) < _MOST_CONTACTS:
+            self._between[contact] = None
+        noted = _contacted(contact, made=None if len(self._calls) == 1 else "during")
+        for call in self._calls:
+            # What the call did by itself at another time is certain.
+            if len(call) < _MOST_CONTACTS and (contact not in call or noted.made is None):
+                call[contact] = noted
 
     async def _stopped_or_idle(self) -> None:
         while not self._stop.is_set():
@@ -170,22 +195,23 @@ class McpConnection:
 
 
 @asynccontextmanager
-async def _noticing_its_end(
-    transport: AbstractAsyncContextManager[TransportStreams], over: asyncio.Event
+async def _observed(
+    transport: AbstractAsyncContextManager[TransportStreams], over: asyncio.Event, mask: SecretMask
 ) -> AsyncIterator[TransportStreams]:
     """Open a transport that sets ``over`` when the other side has closed it, so that it is not kept."""
     async with transport as (read, write):
-        yield _ClosableStream(read, over), write
+        yield _ObservedStream(read, over, mask), write
 
 
-class _ClosableStream:
-    """A message stream that records its end."""
+class _ObservedStream:
+    """A message stream that records its end, and masks secrets: a URL may repeat the headers of a request."""
 
-    def __init__(self, inner: Any, over: asyncio.Event) -> None:
+    def __init__(self, inner: Any, over: asyncio.Event, mask: SecretMask) -> None:
         self._inner = inner
         self._over = over
+        self._mask = mask
 
-    async def __aenter__(self) -> "_ClosableStream":
+    async def __aenter__(self) -> "_ObservedStream":
         await self._inner.__aenter__()
         return self
 
@@ -193,18 +219,33 @@ class _ClosableStream:
         ended: bool | None = await self._inner.__aexit__(*error)
         return ended
 
-    def __aiter__(self) -> "_ClosableStream":
+    def __aiter__(self) -> "_ObservedStream":
         return self
 
     async def __anext__(self) -> Any:
         try:
-            return await self._inner.__anext__()
+            received = await self._inner.__anext__()
         except StopAsyncIteration:
             self._over.set()
             raise
+        if self._mask.is_empty or not isinstance(received, SessionMessage):
+            return received
+        return _masked(received, self._mask)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+
+def _contacted(contact: HostContact, *, made: Literal["during", "before"] | None) -> ContactedHost:
+    return ContactedHost(f"{contact.host}:{contact.port}", contact.refused, made)
+
+
+def _masked(received: SessionMessage, mask: SecretMask) -> SessionMessage:
+    text = received.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    masked = mask.json_line(text)
+    if masked == text:
+        return received
+    return replace(received, message=mcp_types.jsonrpc_message_adapter.validate_json(masked, by_name=False))
 
 
 class McpConnectionPool:
@@ -269,10 +310,10 @@ class McpConnectionPool:
         except MCPError as error:
             if connection.is_over:
                 self._retire(connection)
-            raise ToolFailed(f"The MCP server {server.name!r} returned an error: {_words(error)}") from None
+            raise ToolFailed(f"The MCP server {server.name!r} returned an error: {connection.words(error)}") from None
         except (ValidationError, ValueError, RuntimeError, OSError, httpx2.HTTPError) as error:
             self._retire(connection)
-            what = "an invalid response" if isinstance(error, ValidationError) else _words(error)
+            what = "an invalid response" if isinstance(error, ValidationError) else connection.words(error)
             raise ToolFailed(f"The MCP server {server.name!r} sent {what}. The next call reconnects.") from None
         finally:
             connection.users -= 1
@@ -324,11 +365,11 @@ def _words(error: BaseException) -> str:
     return strip_invisible(" ".join(text.split()))[:_LONGEST_WORDS] or type(error).__name__
 
 
-def _cannot_connect(server: McpServer, error: Exception) -> ToolFailed:
+def _cannot_connect(server: McpServer, error: Exception, words: str) -> ToolFailed:
     if isinstance(error, TimeoutError):
         return TimedOut(f"The MCP server {server.name!r} did not respond within {_CONNECT_SECONDS:.0f} s.")
     return ToolFailed(
-        f"The MCP server {server.name!r} is unavailable: {_words(error)}. Ask an owner of the workspace to check it."
+        f"The MCP server {server.name!r} is unavailable: {words}. Ask an owner of the workspace to check it."
     )
 
 

@@ -221,15 +221,12 @@ class McpToolsets:
     async def _call_over(
         self, connection: "McpConnection", tool: McpTool, arguments: Mapping[str, Any], context: ToolContext
     ) -> dict[str, Any]:
-        offered = await connection.offers()
-        if not any(one.sha256 == tool.sha256 for one in offered):
-            await self.rows.save_offered(connection.server, offered, None)
-            raise _changed(connection.server, tool)
-        try:
+        with connection.noting(context.remarks.contacted):
+            offered = await connection.offers()
+            if not any(one.sha256 == tool.sha256 for one in offered):
+                await self.rows.save_offered(connection.server, offered, None)
+                raise _changed(connection.server, tool)
             result = await connection.call(tool.name, arguments)
-        finally:
-            contacts = connection.take_contacts()
-            context.remarks.contacted += [(f"{one.host}:{one.port}", one.refused) for one in contacts]
         if closed := _closed_network(connection.server, context):
             # Programs often report that as an ordinary result.
             result["text"] = f"{result['text']}\n[{closed}]"
@@ -259,9 +256,9 @@ def _seconds(context: ToolContext) -> float:
 
 def _effects(server: McpServer) -> Callable[[Any], Effects]:
     if server.transport is McpTransport.STDIO:
-        effects = Effects(command=server.toolset, hosts=server.hosts)
+        effects = Effects(command=server.toolset, hosts=server.hosts, access=server.access)
     else:
-        effects = Effects(hosts=(urlsplit(server.url or "").netloc,))
+        effects = Effects(hosts=(urlsplit(server.url or "").netloc,), access=server.access)
     return lambda arguments: replace(effects, arguments=arguments.root)
 
 
@@ -279,7 +276,9 @@ def _with_remedy(server: McpServer, error: ToolFailed, context: ToolContext) -> 
 
 def _closed_network(server: McpServer, context: ToolContext, message: str = "") -> str | None:
     """Return what the network denied to the program in this call, and the remedy; None if it denied nothing."""
-    denied = dict.fromkeys(f"{host} ({reason})" for host, reason in context.remarks.contacted if reason)
+    denied = dict.fromkeys(
+        f"{one.host} ({one.denied_reason})" for one in context.remarks.contacted if one.denied_reason
+    )
     if denied:
         closed = f"The network is closed for {', '.join(islice(denied, _MOST_DENIED))}."
     elif server.transport is McpTransport.STDIO and not server.hosts and reports_no_network(message):

@@ -1,7 +1,8 @@
 """Transports to MCP servers: stdio to programs in the sandbox, and HTTP to public addresses, with size limits.
 
 A program sees the operator's programs and its own folder, gets its owner's secrets as environment variables, and
-reaches the hosts that its owner granted. What it writes to standard output and error is masked: no secret is in it.
+reaches the hosts that its owner granted. What it writes to standard output and error is masked: no secret is in it. Nor
+is one in what a URL sends, which gets its owner's secrets as headers.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Masks a server's secrets in what its program writes, so that no result, error or log repeats one by accident.
+"""Masks a server's secrets in what it sends, so that no result, error or log repeats one by accident.
 
-A program that wants to reveal its secret can encode it. What limits that: it reaches granted hosts only.
+A server that wants to reveal its secret can encode it. What limits that: a program reaches granted hosts only.
 """
 
 import json
@@ -16,11 +16,20 @@ _OFTEN_ESCAPED: Final = str.maketrans({character: f"\\u{ord(character):04x}" for
 class SecretMask:
     """Replaces the values of secrets by their names."""
 
-    def __init__(self, secrets: Mapping[str, str]) -> None:
+    def __init__(self, secrets: Mapping[str, str], *, are_headers: bool = False) -> None:
+        """Create it. Of headers, what follows the scheme (``Bearer …``) is masked also by itself."""
+        found = [*secrets.items()]
+        if are_headers:
+            found += [(name, value.partition(" ")[2].strip()) for name, value in secrets.items()]
         # The longest first: one may contain another.
-        long = sorted(secrets.items(), key=lambda secret: len(secret[1]), reverse=True)
+        long = sorted(found, key=lambda secret: len(secret[1]), reverse=True)
         self._words = [(value, _shown(name, value)) for name, value in long if len(value) >= SHORTEST]
         self._forms = [(form.encode(), shown.encode()) for value, shown in self._words for form in _json_forms(value)]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to mask."""
+        return not self._words
 
     def text(self, text: str) -> str:
         """Mask a text."""

@@ -79,10 +79,11 @@ def ungranted_hosts(caller: Caller, tool: ToolMetadata, effects: Effects) -> tup
         # With commands, the rule itself must cover all parts: what another rule allows may not use these hosts.
         if grant.rule.commands is None or _command_covered(grant.rule, tool.name, effects):
             allowed += grant.rule.hosts or ()
-    return _uncovered(effects.hosts, allowed)
+    return uncovered_hosts(effects.hosts, allowed)
 
 
-def _uncovered(hosts: Iterable[str], allowed: Collection[str]) -> tuple[str, ...]:
+def uncovered_hosts(hosts: Iterable[str], allowed: Collection[str]) -> tuple[str, ...]:
+    """Return the hosts that none of the allowed ones includes."""
     return tuple(host for host in hosts if not any(host_covers(one, host) for one in allowed))
 
 
@@ -93,8 +94,10 @@ def _in_scope(caller: Caller, tool: ToolMetadata) -> Iterator[Grant]:
 
 
 def grant_covers(rule: GrantRule, tool_name: str, effects: Effects) -> bool:
-    """Whether the rule covers everything that a call would do, except for its hosts."""
+    """Whether the rule covers everything that a call would do, except for hosts that its caller chooses."""
     if tool_name not in rule.tools or not _command_covered(rule, tool_name, effects):
+        return False
+    if not _reach_covered(rule, tool_name, effects):
         return False
     if rule.arguments is not None and not _arguments_match(rule.arguments, effects):
         return False
@@ -102,9 +105,16 @@ def grant_covers(rule: GrantRule, tool_name: str, effects: Effects) -> bool:
         if rule.hosts is None or rule.commands is not None:
             return True
         # A rule with hosts only covers fetches from them, but no command.
-        return effects.command is None and bool(effects.hosts) and not _uncovered(effects.hosts, rule.hosts)
+        return effects.command is None and bool(effects.hosts) and not uncovered_hosts(effects.hosts, rule.hosts)
     touched = (*effects.writes, *effects.reads)
     return bool(touched) and all(_names(rule.paths, path) for path in touched)
+
+
+def _reach_covered(rule: GrantRule, tool_name: str, effects: Effects) -> bool:
+    """Whether the rule names all that the tool was given by others than its caller, who may give it more later."""
+    if not frozenset(effects.access).issubset(rule.access or ()):
+        return False
+    return tool_name in _HOST_TOOLS or not uncovered_hosts(effects.hosts, rule.hosts or ())
 
 
 def _command_covered(rule: GrantRule, tool_name: str, effects: Effects) -> bool:
@@ -145,14 +155,13 @@ def suggest_rules(tool: ToolMetadata, effects: Effects, *, hosts: tuple[str, ...
         entries = suggested_entries(effects.command) if tool.name in SHELL_TOOLS else None
         found = [GrantRule(one, commands=entries)] if entries else []
         found.append(GrantRule(one, commands=(effects.command,)))
-        found = [replace(rule, hosts=hosts or None) for rule in found]
-        found += [GrantRule(one, hosts=hosts)] if hosts else []
-    elif hosts:
-        found = [GrantRule(one, hosts=hosts)]
-    elif tool.danger is Danger.SAFE or not effects.writes:
+        found += [GrantRule(one)] if hosts else []
+    elif hosts or tool.danger is Danger.SAFE or not effects.writes:
         found = [GrantRule(one)]
     else:
         found = _path_rules(tool.name, tuple(dict.fromkeys((*effects.writes, *effects.reads))))
+    named = hosts if tool.name in _HOST_TOOLS else effects.hosts
+    found = [replace(rule, hosts=named or None, access=effects.access or None) for rule in found]
     if effects.arguments is not None and (same := _same_arguments(effects.arguments)):
         found.append(replace(found[0], arguments=same))
     return tuple(rule for number, rule in enumerate(found) if rule not in found[:number])
@@ -185,9 +194,9 @@ def check_rule(rule: GrantRule, tool: ToolMetadata, effects: Effects) -> None:
         raise BadArguments({"scope": f"`{tool.name}` changes different files in each call. Approve it `once`."})
     if flaws := dict(_flaws(rule, tool, effects)):
         raise BadArguments(flaws)
-    if uncovered := _uncovered(effects.hosts, rule.hosts or ()):
+    if uncovered := uncovered_hosts(effects.hosts, rule.hosts or ()):
         raise BadArguments({"rule.hosts": f"The rule does not allow {', '.join(uncovered)}, which this call contacts."})
-    is_for_hosts = bool(effects.hosts) and rule.commands is None
+    is_for_hosts = bool(effects.hosts) and rule.commands is None and tool.name in _HOST_TOOLS
     if effects.command is not None and rule.commands is None and not is_for_hosts:
         raise BadArguments({"rule.commands": "List the allowed commands; a rule for any command is not possible."})
     if not is_for_hosts and not grant_covers(rule, tool.name, effects):
@@ -205,10 +214,14 @@ def _flaws(rule: GrantRule, tool: ToolMetadata, effects: Effects) -> Iterator[tu
         if tool.name in SHELL_TOOLS and (flaw := entry_flaw(entry)):
             yield f"rule.commands.{number}", flaw
     for number, host in enumerate(rule.hosts or ()):
-        if flaw := host_flaw(host):
+        # The URL of an MCP server may have an address, which cannot be granted otherwise.
+        if host not in effects.hosts and (flaw := host_flaw(host)):
             yield f"rule.hosts.{number}", flaw
-    if rule.hosts is not None and tool.name not in _HOST_TOOLS:
+    if rule.hosts is not None and tool.name not in _HOST_TOOLS and not effects.hosts:
         yield "rule.hosts", f"`{tool.name}` contacts no hosts that a rule could allow. Leave it out."
+    for number, access in enumerate(rule.access or ()):
+        if access not in effects.access:
+            yield f"rule.access.{number}", f"`{tool.name}` was not given {access}. Use the suggested rule."
     for name in rule.arguments or ():
         if name not in (effects.arguments or {}):
             yield f"rule.arguments.{name}", "This call has no such argument."

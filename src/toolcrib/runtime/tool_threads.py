@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections import Counter
+from collections.abc import Callable, Coroutine, Hashable
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -12,22 +13,48 @@ from toolcrib.core.errors import Overloaded
 
 T = TypeVar("T")
 
-# Functions that run at once, with those that did not end when their call timed out.
+# Functions that run at once, with those that did not end when their call timed out: in all, and of one workspace.
 AT_ONCE: Final = 64
+OF_ONE: Final = 16
 
-_free = threading.BoundedSemaphore(AT_ONCE)
+
+class _Places:
+    """Counts the functions that run. Threads release their places."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken: Counter[Hashable] = Counter()
+
+    def take(self, owner: Hashable) -> None:
+        with self._lock:
+            if self._taken[owner] >= OF_ONE or self._taken.total() >= AT_ONCE:
+                whose, most = (" of this workspace", OF_ONE) if self._taken[owner] >= OF_ONE else ("", AT_ONCE)
+                raise Overloaded(
+                    f"{most} calls of Python tools{whose} are running, or did not end when they timed out. "
+                    "Try again later."
+                )
+            self._taken[owner] += 1
+
+    def release(self, owner: Hashable) -> None:
+        with self._lock:
+            self._taken[owner] -= 1
+            if not self._taken[owner]:
+                del self._taken[owner]
 
 
-async def in_tool_thread(work: Callable[[], T]) -> T:
+_places = _Places()
+
+
+async def in_tool_thread(work: Callable[[], T], *, owner: Hashable) -> T:
     """Run ``work`` in a thread of its own. If the caller stops waiting, the thread goes on.
+
+    Args:
+        owner: The workspace of the call, which has only a part of the threads.
 
     Raises:
         Overloaded: Too many are running.
     """
-    if not _free.acquire(blocking=False):
-        raise Overloaded(
-            f"{AT_ONCE} calls of Python tools are running, or did not end when they timed out. Try again later."
-        )
+    _places.take(owner)
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[T] = loop.create_future()
 
@@ -37,7 +64,7 @@ async def in_tool_thread(work: Callable[[], T]) -> T:
         except BaseException as error:  # noqa: BLE001 - raised again where the result is awaited
             deliver = partial(_set_exception, ended, error)
         finally:
-            _free.release()
+            _places.release(owner)
         # The loop may have ended meanwhile.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(deliver)
@@ -48,13 +75,16 @@ async def in_tool_thread(work: Callable[[], T]) -> T:
         thread.start()
     except RuntimeError:
         # The machine has no room for another thread.
-        _free.release()
+        _places.release(owner)
         raise
     return await ended
 
 
-async def in_tool_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine on an event loop of its own, in a thread of its own. It is cancelled with the caller."""
+async def in_tool_loop(work: Callable[[], Coroutine[Any, Any, T]], *, owner: Hashable) -> T:
+    """Run a coroutine on an event loop of its own, in a thread of its own. It is cancelled with the caller.
+
+    Fails like ``in_tool_thread``.
+    """
     running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
 
     async def run() -> T:
@@ -64,7 +94,7 @@ async def in_tool_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return await work()
 
     try:
-        return await in_tool_thread(lambda: asyncio.run(run()))
+        return await in_tool_thread(lambda: asyncio.run(run()), owner=owner)
     except asyncio.CancelledError:
         for loop, task in running:
             with suppress(RuntimeError):

@@ -37,6 +37,11 @@ class AuditHostOut(OutModel):
     denied_reason: str | None = Field(
         description="Why the host was not contacted; null if it was.", examples=["not granted"]
     )
+    made: Literal["during", "before"] | None = Field(
+        default=None,
+        description="Of an MCP program that several calls share: `during` means while this call and others of it ran, "
+        "`before` after its last call and before this one. Null: by this call.",
+    )
 
 
 class AuditRecordOut(OutModel):

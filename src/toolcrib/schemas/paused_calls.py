@@ -46,6 +46,10 @@ class GrantRuleOut(OutModel):
         description="What a command may contact. Without `commands`, any command may, but it needs approval as before.",
     )
     arguments: dict[str, str] | None = Field(default=None, description="Globs by argument, for tools of MCP servers.")
+    access: list[str] | None = Field(
+        default=None,
+        description="What the MCP server was given, as in `effects`. What it is given later is not covered.",
+    )
 
 
 class FileSideOut(OutModel):
@@ -87,6 +91,10 @@ class EffectsOut(OutModel):
     writes: list[str]
     runs: str | None
     contacts: list[str]
+    access: list[str] | None = Field(
+        default=None,
+        description="What the MCP server was given: `secret:NAME`, `workspace:read`, `workspace:write`.",
+    )
     protected: list[str] | None = Field(default=None, description="Protected paths. Only a person can approve them.")
     ignored_folders: list[str] | None = Field(
         default=None,
@@ -204,11 +212,12 @@ class GrantRuleIn(InModel):
     commands: tuple[str, ...] | None = Field(default=None, max_length=100)
     hosts: tuple[str, ...] | None = Field(default=None, max_length=100)
     arguments: dict[str, Annotated[str, Field(max_length=1_000)]] | None = Field(default=None, max_length=100)
+    access: tuple[Annotated[str, Field(max_length=300)], ...] | None = Field(default=None, max_length=100)
 
     @property
     def rule(self) -> GrantRule:
         """Return the rule."""
-        return GrantRule(self.tools, self.paths, self.commands, self.hosts, self.arguments)
+        return GrantRule(self.tools, self.paths, self.commands, self.hosts, self.arguments, self.access)
 
 
 class ApprovalDecisionIn(InModel):

@@ -44,7 +44,7 @@ class GrantStore(Store):
                 """
                 select id, agent_id, session_id, pause_id, created_by, created_at,
                        jsonb_build_object('tools', tools, 'paths', paths, 'commands', commands, 'hosts', hosts,
-                                          'arguments', arguments) as rule
+                                          'arguments', arguments, 'access', access) as rule
                 from toolcrib.grants where workspace_id = %s and revoked_at is null order by id
                 """,
                 (tenant.workspace_id,),

@@ -84,13 +84,14 @@ class McpServerStore:
         return _found(row, server_id)
 
     async def with_secrets(self, server: McpServer) -> McpServer:
-        """Return the server with its secrets, to connect to it."""
+        """Return the server with the secrets that it names, to connect to it. One that was added since is left out."""
         async with self._database.transaction(Tenant(server.workspace_id)) as connection:
             row = await connection.fetch_row(
                 "select encrypted, key_id from toolcrib.mcp_servers where workspace_id = %s and id = %s",
                 (server.workspace_id, server.id),
             )
-        return replace(server, secrets=self._opened(server.workspace_id, server.id, row))
+        opened = self._opened(server.workspace_id, server.id, row)
+        return replace(server, secrets={name: opened[name] for name in server.secret_names if name in opened})
 
     async def update(
         self,

@@ -202,9 +202,9 @@ class PausedCallStore:
             await connection.execute(
                 """
                 insert into toolcrib.grants
-                    (workspace_id, id, agent_id, session_id, tools, paths, commands, hosts, arguments, pause_id,
+                    (workspace_id, id, agent_id, session_id, tools, paths, commands, hosts, access, arguments, pause_id,
                      created_by)
-                values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+                values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
                 """,
                 (
                     tenant.workspace_id,
@@ -212,7 +212,10 @@ class PausedCallStore:
                     pause.agent_id,
                     pause.session_id if decision.scope is GrantScope.SESSION else None,
                     list(rule.tools),
-                    *(None if one is None else list(one) for one in (rule.paths, rule.commands, rule.hosts)),
+                    *(
+                        None if one is None else list(one)
+                        for one in (rule.paths, rule.commands, rule.hosts, rule.access)
+                    ),
                     None if rule.arguments is None else json_text(rule.arguments),
                     pause.id,
                     tenant.user_id,

@@ -79,8 +79,13 @@ class WorkspaceQuota:
         held = await self._of(tenant)
         if files and held.files + files > self._most_files:
             raise _full(f"{self._most_files:,} files", "TOOLCRIB_MAX_WORKSPACE_FILES")
-        if added and held.bytes + added > self._most_bytes:
-            raise _full(f"{self._most_bytes:,} bytes, earlier versions included", "TOOLCRIB_MAX_WORKSPACE_BYTES")
+        self._require_bytes(held, added)
+
+    async def take(self, tenant: Tenant, size: int) -> None:
+        """Check that an attachment of a message fits, and add it to the usage. Fails like ``require``."""
+        held = await self._of(tenant)
+        self._require_bytes(held, size)
+        held.bytes += size
 
     def took(self, tenant: Tenant, change_set: ChangeSet) -> None:
         """Add a committed change to the usage."""
@@ -88,6 +93,11 @@ class WorkspaceQuota:
             files, added = _added_by(change_set)
             held.files += files
             held.bytes += added
+
+    def _require_bytes(self, held: _MeasuredUse, added: int) -> None:
+        if added and held.bytes + added > self._most_bytes:
+            most = f"{self._most_bytes:,} bytes, earlier versions and attachments included"
+            raise _full(most, "TOOLCRIB_MAX_WORKSPACE_BYTES")
 
     async def _of(self, tenant: Tenant) -> _MeasuredUse:
         held = self._held.get(tenant.workspace_id)
@@ -104,6 +114,8 @@ class WorkspaceQuota:
                 """
                 select (select count(*) from toolcrib.files where workspace_id = %(workspace)s and not deleted),
                        (select coalesce(sum(size), 0)::bigint from toolcrib.blobs where workspace_id = %(workspace)s)
+                       + (select coalesce(sum(pg_column_size(result)), 0)::bigint from toolcrib.tool_calls
+                          where workspace_id = %(workspace)s and tool = 'attach')
                 """,
                 {"workspace": tenant.workspace_id},
             )
@@ -118,7 +130,7 @@ def _added_by(change_set: ChangeSet) -> tuple[int, int]:
 
 def _full(most: str, setting: str) -> TooLarge:
     return TooLarge(
-        f"This workspace is full: the limit is {most}. Nothing was changed. Delete files, or ask the "
+        f"This workspace is full: the limit is {most}. Nothing was changed. Delete files or sessions, or ask the "
         f"operator to raise {setting}."
     )
 

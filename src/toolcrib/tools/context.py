@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import monotonic
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, Literal, NoReturn, TypeVar
 
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import ToolFailed
@@ -25,6 +25,20 @@ class QuestionsAsked(BaseException):
     """Leaves a tool's function after it asked a person. Not an ``Exception``: no tool should catch it."""
 
 
+@dataclass(frozen=True, slots=True)
+class ContactedHost:
+    """A host that a call contacted, or was denied.
+
+    Attributes:
+        made: Why another call may have done it, of a program that several calls share: ``during`` means while this call
+            and others ran, ``before`` after the program's last call and before this one.
+    """
+
+    host: str
+    denied_reason: str | None = None
+    made: Literal["during", "before"] | None = None
+
+
 @dataclass(slots=True)
 class ToolReport:
     """What a tool reports about a call besides its result, for the gate.
@@ -37,8 +51,7 @@ class ToolReport:
 
     isolation: str | None = None
     protected: list[WorkspacePath] = field(default_factory=list)
-    # Hosts that a program contacted, or was denied, with the reason.
-    contacted: list[tuple[str, str | None]] = field(default_factory=list)
+    contacted: list[ContactedHost] = field(default_factory=list)
     progress: Callable[[int, int], None] | None = None
     # The session of the child run that the call has started and waits for.
     child_session_id: SessionId | None = None

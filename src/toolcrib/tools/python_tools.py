@@ -87,7 +87,7 @@ def _prepared(tool: Tool, source: str) -> Tool:
 
     async def call(arguments: Any, context: ToolContext) -> Any:
         there = _OffLoopContext.of(context)
-        return await in_tool_loop(lambda: cast(Any, function(arguments, there)))
+        return await in_tool_loop(lambda: cast(Any, function(arguments, there)), owner=context.caller.workspace_id)
 
     call.__module__ = function.__module__
     return replace(tool, function=call)

@@ -376,7 +376,7 @@ def _called(function: Callable[..., Any], context_name: str | None) -> ToolFunct
             return await function(**given, **({context_name: context} if context_name else {}))
         if context_name:
             given[context_name] = replace(context, emit=emit_from_thread(context))
-        return await in_tool_thread(partial(function, **given))
+        return await in_tool_thread(partial(function, **given), owner=context.caller.workspace_id)
 
     return call
 

@@ -1,6 +1,8 @@
 """The limits of a workspace's size: growth beyond them is rejected, and shrinking always works."""
 
+from base64 import b64encode
 from dataclasses import replace
+from random import randbytes
 
 import pytest
 
@@ -40,8 +42,26 @@ async def test_workspace_has_a_limit_of_bytes(database: Database, settings: Sett
     removed = await workspace.call("rm", path="/a")
 
     assert isinstance(refused.error, TooLarge)
-    assert "earlier versions included" in refused.error.message
+    assert "earlier versions and attachments included" in refused.error.message
     assert removed.succeeded
+
+
+async def test_attachments_count_for_the_bytes_of_a_workspace(database: Database, settings: Settings) -> None:
+    bounded = settings.model_copy(update={"max_workspace_bytes": 20_000})
+    workspace = await new_workspace(database, bounded)
+    session = await workspace.stores.sessions.create(workspace.tenant)
+    person = replace(workspace.caller, session_id=session.id)
+    picture = {"name": "shot.png", "content": b64encode(b"\x89PNG\r\n\x1a\n" + randbytes(9_000)).decode()}
+
+    first = await workspace.call("attach", person, **picture)
+    second = await workspace.call("attach", person, **picture)
+    heir = workspace.with_engine(bounded)
+    written = await heir.call("write", path="/a", content=randbytes(5_000).hex())
+
+    assert first.succeeded, first.error
+    assert isinstance(second.error, TooLarge)
+    assert isinstance(written.error, TooLarge), "another process measures what the workspace has, attachments included"
+    assert (await heir.call("write", path="/a", content="a")).succeeded
 
 
 async def test_existing_files_count_and_other_workspaces_are_unaffected(database: Database, settings: Settings) -> None:

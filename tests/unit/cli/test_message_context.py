@@ -1,8 +1,13 @@
 """What a message brings: how files are named in it, and how what is attached is told from its words."""
 
+from pathlib import Path
+from typing import Any, cast
+
 import pytest
 
-from toolcrib.cli.message_context import AttachedText, command_text, mentions, split_attached, with_attached
+from toolcrib.cli.message_context import AttachedText, command_text, image_at, mentions, split_attached, with_attached
+from toolcrib.core.errors import PermissionDenied
+from toolcrib.sdk.workspace_location import WorkspaceLocation
 
 
 @pytest.mark.req("AG-6", part="files, commands and images")
@@ -48,3 +53,24 @@ def test_of_a_long_output_the_end_is_attached() -> None:
     assert text.startswith("$ make\n… ")
     assert text.endswith("the end")
     assert len(text) < 21_000
+
+
+@pytest.mark.req("AG-6", part="files, commands and images")
+def test_an_image_of_the_project_is_not_sent_if_a_link_leads_out_of_it(tmp_path: Path) -> None:
+    tree, outside = tmp_path / "project", tmp_path / "outside"
+    for folder in (tree / "docs", outside):
+        folder.mkdir(parents=True)
+        (folder / "shot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (tree / "within.png").symlink_to("docs/shot.png")
+    (tree / "logo.png").symlink_to(outside / "shot.png")
+    (tree / "images").symlink_to(outside)
+    # Neither the server nor its workspace is asked about files that are here.
+    location = WorkspaceLocation(cast("Any", None), cast("Any", None), None, tree=tree)
+
+    assert image_at(location, "docs/shot.png") == "/docs/shot.png"
+    assert image_at(location, "within.png") == "/docs/shot.png"
+    for name in ("logo.png", "images/shot.png", "docs/../logo.png", str(tree / "logo.png")):
+        with pytest.raises(PermissionDenied, match=str(outside / "shot.png")):
+            image_at(location, name)
+    assert image_at(location, str(outside / "shot.png")) == outside / "shot.png", "the person names it"
+    assert image_at(location, "../outside/shot.png") == tree / "../outside/shot.png"

@@ -1,12 +1,21 @@
 """How commands find an id, and what they print of errors and changes."""
 
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from toolcrib.cli.models import parse_model
-from toolcrib.cli.terminal_text import change_lines, error_text, failure, find_by_id, invalid_answer, rule_text
+from toolcrib.cli.terminal_text import (
+    change_lines,
+    cost_text,
+    error_text,
+    failure,
+    find_by_id,
+    invalid_answer,
+    rule_text,
+)
 from toolcrib.client import GrantRuleOut
 from toolcrib.core.errors import BadArguments, NotFound
 from toolcrib.sdk.default_agent import ModelChoice
@@ -105,3 +114,16 @@ def test_rule_shows_each_command_on_a_line_of_its_own() -> None:
     rule = GrantRuleOut(tools=["bash"], commands=["curl -s example.org", "head *"])
 
     assert rule_text(rule) == "any call of bash that runs:\n  │ curl -s example.org\n  │ head *"
+
+
+@pytest.mark.parametrize(
+    ("cost", "unpriced", "shown"),
+    [
+        (Decimal(0), 0, "$0.00"),
+        (Decimal("1234.5"), 0, "$1,234.50"),
+        (Decimal("0.0213"), 2, "$0.0213, and 2 turns of unknown price"),
+        (None, 3, "unknown price"),
+    ],
+)
+def test_a_cost_reads_the_same_everywhere(cost: Decimal | None, unpriced: int, shown: str) -> None:
+    assert cost_text(cost, unpriced) == shown

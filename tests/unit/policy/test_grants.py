@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.policy.builders import BASH, WRITE, agent, project
+from tests.unit.policy.builders import BASH, WRITE, Tool, agent, project
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import BadArguments
 from toolcrib.core.ids import GrantId, SessionId, new_id
 from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.core.paused_calls import Grant, GrantRule
-from toolcrib.core.tool_calls import Effects
+from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.policy.grants import check_rule, find_grant, grant_covers, suggest_rules, ungranted_hosts
 
 ODD = (
@@ -210,10 +210,62 @@ def test_a_rule_about_hosts_covers_no_command() -> None:
 def test_arguments_must_be_texts_that_match(
     globs: dict[str, str] | None, arguments: dict[str, Any], *, is_covered: bool
 ) -> None:
-    rule = GrantRule(("mcp:hub/create_issue",), arguments=globs)
+    rule = GrantRule(("mcp:hub/create_issue",), hosts=("hub.example",), arguments=globs)
     effects = Effects(hosts=("hub.example",), arguments=arguments)
 
     assert grant_covers(rule, "mcp:hub/create_issue", effects) is is_covered
+
+
+GITHUB = Tool("mcp:hub/create_issue", Danger.DANGEROUS, "mcp:hub", ToolCategory.MCP)
+GIVEN = Effects(command="mcp:hub", hosts=("api.hub.example",), arguments={}, access=("secret:TOKEN", "workspace:read"))
+
+
+@pytest.mark.req("HU-1", part="asked again if it reaches more")
+@pytest.mark.parametrize(
+    ("later", "is_covered"),
+    [
+        (GIVEN, True),
+        (replace(GIVEN, hosts=("api.hub.example", "evil.example")), False),
+        (replace(GIVEN, hosts=("*.hub.example",)), False),
+        (replace(GIVEN, access=(*GIVEN.access, "secret:ADMIN_TOKEN")), False),
+        (replace(GIVEN, access=(*GIVEN.access, "workspace:write")), False),
+        (replace(GIVEN, hosts=(), access=("secret:TOKEN",)), True),
+    ],
+)
+def test_a_grant_does_not_cover_what_an_mcp_server_is_given_later(later: Effects, *, is_covered: bool) -> None:
+    [suggested] = suggest_rules(GITHUB, GIVEN)
+    check_rule(suggested, GITHUB, GIVEN)
+
+    assert (suggested.hosts, suggested.access) == (GIVEN.hosts, GIVEN.access), "the person sees all that it covers"
+    assert (find_grant(granting(suggested), GITHUB, later) is not None) is is_covered
+
+
+def test_a_grant_for_the_url_of_an_mcp_server_names_its_address_and_its_headers() -> None:
+    effects = Effects(hosts=("10.0.0.7:8080",), arguments={}, access=("secret:Authorization",))
+    [suggested] = suggest_rules(GITHUB, effects)
+    check_rule(suggested, GITHUB, effects)
+
+    assert grant_covers(suggested, GITHUB.name, effects)
+    assert not grant_covers(suggested, GITHUB.name, replace(effects, hosts=("10.0.0.8:8080",)))
+    assert not grant_covers(suggested, GITHUB.name, replace(effects, access=("secret:Authorization", "secret:X-Key")))
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"hosts": None}, "rule.hosts"),
+        ({"access": ("secret:TOKEN",)}, "rule"),
+        ({"access": (*GIVEN.access, "secret:ADMIN_TOKEN")}, "rule.access.2"),
+        ({"commands": None}, "rule.commands"),
+    ],
+)
+def test_a_rule_for_an_mcp_server_names_exactly_what_it_was_given(changed: dict[str, Any], field: str) -> None:
+    [suggested] = suggest_rules(GITHUB, GIVEN)
+
+    with pytest.raises(BadArguments) as refused:
+        check_rule(replace(suggested, **changed), GITHUB, GIVEN)
+
+    assert list(refused.value.fields) == [field]
 
 
 @pytest.mark.req("CT-3", part="seen and edited before it is saved")

@@ -2113,6 +2113,11 @@ export interface components {
              * @example not granted
              */
             denied_reason: string | null;
+            /**
+             * Made
+             * @description Of an MCP program that several calls share: `during` means while this call and others of it ran, `before` after its last call and before this one. Null: by this call.
+             */
+            made?: ("during" | "before") | null;
         };
         /**
          * AuditRecordOut
@@ -2477,6 +2482,11 @@ export interface components {
             runs: string | null;
             /** Contacts */
             contacts: string[];
+            /**
+             * Access
+             * @description What the MCP server was given: `secret:NAME`, `workspace:read`, `workspace:write`.
+             */
+            access?: string[] | null;
             /**
              * Protected
              * @description Protected paths. Only a person can approve them.
@@ -2886,6 +2896,8 @@ export interface components {
             arguments?: {
                 [key: string]: string;
             } | null;
+            /** Access */
+            access?: string[] | null;
         };
         /**
          * GrantRuleOut
@@ -2916,6 +2928,11 @@ export interface components {
             arguments?: {
                 [key: string]: string;
             } | null;
+            /**
+             * Access
+             * @description What the MCP server was given, as in `effects`. What it is given later is not covered.
+             */
+            access?: string[] | null;
         };
         /**
          * GrantScope

@@ -71,6 +71,7 @@ function EffectList({ approval: { effects } }: { approval: Approval }) {
     ["Writes", effects.writes ?? []],
     ["Reads", effects.reads ?? []],
     ["Contacts", effects.contacts ?? []],
+    ["Has access to", effects.access ?? []],
     ["Runs", effects.runs ? [effects.runs] : []],
   ];
   const shown = kinds.filter(([, names]) => names.length > 0);

@@ -17,13 +17,14 @@ interface Props {
   onBack: () => void;
 }
 
-type ListField = "tools" | "paths" | "commands" | "hosts";
+type ListField = "tools" | "paths" | "commands" | "hosts" | "access";
 
 const HINTS: Record<ListField, string> = {
   tools: "The tools that the rule is for.",
   paths: "Globs, such as @project/src/**.",
   commands: "Exact commands, or the first words and *: git diff *",
   hosts: "What the call may contact, such as pypi.org.",
+  access: "What the MCP server was given. What it is given later is not covered.",
 };
 
 export function RuleEditor({ approval, scope, busy, onConfirm, onBack }: Props) {
@@ -87,7 +88,10 @@ export function RuleEditor({ approval, scope, busy, onConfirm, onBack }: Props) 
 
 /** The fields that mean something for this call. */
 function fieldsOf({ tool, effects, suggestedRule }: Approval): ListField[] {
-  if (tool.startsWith("mcp:")) return suggestedRule.commands ? ["tools", "commands"] : ["tools"];
+  if (tool.startsWith("mcp:")) {
+    const named: ListField[] = ["commands", "hosts", "access"];
+    return ["tools", ...named.filter((field) => suggestedRule[field])];
+  }
   if (!effects.runs) return suggestedRule.hosts ? ["tools", "hosts"] : ["tools", "paths"];
   return suggestedRule.hosts ? ["tools", "commands", "hosts"] : ["tools", "commands"];
 }
@@ -95,7 +99,13 @@ function fieldsOf({ tool, effects, suggestedRule }: Approval): ListField[] {
 /** A rule on one line. */
 export function summaryOf(rule: Rule): string {
   const limits = Object.entries(rule.arguments ?? {}).map(([name, glob]) => `${name}=${glob}`);
-  const within = [...(rule.commands ?? []), ...(rule.paths ?? []), ...limits, ...(rule.hosts ?? [])];
+  const within = [
+    ...(rule.commands ?? []),
+    ...(rule.paths ?? []),
+    ...limits,
+    ...(rule.hosts ?? []),
+    ...(rule.access ?? []),
+  ];
   return escapedLine(`${rule.tools.join(", ")}: ${within.length > 0 ? within.join(" ; ") : "anything"}`);
 }
 

@@ -47,6 +47,7 @@ export interface Rule {
   commands?: string[] | null;
   hosts?: string[] | null;
   arguments?: Record<string, string> | null;
+  access?: string[] | null;
 }
 
 export interface Effects {
@@ -54,6 +55,7 @@ export interface Effects {
   writes?: string[];
   runs?: string | null;
   contacts?: string[];
+  access?: string[] | null;
 }
 
 export interface Item {

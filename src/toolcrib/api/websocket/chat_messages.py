@@ -70,6 +70,7 @@ class GrantRuleMessage(ChatPayload):
     commands: Annotated[tuple[Annotated[str, Field(max_length=10_000)], ...], Field(max_length=100)] | None = None
     hosts: Annotated[tuple[Annotated[str, Field(max_length=300)], ...], Field(max_length=100)] | None = None
     arguments: Annotated[dict[str, Annotated[str, Field(max_length=1_000)]], Field(max_length=100)] | None = None
+    access: Annotated[tuple[Annotated[str, Field(max_length=300)], ...], Field(max_length=100)] | None = None
 
 
 class ToolApproveMessage(ChatPayload):

@@ -262,9 +262,11 @@ class ChatApp(App[None]):
     async def _send(self, text: str) -> None:
         conversation = session_client.SessionClient(self.location, self.session)
         self.unsent = text
+        # As it is now: what is attached meanwhile goes with the next message.
+        attached = self._composer.attached
 
         def send() -> RunOut:
-            message = self._composer.prepare(text)
+            message = self._composer.prepare(text, attached)
             return conversation.send(message.text, attachments=message.attachments)
 
         try:
@@ -273,7 +275,7 @@ class ChatApp(App[None]):
             self._prompt.put(text)
             raise
         self.unsent = ""
-        self._composer.clear_attached()
+        self._composer.detach(attached)
         self.session = conversation.session
         if run.state != "queued":
             self.transcript.run_id = self.transcript.run_id or str(run.id)
@@ -345,7 +347,7 @@ class ChatApp(App[None]):
         if reply.attachment is not None:
             self._composer.attach(reply.attachment)
         if reply.run is not None:
-            self.transcript.compacting = str(reply.run.id)
+            await self._view.show(self.transcript.compact(str(reply.run.id)))
         self._refresh_lines()
 
     async def _load_review(self) -> ReviewOut:

@@ -15,6 +15,9 @@ from toolcrib.cli.terminal.transcript import attached_line
 from toolcrib.core.errors import ToolcribError
 from toolcrib.sdk.workspace_location import WorkspaceLocation
 
+Attached = tuple[str | Path | AttachedText, ...]
+"""Images, PDFs and the output of commands."""
+
 
 class Composer(Vertical):
     """Collects images, PDFs and the output of commands, until a message is sent. ``prompt`` is the message box."""
@@ -45,13 +48,26 @@ class Composer(Vertical):
             self._attachments.append(brought)
         self._show_attached()
 
-    def prepare(self, words: str) -> PreparedMessage:
-        """Returns the message with what it brings. Reads files: call it in a thread."""
-        return prepare_message(self._location, words, attachments=self._attachments, attached=self._ran)
+    @property
+    def attached(self) -> Attached:
+        """What is attached to the next message."""
+        return (*self._attachments, *self._ran)
 
-    def clear_attached(self) -> None:
-        """Forgets what was attached, because it was sent."""
-        self._attachments, self._ran = [], []
+    def prepare(self, words: str, attached: Attached) -> PreparedMessage:
+        """Returns the message with what it brings. Reads files: call it in a thread."""
+        return prepare_message(
+            self._location,
+            words,
+            attachments=[one for one in attached if not isinstance(one, AttachedText)],
+            attached=[one for one in attached if isinstance(one, AttachedText)],
+        )
+
+    def detach(self, sent: Attached) -> None:
+        """Removes what was sent. What was attached since stays."""
+        for one in sent:
+            for attached in (self._attachments, self._ran):
+                if one in attached:
+                    attached.remove(one)  # type: ignore[arg-type]  # it is in the list
         self._show_attached()
 
     def on_prompt_input_typed(self, event: PromptInput.Typed) -> None:

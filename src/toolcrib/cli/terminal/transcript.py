@@ -112,7 +112,9 @@ class Transcript:
         self.waiting: dict[str, None] = {}
         self.last_plan: str | None = None
         # The run by which the person compacts the session, until the summary is there.
-        self.compacting: str | None = None
+        self._compacting: str | None = None
+        # Runs that ended, and whether they left a summary: their events may arrive before the reply to the person.
+        self._has_summary: dict[str, bool] = {}
         # A run has just left changes for a review.
         self.has_review = False
         self.seen = 0
@@ -156,8 +158,16 @@ class Transcript:
             case _:
                 return []
 
+    def compact(self, run_id: str) -> list[Block]:
+        """Says if there is nothing to compact, now or when the run by which the person compacts the session ends."""
+        if run_id not in self._has_summary:
+            self._compacting = run_id
+            return []
+        return [] if self._has_summary[run_id] else [self._add(_nothing_to_compact())]
+
     def _summary(self, payload: Mapping[str, Any]) -> list[Block]:
-        self.compacting = None
+        self._compacting = None
+        self._has_summary[str(payload.get("runId"))] = True
         usage = payload.get("usage") or {}
         if (tokens := usage.get("contextTokens")) is not None:
             self.usage = replace(self.usage, tokens=int(tokens))
@@ -312,11 +322,17 @@ class Transcript:
         self.waiting.clear()
         if (failure := terminal_text.failure(payload)) is not None:
             return [self._add(NoticeBlock(failure, is_bad=True))]
-        if run_id == self.compacting and payload.get("endReason") == "done":
-            self.compacting = None
-            return [self._add(NoticeBlock("The conversation is too short for a summary."))]
+        if payload.get("endReason") == "done":
+            self._has_summary.setdefault(run_id, False)
+        if run_id == self._compacting and payload.get("endReason") == "done":
+            self._compacting = None
+            return [self._add(_nothing_to_compact())]
         stop = terminal_text.stop(payload)
         return [] if stop is None else [self._add(NoticeBlock(stop))]
+
+
+def _nothing_to_compact() -> NoticeBlock:
+    return NoticeBlock("The conversation is too short for a summary.")
 
 
 _BAR = 8

@@ -13,6 +13,8 @@ from toolcrib.core.attachments import (
 from toolcrib.core.errors import BadArguments, PermissionDenied
 from toolcrib.core.messages import Attachment
 from toolcrib.core.tool_calls import ToolCategory
+from toolcrib.storage.database import Tenant
+from toolcrib.storage.quotas import WorkspaceQuota
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import ToolArguments, built_in, no_effects
 from toolcrib.tools.tool_results import ToolResult
@@ -51,6 +53,7 @@ async def attach(arguments: AttachArguments, context: ToolContext) -> AttachResu
         one = attachment(arguments.name, decode_base64(arguments.name, arguments.content))
     except Unattachable as flaw:
         raise BadArguments({"content": str(flaw)}) from None
+    await context.resource(WorkspaceQuota).take(Tenant.of(context.caller), len(arguments.content))
     return {"text": f"{one.name} ({one.media_type}, {len(one.data):,} bytes).", "media": [attachment_media(one)]}
 
 

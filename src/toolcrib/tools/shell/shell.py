@@ -33,7 +33,7 @@ from toolcrib.sandbox.egress_proxy import EgressNetwork
 from toolcrib.sandbox.overlay import ChangedEntry, EntryChange, EntryType, FilesystemEffect
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.sandbox.transaction import StagingDirectory, Transaction
-from toolcrib.tools.context import ToolContext
+from toolcrib.tools.context import ContactedHost, ToolContext
 from toolcrib.tools.shell.toolchain import CommandCaches, Toolchain
 from toolcrib.workspace.effects.effect_import import CommandBase, UnkeptPaths, import_effects, past
 from toolcrib.workspace.effects.path_effects import PathEffect, UntrackedFiles
@@ -116,7 +116,9 @@ class Shell:
         async with self.transaction(context, TOOL_NAME, with_cache=True) as opened:
             command = SandboxCommand(text, cwd=opened.cwd, env=self.environment, seconds=seconds, hosts=hosts)
             result = await opened.view.run(command, context.emit)
-            context.remarks.contacted += [(f"{one.host}:{one.port}", one.refused) for one in result.contacted]
+            context.remarks.contacted += [
+                ContactedHost(f"{one.host}:{one.port}", one.refused) for one in result.contacted
+            ]
             if result.timed_out or result.stopped:
                 return CommandRun(result)
             left_out, unkept = await opened.import_effect()

@@ -10,7 +10,7 @@ from yarl import URL
 from toolcrib.core.errors import ToolFailed
 from toolcrib.core.tool_calls import Effects, ToolCategory
 from toolcrib.policy.grants import WEB_FETCH, ungranted_hosts
-from toolcrib.tools.context import ToolContext
+from toolcrib.tools.context import ContactedHost, ToolContext
 from toolcrib.tools.tool import ToolArguments, built_in
 from toolcrib.tools.tool_results import TextOutput, failed_output, text_output
 from toolcrib.websearch.page_fetch import PageFetcher, WebPage, page_host, parse_page_url
@@ -55,11 +55,11 @@ async def web_fetch(arguments: WebFetchArguments, context: ToolContext) -> TextO
     """
     url = URL(arguments.url)
     contacted = context.remarks.contacted
-    contacted.append((page_host(url), None))
+    contacted.append(ContactedHost(page_host(url)))
 
     def may_contact(host: str) -> bool:
         denied = ungranted_hosts(context.caller, web_fetch, Effects(hosts=(host,)))
-        contacted.append((host, "not granted" if denied else None))
+        contacted.append(ContactedHost(host, "not granted" if denied else None))
         return not denied
 
     page = await context.resource(PageFetcher).fetch(url, may_contact=may_contact, deadline=context.deadline)

@@ -232,9 +232,20 @@ def test_a_summary_is_a_notice_and_sets_the_size_of_the_context() -> None:
     assert transcript.usage.tokens == 7
 
 
+def test_a_compaction_that_ended_before_the_reply_says_so_too_and_one_with_a_summary_does_not() -> None:
+    ended = [messages("run-state", n, runId=run, state="ended", endReason="done") for n, run in ((1, "r"), (3, "s"))]
+    summary = messages("message", 2, role="summary", content="They spoke.", runId="s")
+    transcript = story_of(ended[0], summary, ended[1])
+
+    assert [block.text for block in transcript.compact("r") if isinstance(block, NoticeBlock)] == [
+        "The conversation is too short for a summary."
+    ]
+    assert transcript.compact("s") == []
+
+
 def test_a_compaction_that_finds_nothing_to_do_says_so() -> None:
     transcript = Transcript()
-    transcript.compacting = "r"
+    transcript.compact("r")
     transcript.apply(messages("run-state", 1, runId="r", state="ended", endReason="done"))
 
     assert [block.text for block in transcript.blocks if isinstance(block, NoticeBlock)] == [

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -13,13 +13,16 @@ from textual.message import Message
 from textual.pilot import Pilot
 from textual.widget import Widget
 
+from toolcrib.cli.message_context import AttachedText
 from toolcrib.cli.terminal.chat_app import ChatApp
 from toolcrib.cli.terminal.completions import PathList, command_completions
+from toolcrib.cli.terminal.composer import Composer
 from toolcrib.cli.terminal.inputs import PromptHistory, PromptInput, Suggestions
 from toolcrib.cli.terminal.pause_panels import ApprovalPanel, QuestionPanel
 from toolcrib.cli.terminal.transcript import Block, CallBlockState, ToolCallBlock, UserBlock
 from toolcrib.cli.terminal.transcript_view import ToolCallWidget, TranscriptView
 from toolcrib.client import ApprovalOut, GrantRuleOut, QuestionPauseOut
+from toolcrib.sdk.workspace_location import WorkspaceLocation
 
 NOW = datetime.now(UTC)
 TEXT = {"name": "word", "question": "Which word?", "schema": {"type": "string"}}
@@ -345,3 +348,28 @@ async def test_the_arrow_keys_choose_a_completion_but_walk_the_history_of_a_reca
 
     assert chosen == "/review"
     assert recalled == "one"
+
+
+@pytest.mark.req("AG-6", part="files, commands and images")
+async def test_what_is_attached_while_a_message_is_sent_goes_with_the_next() -> None:
+    # The server is not asked: nothing in the words is a file.
+    composer = Composer(WorkspaceLocation(cast("Any", None), cast("Any", None), None))
+
+    class Box(App[None]):
+        def compose(self) -> ComposeResult:
+            yield composer
+
+    early, late = AttachedText("command", "$ ls"), AttachedText("command", "$ make")
+    async with Box().run_test():
+        composer.attach("/a.png")
+        composer.attach(early)
+        sent = composer.attached
+        composer.attach("/b.png")
+        composer.attach(late)
+        message = composer.prepare("Look", sent)
+        composer.detach(sent)
+
+        assert message.attachments == ("/a.png",)
+        assert "$ ls" in message.text
+        assert "$ make" not in message.text
+        assert composer.attached == ("/b.png", late)

@@ -65,7 +65,13 @@ function nameOf(member: Schema["MemberOut"] | undefined): string {
 
 function Rule({ rule }: { rule: Schema["GrantRuleOut"] }) {
   const limits = Object.entries(rule.arguments ?? {}).map(([name, glob]) => `${name}=${glob}`);
-  const within = [...(rule.paths ?? []), ...(rule.commands ?? []), ...(rule.hosts ?? []), ...limits];
+  const within = [
+    ...(rule.paths ?? []),
+    ...(rule.commands ?? []),
+    ...(rule.hosts ?? []),
+    ...(rule.access ?? []),
+    ...limits,
+  ];
   return (
     <>
       <code className="font-medium">{rule.tools.join(", ")}</code>

@@ -22,7 +22,7 @@ begin
         when 'grants' then jsonb_build_object(
             'agent_id', p_row -> 'agent_id', 'session_id', p_row -> 'session_id', 'tools', p_row -> 'tools',
             'paths', p_row -> 'paths', 'commands', p_row -> 'commands', 'hosts', p_row -> 'hosts',
-            'arguments', p_row -> 'arguments', 'pause_id', p_row -> 'pause_id',
+            'arguments', p_row -> 'arguments', 'access', p_row -> 'access', 'pause_id', p_row -> 'pause_id',
             'revoked', p_row ->> 'revoked_at' is not null)
         when 'api_keys' then jsonb_build_object(
             'name', p_row -> 'name', 'agent_id', p_row -> 'agent_id', 'expires_at', p_row -> 'expires_at',

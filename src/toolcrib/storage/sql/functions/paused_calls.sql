@@ -106,7 +106,8 @@ declare
     v_grants  jsonb;
 begin
     select jsonb_agg(jsonb_build_object('id', g.id, 'session_id', g.session_id, 'tools', g.tools, 'paths', g.paths,
-                                        'commands', g.commands, 'hosts', g.hosts, 'arguments', g.arguments)
+                                        'commands', g.commands, 'hosts', g.hosts, 'arguments', g.arguments,
+                                        'access', g.access)
                      order by g.id)
     into v_grants
     from toolcrib.grants g

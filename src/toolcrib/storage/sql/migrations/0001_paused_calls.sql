@@ -84,6 +84,7 @@ create table grants (
     commands      text[],
     hosts         text[],
     arguments     jsonb,
+    access        text[],
     pause_id      uuid not null,
     created_by    uuid not null,
     created_at    timestamptz not null default now(),

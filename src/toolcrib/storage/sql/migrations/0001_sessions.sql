@@ -239,6 +239,8 @@ create table tool_calls (
 create index tool_calls_session on tool_calls (workspace_id, session_id) where session_id is not null;
 create index tool_calls_run on tool_calls (workspace_id, run_id) where run_id is not null;
 create index tool_calls_running on tool_calls (process_id) where state = 'running';
+-- Their results are the files that messages bring, which count for the workspace's quota.
+create index tool_calls_attachments on tool_calls (workspace_id) where tool = 'attach';
 
 -- The files of a session's agent that a person has reviewed, each up to a version. Later versions wait for a review.
 create table reviewed_files (
