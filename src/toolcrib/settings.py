@@ -76,6 +76,11 @@ class Settings(BaseSettings):
         default=(),
         description="Hosts of the private network whose pages web_fetch may read: host:port, comma-separated.",
     )
+    allowed_private_command_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Hosts of the private network that commands may contact once a person granted them, such as a "
+        "company's package registry: host:port, comma-separated.",
+    )
     mcp_program_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
         default=(),
         description="Directories with MCP server programs, comma-separated. The sandbox mounts them at the same paths.",
@@ -242,6 +247,7 @@ class Settings(BaseSettings):
         "allowed_private_model_hosts",
         "allowed_private_mcp_hosts",
         "allowed_private_web_hosts",
+        "allowed_private_command_hosts",
         "mcp_program_dirs",
         "tool_dirs",
         mode="before",
@@ -249,6 +255,14 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("allowed_private_command_hosts")
+    @classmethod
+    def _reject_wildcards(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        # Whoever serves a name chooses its address: only names that the operator knows may lead into the network.
+        if any("*" in host for host in value):
+            raise ValueError("List each host and port. A wildcard would open the whole private network to commands.")
+        return tuple(host.lower() for host in value)
 
     @property
     def system_url(self) -> str:

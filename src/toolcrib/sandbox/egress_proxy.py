@@ -39,6 +39,8 @@ SOCKET: Final = "egress.sock"
 PORTS: Final = (80, 443)
 # Why a contact is refused that could be granted.
 NOT_GRANTED: Final = "not granted"
+# Why one is refused that only the operator can permit.
+PRIVATE_ADDRESS: Final = "its address is private"
 _HOST = re.compile(r"(?=.{1,253}\Z)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]\Z")
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 # Amazon's, which is not of the link alone.
@@ -262,7 +264,7 @@ class EgressProxy:
                 judged = ipaddress.ip_address(address.partition("%")[0])
                 if self._network.may_connect(target.host, target.port, judged, by_name=by_name):
                     return address
-            refused = "its address is private" if found else "its name has no address"
+            refused = PRIVATE_ADDRESS if found else "its name has no address"
         self._refuse(target, refused)
         raise RejectedHello(refused)
 

@@ -11,18 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from tests.acceptance.local_machine import TOOLCRIB, Laptop, user_of_laptop
+from tests.acceptance.local_machine import Laptop, user_of_laptop
 from tests.wait_until import PATIENCE
 
 COLUMNS, LINES = 80, 24
 _LOOK_EVERY = 0.05
 _RESTING = 20
-# Values that differ between runs: ids, durations and relative times.
+# Values that differ between runs: ids, durations, relative times and ports.
 _CHANGING = (
     (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<id>"),
     (re.compile(r"--resume [0-9a-f]{8}\b"), "--resume <id>"),
     (re.compile(r"\b\d+\.\d s\b"), "<t> s"),
+    # Where the line is cut depends on the duration.
+    (re.compile(r"(✗ bash .*<t> s  failed: .{15}).*…$", re.MULTILINE), r"\1…"),
     (re.compile(r"\b\d+ (?:s|min) ago\b"), "<t> ago"),
+    (re.compile(r"(registry\.example\.com):\d{5}\b"), r"\1:<num>"),
     (re.compile(r"expires in \d+ (?:s|min|h|d)\b"), "expires in <t>"),
 )
 
@@ -113,7 +116,7 @@ def tmux(laptop: Laptop, *arguments: str, at: Path, shell: bool = False, **envir
         f"{name}={shlex.quote(value)}"
         for name, value in (laptop.environment | {"LOGNAME": "ada"} | environment).items()
     )
-    program = "PS1='$ ' bash --norc --noprofile -i" if shell else f"{TOOLCRIB} {shlex.join(arguments)}"
+    program = "PS1='$ ' bash --norc --noprofile -i" if shell else shlex.join([laptop.program, *arguments])
     command = f"cd {shlex.quote(str(at))} && exec env -i {given} TERM=screen-256color {program}"
     _tmux(
         socket,

@@ -127,3 +127,9 @@ def test_rule_shows_each_command_on_a_line_of_its_own() -> None:
 )
 def test_a_cost_reads_the_same_everywhere(cost: Decimal | None, unpriced: int, shown: str) -> None:
     assert cost_text(cost, unpriced) == shown
+
+
+def test_a_rule_for_a_host_alone_says_that_it_approves_no_command() -> None:
+    rule = GrantRuleOut(tools=["bash"], hosts=["example.org"])
+
+    assert rule_text(rule) == "bash may contact example.org; commands are decided as before"

@@ -19,7 +19,7 @@ from textual.widgets import Markdown, Static
 
 from toolcrib.cli.message_context import split_attached
 from toolcrib.cli.terminal.transcript import AgentBlock, Block, CallBlockState, NoticeBlock, ToolCallBlock, UserBlock
-from toolcrib.cli.terminal_text import HangingLine, Line, about, one_line, plain, shown_diff, styled
+from toolcrib.cli.terminal_text import HangingLine, Line, about, call_failure, one_line, plain, shown_diff, styled
 from toolcrib.core.approval_text import ShownLine, argument_lines, change_head
 
 # An icon and its colour.
@@ -34,6 +34,8 @@ _LIVE_LINES = 10
 _MAX_LINES = 200
 _MAX_INPUT_LINES = 40
 _HEAD_WIDTH = 60
+# Leaves room for why it failed.
+_FAILED_HEAD_WIDTH = 24
 
 
 def widget_for(block: Block) -> "BlockWidget":
@@ -139,15 +141,16 @@ def _head(call: ToolCallBlock, *, unfolded: bool) -> Text:
     if seconds is None and call.state is CallBlockState.RUNNING and call.began is not None:
         seconds = time.monotonic() - call.began
     state = "" if call.state is CallBlockState.DONE else f"  {call.state}"
-    if call.state is CallBlockState.FAILED and not unfolded and call.output.strip():
-        state += f": {one_line(call.output.strip(), 200)}"
+    says_why = call.state is CallBlockState.FAILED and not unfolded and bool(call.output.strip())
+    if says_why:
+        state += f": {call_failure(call.output)}"
     took = "" if seconds is None or call.state is CallBlockState.WAITING else f"  {seconds:.1f} s"
     return Text.assemble(
         "▾ " if unfolded else "▸ ",
         _ICONS[call.state],
         " ",
         (one_line(call.tool, 40), "bold"),
-        f" {one_line(about(call.given), _HEAD_WIDTH)}".rstrip(),
+        f" {one_line(about(call.given), _FAILED_HEAD_WIDTH if says_why else _HEAD_WIDTH)}".rstrip(),
         (f"{took}{state}", "dim"),
         no_wrap=True,
         overflow="ellipsis",

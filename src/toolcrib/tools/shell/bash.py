@@ -12,7 +12,7 @@ from toolcrib.core.errors import TimedOut, ToolcribError, ToolFailed
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.policy.permissions import host_flaw, permission_for
 from toolcrib.sandbox.command import DEFAULT_SECONDS, CommandResult, HostContact
-from toolcrib.sandbox.egress_proxy import NOT_GRANTED, PORTS
+from toolcrib.sandbox.egress_proxy import NOT_GRANTED, PORTS, PRIVATE_ADDRESS
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.shell.shell import MOST_PATHS, TOOL_NAME, CommandRun, Shell, summarize_effect
 from toolcrib.tools.tool import ToolArguments, built_in
@@ -23,6 +23,7 @@ LONGEST_SECONDS: Final = 600.0
 _AFTERWARDS: Final = 300.0
 _LAST_WORDS: Final = 4_000
 _MOST_HOSTS: Final = 50
+PRIVATE_HOSTS_SETTING: Final = "TOOLCRIB_ALLOWED_PRIVATE_COMMAND_HOSTS"
 
 
 def _host(host: str) -> str:
@@ -69,7 +70,8 @@ async def bash(arguments: BashArguments, context: ToolContext) -> TextOutput:
     ran = await context.resource(Shell).run(arguments.command, context, seconds=seconds, hosts=arguments.hosts)
     facts = _facts(ran.result, context.remarks.isolation)
     if ran.result.timed_out:
-        raise _CommandTimedOut(f"The command timed out after {seconds:.0f} s. Nothing was changed.", ran.result, facts)
+        why = f"The command timed out after {seconds:.0f} s. Nothing was changed."
+        raise _CommandTimedOut("\n".join((why, *_network_notes(ran))), ran.result, facts)
     if ran.result.stopped:
         why = f"The command was stopped: {ran.result.stopped}. Nothing was changed. Use fewer resources."
         raise _CommandEnded(why, ran.result, facts)
@@ -102,7 +104,7 @@ def _result(ran: CommandRun, change_set: ChangeSet, facts: dict[str, Any]) -> Te
     effect, unkept = summarize_effect([change_set]), ran.unkept[:MOST_PATHS]
     notes = [f"[exit code {result.exit_code}; its file changes were kept]"] if failed and effect else []
     notes += [f"[skipped: {left_out}]" for left_out in ran.left_out]
-    notes += _network_notes(result)
+    notes += _network_notes(ran)
     metadata = {
         "exitCode": result.exit_code,
         **facts,
@@ -132,14 +134,29 @@ def reports_no_network(text: str) -> bool:
 _HOW_TO_ASK: Final = 'If it needs the network, repeat the call with `hosts`, such as {"hosts": ["pypi.org"]}'
 
 
-def _network_notes(result: CommandResult) -> list[str]:
+def _network_notes(ran: CommandRun) -> list[str]:
     """Say what the network closed off, and how to ask for it."""
-    closed = dict.fromkeys(_address(one) for one in result.contacted if one.refused == NOT_GRANTED)
-    if closed:
-        return [f"[the network is closed for {', '.join(islice(closed, MOST_PATHS))}: {_HOW_TO_ASK}]"]
-    if result.exit_code and not result.contacted and reports_no_network(result.output.text):
-        return [f"[the network is closed for this command. {_HOW_TO_ASK}; a person is asked to approve them]"]
-    return []
+    result = ran.result
+    notes = []
+    if closed := _refused(result, NOT_GRANTED):
+        notes.append(f"[the network is closed for {closed}: {_HOW_TO_ASK}]")
+    if private := _refused(result, PRIVATE_ADDRESS):
+        notes.append(
+            f"[not contacted, because the address is private: {private}. The operator can permit such a host with "
+            f"{PRIVATE_HOSTS_SETTING}=host:port]"
+        )
+    # A program that waits for the network says nothing before it gives up.
+    waited = result.timed_out and not ran.hosts
+    failed = result.exit_code and not result.contacted and reports_no_network(result.output.text)
+    if waited or failed:
+        notes.append(f"[the network is closed for this command. {_HOW_TO_ASK}; a person is asked to approve them]")
+    return notes
+
+
+def _refused(result: CommandResult, why: str) -> str:
+    """List the hosts that were refused for this reason."""
+    found = dict.fromkeys(_address(one) for one in result.contacted if one.refused == why)
+    return ", ".join(islice(found, MOST_PATHS))
 
 
 def _address(contact: HostContact) -> str:
@@ -164,6 +181,6 @@ def _failed(error: ToolcribError) -> TextOutput | None:
     result = failed_output(error)
     if result is None or not isinstance(error, _CommandEnded):
         return result
-    result["output"] = "\n".join(filter(None, (error.last_output, result["output"])))
+    result["output"] = "\n".join(filter(None, (error.last_output.removesuffix("\n"), result["output"])))
     result["metadata"] |= error.facts
     return result

@@ -58,9 +58,10 @@ _OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXE
 
 @dataclass(frozen=True, slots=True)
 class CommandRun:
-    """How a command ended, and which parts of its effect are not in the draft."""
+    """How a command ended, which hosts it was granted, and which parts of its effect are not in the draft."""
 
     result: CommandResult
+    hosts: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     unkept: UnkeptPaths = ()
 
@@ -120,9 +121,9 @@ class Shell:
                 ContactedHost(f"{one.host}:{one.port}", one.refused) for one in result.contacted
             ]
             if result.timed_out or result.stopped:
-                return CommandRun(result)
+                return CommandRun(result, hosts)
             left_out, unkept = await opened.import_effect()
-        return CommandRun(result, left_out, unkept)
+        return CommandRun(result, hosts, left_out, unkept)
 
     @asynccontextmanager
     async def transaction(

@@ -314,6 +314,19 @@ async def test_a_long_failure_is_cut_at_the_edge_of_its_line() -> None:
     assert head.endswith("…")
 
 
+async def test_a_command_that_failed_without_network_says_so_in_its_line() -> None:
+    output = "npm error code EAI_AGAIN\n[the network is closed for this command. Repeat the call with `hosts`]"
+    given = {"command": "npm install tiny-sum --registry http://registry.example.com"}
+    call = ToolCallBlock("bash", given, output=output, state=CallBlockState.FAILED, seconds=12.3)
+    app = StyledStage(TranscriptView)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.query_one(TranscriptView).show([call])
+        await pilot.pause()
+        head = app.query_one(".call-head").render_line(0).text
+
+    assert "12.3 s  failed: the network is closed" in head
+
+
 @pytest.mark.req("AG-6", part="files, commands and images")
 @pytest.mark.parametrize(
     ("typed", "found"),
