@@ -32,8 +32,8 @@ from toolcrib.gate.session_agents import SessionAgents
 from toolcrib.gate.workflow_guard import WorkflowGuard
 from toolcrib.gate.workspace_deletion import WorkspaceDeletion
 from toolcrib.mcp.mcp_toolsets import McpToolsets
-from toolcrib.nodes.home_keeper import HomeKeeper
 from toolcrib.network.network_policy import NetworkPolicy
+from toolcrib.nodes.home_keeper import HomeKeeper
 from toolcrib.providers.provider_registry import ProviderRegistry, open_providers
 from toolcrib.runs.durable import DurableQueue
 from toolcrib.runs.loaded_run import CredentialResolver

@@ -58,7 +58,7 @@ class Cluster:
 @pytest.fixture
 def servers(tmp_path: Path, urls: DatabaseUrls) -> Iterator[tuple[Server, Server]]:
     with ExitStack() as opened:
-        made = []
+        made: list[Server] = []
         for name in ("first", "second"):
             (tmp_path / name).mkdir()
             server = opened.enter_context(Server(tmp_path / name, urls))

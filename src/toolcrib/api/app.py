@@ -9,7 +9,6 @@ from typing import Any, Final
 import uvicorn
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 from pydantic import create_model
 from pydantic_core import to_json
 from starlette.requests import Request
@@ -40,6 +39,7 @@ from toolcrib.api.http import (
 from toolcrib.api.mcp.mcp_app import McpApp
 from toolcrib.api.openai import openai_routes
 from toolcrib.api.request_guard import AllowedHosts, RequestGuard
+from toolcrib.api.routers import API_PREFIX
 from toolcrib.api.web_ui import WebUi
 from toolcrib.api.websocket import websocket_endpoint
 from toolcrib.runtime.loop_watchdog import LoopWatchdog
@@ -90,12 +90,11 @@ def create_app(services: ApiServices, *, lifespan: Lifespan | None = None) -> Fa
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=_operation_id,
         lifespan=_living(mcp_app, watchdog, lifespan),
     )
     app.state.services = services
     app.state.watchdog = watchdog
-    app.add_route("/api/v1/openapi.json", app.serve_openapi, include_in_schema=False)
+    app.add_route(f"{API_PREFIX}/openapi.json", app.serve_openapi, include_in_schema=False)
     for path in ("/mcp/{workspace_id}", "/mcp"):
         app.router.routes.append(Route(path, mcp_app, include_in_schema=False))
     for router in (
@@ -118,13 +117,14 @@ def create_app(services: ApiServices, *, lifespan: Lifespan | None = None) -> Fa
         audit.router,
         accounts.keys_router,
         health.status_router,
+        # Some of these need no authentication.
+        accounts.router,
+        workspaces.acceptance_router,
+        openai_routes.router,
+        health.router,
     ):
-        app.include_router(router, prefix="/api/v1", responses=http_errors.examples("INVALID_TOKEN", "FORBIDDEN"))
-    # Some of these need no authentication.
-    for router in (accounts.router, workspaces.acceptance_router):
-        app.include_router(router, prefix="/api/v1")
-    app.include_router(openai_routes.router)
-    app.include_router(health.router)
+        # Not `include_router`: it builds every route again, and takes as long as the first time.
+        app.router.routes.extend(router.routes)
     app.router.default = WebUi(app.router.default)
     http_errors.install(app)
     app.add_middleware(tool_calls.DirectToolCalls, services=services)
@@ -163,10 +163,8 @@ class Listener(uvicorn.Server):
 def listener(services: ApiServices) -> Listener:
     """Create the web server, on the address of the settings unless it is given a socket."""
     settings = services.settings
-    app = create_app(services)
-    _prepare(app)
     config = uvicorn.Config(
-        app,
+        create_app(services),
         host=settings.host,
         port=settings.port,
         log_level="warning",
@@ -187,21 +185,6 @@ def listener(services: ApiServices) -> Listener:
     return Listener(config)
 
 
-def _prepare(app: FastAPI) -> None:
-    """Match a path that does not exist, so that the framework prepares every route.
-
-    It would otherwise do so at the first request, which would block the event loop for a second.
-    """
-    scope = {"type": "http", "method": "GET", "path": "/-", "root_path": "", "headers": []}
-    for route in app.routes:
-        route.matches(scope)
-
-
-def _operation_id(route: APIRoute) -> str:
-    """Return the operation id: generated clients use the names of our functions."""
-    return route.name
-
-
 def _describe(app: FastAPI) -> dict[str, Any]:
     """Return the OpenAPI document, with what FastAPI cannot know."""
     document = get_openapi(title=app.title, version=app.version, description=_DESCRIPTION.strip(), routes=app.routes)
@@ -218,9 +201,11 @@ def _describe(app: FastAPI) -> dict[str, Any]:
             # In the order of the path, whose workspace a dependency of the route reads.
             at = {name: place for place, name in enumerate(re.findall(r"{(\w+)}", path))}
             operation.get("parameters", []).sort(key=lambda one, at=at: at.get(one["name"], len(at)))
-    document["components"]["schemas"] |= _results_of_tools()
+    error = http_errors.ErrorOut
+    schemas = document["components"]["schemas"] | {error.__name__: error.model_json_schema(mode="serialization")}
     for unused in ("HTTPValidationError", "ValidationError"):
-        document["components"]["schemas"].pop(unused, None)
+        schemas.pop(unused, None)
+    document["components"]["schemas"] = dict(sorted(schemas.items())) | _results_of_tools()
     return document
 
 

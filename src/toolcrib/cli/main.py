@@ -33,7 +33,7 @@ COMMANDS = (
     *("user", "serve", "approve", "answer", "doctor", "mcp", "package", "db", "nodes", "restore", "audit"),
 )
 _ELSEWHERE = {"redo": "undo"}
-_COLLECT_AFTER = 50_000
+_COLLECT_AFTER = 200_000
 _VERSION = f"toolcrib {toolcrib.__version__}"
 
 

@@ -8,6 +8,7 @@ import pytest
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
+from scripts.reference import application
 from toolcrib.api import http
 from toolcrib.api.request_guard import StrictRoute
 
@@ -41,3 +42,11 @@ def test_every_handler_is_a_coroutine(module: str) -> None:
     ]
 
     assert plain == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_route_is_built_once(module: str) -> None:
+    # `include_router` would build it again, with the first request or at the start.
+    served = application().routes
+
+    assert [route for route in router_of(module).routes if route not in served] == []

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from toolcrib.api.api_services import ApiServices, Injected
 from toolcrib.api.auth.principal import (
@@ -17,7 +17,7 @@ from toolcrib.api.auth.principal import (
     set_login,
 )
 from toolcrib.api.http_errors import examples
-from toolcrib.api.request_guard import StrictRoute
+from toolcrib.api.routers import api_router
 from toolcrib.core.errors import Forbidden, Unauthenticated
 from toolcrib.core.ids import KeyId, UserId
 from toolcrib.schemas.accounts import (
@@ -36,8 +36,8 @@ from toolcrib.schemas.accounts import (
 from toolcrib.schemas.schema_base import Page
 from toolcrib.storage.users import ActingUser
 
-router = APIRouter(prefix="/auth", tags=["auth"], route_class=StrictRoute)
-keys_router = APIRouter(prefix="/api-keys", tags=["API keys"], route_class=StrictRoute)
+router = api_router("/auth", tag="auth", needs_login=False)
+keys_router = api_router("/api-keys", tag="API keys")
 
 # How far apart two tabs that share a cookie may use the same refresh token.
 _OVERLAP = timedelta(seconds=10)

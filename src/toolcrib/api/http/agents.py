@@ -2,21 +2,21 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request
+from fastapi import Path, Request
 
 from toolcrib.api.api_services import Injected
 from toolcrib.api.auth.principal import LoggedIn, tenant_for
 from toolcrib.api.auth.request_tenant import PersonTenant
 from toolcrib.api.http_errors import examples
-from toolcrib.api.request_guard import StrictRoute
+from toolcrib.api.routers import api_router
 from toolcrib.core.ids import AgentId, WorkspaceId
 from toolcrib.policy.agent_definition import unknown_names
 from toolcrib.schemas.accounts import ApiKeyCreate, ApiKeyCreatedOut
 from toolcrib.schemas.agents import AgentCreate, AgentOut, AgentUpdate, PackageOut
 from toolcrib.schemas.schema_base import Page
 
-router = APIRouter(prefix="/workspaces/{workspace_id}/agents", tags=["agents"], route_class=StrictRoute)
-packages_router = APIRouter(prefix="/workspaces/{workspace_id}/packages", tags=["packages"], route_class=StrictRoute)
+router = api_router("/workspaces/{workspace_id}/agents", tag="agents")
+packages_router = api_router("/workspaces/{workspace_id}/packages", tag="packages")
 
 
 @router.post("", status_code=201, responses=examples("VALIDATION_ERROR", "CONFLICT"))

@@ -5,16 +5,17 @@ from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from toolcrib.api.api_services import Injected
 from toolcrib.api.auth.request_tenant import PersonTenant
 from toolcrib.api.http_errors import examples
+from toolcrib.api.routers import api_router
 from toolcrib.schemas.audit import AuditCheckpointOut, AuditRecordOut, AuditVerificationOut, Ended, Kind
 from toolcrib.schemas.schema_base import Page
 from toolcrib.storage.audit import AuditFilter
 
-router = APIRouter(prefix="/workspaces/{workspace_id}/audit", tags=["audit"])
+router = api_router("/workspaces/{workspace_id}/audit", tag="audit")
 
 
 @router.get("", responses=examples("VALIDATION_ERROR"))

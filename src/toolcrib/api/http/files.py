@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from toolcrib.api.api_services import Injected
 from toolcrib.api.auth.principal import Authenticated, caller_for
 from toolcrib.api.http.tool_calls import WAITS, outcome_response
 from toolcrib.api.http_errors import examples
-from toolcrib.api.request_guard import StrictRoute
+from toolcrib.api.routers import api_router
 from toolcrib.core.tool_calls import ToolCall
 from toolcrib.schemas.schema_base import InModel
 from toolcrib.schemas.tool_calls import ToolCallOut
@@ -23,9 +23,7 @@ from toolcrib.tools.history.file_versions import (
     FileVersionsResult,
 )
 
-router = APIRouter(
-    prefix="/workspaces/{workspace_id}", tags=["files"], route_class=StrictRoute, responses=examples("NOT_FOUND")
-)
+router = api_router("/workspaces/{workspace_id}", tag="files", errors=("NOT_FOUND",))
 
 
 async def _call(workspace_id: UUID, principal: Authenticated, services: Injected) -> Callable[..., Awaitable[Response]]:

@@ -9,13 +9,14 @@ import toolcrib
 from toolcrib.api.api_services import Injected
 from toolcrib.api.auth.principal import PUBLIC, Present
 from toolcrib.api.http_errors import examples
+from toolcrib.api.routers import api_router, operation_id
 from toolcrib.sandbox.sandbox import IsolationLevel
 from toolcrib.schemas.schema_base import OutModel
 from toolcrib.storage.database import is_online
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], generate_unique_id_function=operation_id)
 # The status route is under the API's prefix; the health routes are not.
-status_router = APIRouter(tags=["health"])
+status_router = api_router(tag="health")
 
 
 class HealthOut(OutModel):

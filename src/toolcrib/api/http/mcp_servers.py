@@ -1,11 +1,9 @@
 """MCP servers of a workspace: owners add them and approve their tool lists."""
 
-from fastapi import APIRouter
-
 from toolcrib.api.api_services import Injected
 from toolcrib.api.auth.request_tenant import PersonTenant
 from toolcrib.api.http_errors import examples
-from toolcrib.api.request_guard import StrictRoute
+from toolcrib.api.routers import api_router
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import BadArguments
 from toolcrib.core.ids import McpServerId
@@ -20,7 +18,7 @@ from toolcrib.schemas.mcp_servers import (
 )
 from toolcrib.schemas.schema_base import Page
 
-router = APIRouter(prefix="/workspaces/{workspace_id}/mcp-servers", tags=["MCP servers"], route_class=StrictRoute)
+router = api_router("/workspaces/{workspace_id}/mcp-servers", tag="MCP servers")
 
 
 @router.post("", status_code=201, responses=examples("VALIDATION_ERROR", "CONFLICT"))

@@ -2,13 +2,12 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter
 from pydantic import StringConstraints
 
 from toolcrib.api.api_services import ApiServices, Injected
 from toolcrib.api.auth.principal import APerson, Present, Principal
 from toolcrib.api.http_errors import examples
-from toolcrib.api.request_guard import StrictRoute
+from toolcrib.api.routers import api_router
 from toolcrib.core.errors import BadArguments
 from toolcrib.core.provider_credentials import ProviderCredentials, RequestLimits
 from toolcrib.providers.provider_registry import provider_classes
@@ -17,7 +16,7 @@ from toolcrib.schemas.schema_base import Page
 from toolcrib.storage.provider_credentials import ProviderCredentialsInfo
 from toolcrib.websearch.brave import ENGINES
 
-router = APIRouter(tags=["models"], route_class=StrictRoute)
+router = api_router(tag="models")
 
 
 Provider = Annotated[str, StringConstraints(max_length=100)]

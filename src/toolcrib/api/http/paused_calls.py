@@ -2,12 +2,12 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from toolcrib.api.api_services import Injected
 from toolcrib.api.auth.request_tenant import AnyTenant, PersonTenant
 from toolcrib.api.http_errors import examples
-from toolcrib.api.request_guard import StrictRoute
+from toolcrib.api.routers import api_router
 from toolcrib.core.ids import CallId, GrantId, PauseId, SessionId
 from toolcrib.core.paused_calls import PauseKind
 from toolcrib.schemas.paused_calls import (
@@ -23,7 +23,7 @@ from toolcrib.schemas.paused_calls import (
 )
 from toolcrib.schemas.schema_base import Page
 
-router = APIRouter(prefix="/workspaces/{workspace_id}", tags=["paused calls"], route_class=StrictRoute)
+router = api_router("/workspaces/{workspace_id}", tag="paused calls")
 
 
 @router.get("/paused-calls", response_model_exclude_unset=True)

@@ -2,18 +2,18 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from toolcrib.api.api_services import ApiServices, Injected
 from toolcrib.api.auth.principal import APerson, caller_for
 from toolcrib.api.http_errors import examples
-from toolcrib.api.request_guard import StrictRoute
+from toolcrib.api.routers import api_router
 from toolcrib.core.callers import Caller
 from toolcrib.core.ids import SessionId, WorkspaceId
 from toolcrib.core.tool_calls import ToolCall
 from toolcrib.schemas.reviews import ReviewDecisionIn, ReviewDecisionOut, ReviewOut
 
-router = APIRouter(prefix="/workspaces/{workspace_id}", tags=["reviews"], route_class=StrictRoute)
+router = api_router("/workspaces/{workspace_id}", tag="reviews")
 
 
 @router.get("/sessions/{session_id}/review", responses=examples("NOT_FOUND"))

@@ -1,17 +1,15 @@
 """Schedules of a workspace: messages to agents, sent by the clock."""
 
-from fastapi import APIRouter
-
 from toolcrib.api.api_services import Injected
 from toolcrib.api.auth.request_tenant import PersonTenant
 from toolcrib.api.http_errors import examples
-from toolcrib.api.request_guard import StrictRoute
+from toolcrib.api.routers import api_router
 from toolcrib.core.ids import AgentId, ScheduleId
 from toolcrib.schemas.schedules import ScheduleCreate, ScheduleOut, ScheduleUpdate
 from toolcrib.schemas.schema_base import Page
 from toolcrib.schemas.sessions import RunOut
 
-router = APIRouter(prefix="/workspaces/{workspace_id}/schedules", tags=["schedules"], route_class=StrictRoute)
+router = api_router("/workspaces/{workspace_id}/schedules", tag="schedules")
 
 
 @router.post("", status_code=201, responses=examples("VALIDATION_ERROR", "NOT_FOUND", "CONFLICT"))

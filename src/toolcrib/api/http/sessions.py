@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from fastapi.responses import Response
 
 from toolcrib.api.api_services import Injected
@@ -15,7 +15,7 @@ from toolcrib.api.auth.principal import Authenticated, caller_for, require_perso
 from toolcrib.api.auth.request_tenant import AnyTenant, PersonTenant
 from toolcrib.api.http_errors import examples
 from toolcrib.api.message_attachments import attach_files
-from toolcrib.api.request_guard import StrictRoute
+from toolcrib.api.routers import api_router
 from toolcrib.api.session_stream import EventStream, SessionEncoder, encoded, resume_messages
 from toolcrib.core.errors import BadArguments, ToolcribError
 from toolcrib.core.ids import AgentId, RunId, SessionId, WorkspaceId
@@ -36,8 +36,8 @@ from toolcrib.schemas.sessions import (
 )
 from toolcrib.storage.api_keys import TICKET_LIFETIME
 
-router = APIRouter(prefix="/workspaces/{workspace_id}", tags=["sessions"], route_class=StrictRoute)
-runs_router = APIRouter(prefix="/workspaces/{workspace_id}", tags=["runs"], route_class=StrictRoute)
+router = api_router("/workspaces/{workspace_id}", tag="sessions")
+runs_router = api_router("/workspaces/{workspace_id}", tag="runs")
 
 _LARGEST = 2**63 - 1
 After = Annotated[int, Query(ge=0, le=_LARGEST, description="Return events after this number.")]

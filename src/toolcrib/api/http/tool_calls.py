@@ -11,7 +11,7 @@ from math import inf
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import ValidationError
 from pydantic_core import to_json
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -29,7 +29,8 @@ from toolcrib.api.auth.principal import (
 )
 from toolcrib.api.auth.request_tenant import AnyTenant, PersonTenant
 from toolcrib.api.http_errors import answer_to, examples
-from toolcrib.api.request_guard import StrictRoute, read_body
+from toolcrib.api.request_guard import read_body
+from toolcrib.api.routers import api_router
 from toolcrib.api.session_stream import EventStream
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import BadArguments
@@ -48,8 +49,8 @@ from toolcrib.schemas.tool_calls import (
 )
 from toolcrib.tools.tool import ToolDefinition
 
-router = APIRouter(tags=["tools"], route_class=StrictRoute)
-history_router = APIRouter(tags=["tool calls"])
+router = api_router(tag="tools")
+history_router = api_router(tag="tool calls")
 
 WAITS: Final[dict[int | str, dict[str, Any]]] = {
     202: {

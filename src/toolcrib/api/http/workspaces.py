@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from toolcrib.api.api_services import ApiServices, Injected
 from toolcrib.api.auth.principal import PUBLIC, APerson
@@ -10,7 +10,7 @@ from toolcrib.api.auth.request_tenant import AnyTenant, PersonTenant
 from toolcrib.api.http.accounts import address_of, logged_in
 from toolcrib.api.http_errors import examples
 from toolcrib.api.pause_notices import origin_of
-from toolcrib.api.request_guard import StrictRoute
+from toolcrib.api.routers import api_router
 from toolcrib.core.errors import Forbidden
 from toolcrib.core.ids import AgentId, InvitationId, UserId, WorkspaceId
 from toolcrib.schemas.accounts import TokenOut
@@ -30,12 +30,10 @@ from toolcrib.schemas.workspaces import (
     WorkspaceUsageOut,
 )
 
-router = APIRouter(prefix="/workspaces", tags=["workspaces"], route_class=StrictRoute)
-members_router = APIRouter(prefix="/workspaces/{workspace_id}/members", tags=["members"], route_class=StrictRoute)
-invitations_router = APIRouter(
-    prefix="/workspaces/{workspace_id}/invitations", tags=["members"], route_class=StrictRoute
-)
-acceptance_router = APIRouter(prefix="/auth/invitations", tags=["auth"], route_class=StrictRoute)
+router = api_router("/workspaces", tag="workspaces")
+members_router = api_router("/workspaces/{workspace_id}/members", tag="members")
+invitations_router = api_router("/workspaces/{workspace_id}/invitations", tag="members")
+acceptance_router = api_router("/auth/invitations", tag="auth", needs_login=False)
 
 
 @router.post("", status_code=201, responses=examples("VALIDATION_ERROR", "CONFLICT"))

@@ -13,6 +13,7 @@ from toolcrib.api.api_services import ApiServices, services_of
 from toolcrib.api.auth.connection_auth import ConnectionAuth, auth_by_headers, authenticate_connection, require_member
 from toolcrib.api.auth.principal import ACCESS_COOKIE, bearer, reject_foreign_origin, workspace_id_of
 from toolcrib.api.http_errors import answer_to
+from toolcrib.api.routers import API_PREFIX
 from toolcrib.api.websocket.chat_messages import introduction
 from toolcrib.api.websocket.chat_protocol import ChatProtocol
 from toolcrib.api.websocket.plain_protocol import PlainProtocol
@@ -33,7 +34,7 @@ _TICKET: Final = "toolcrib.ticket."
 # Every proxy on the way logs the URL.
 _SECRETS_IN_ADDRESS: Final = frozenset({"token", "access_token", "ticket", "key", "api_key", "authorization"})
 
-router = APIRouter()
+router = APIRouter(prefix=API_PREFIX)
 
 
 @router.websocket("/workspaces/{workspace_id}/ws")
