@@ -19,6 +19,8 @@ log = structlog.get_logger(__name__)
 
 # How soon a silent node is noticed, after its lease.
 _LOOK_SECONDS: Final = 1.0
+# How often entries are moved that came into the queue of a dead node after it was taken over.
+_MOVE_SECONDS: Final = 5.0
 # How often trees are discarded that other nodes have taken over.
 _SWEEP_SECONDS: Final = 60.0
 # Other nodes take over at the same time: small batches share the work between them.
@@ -60,6 +62,7 @@ class HomeKeeper:
         self._stored = stored
         self._discard = discard
         self._swept = time.monotonic() - _SWEEP_SECONDS
+        self._moved = time.monotonic() - _MOVE_SECONDS
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -78,16 +81,15 @@ class HomeKeeper:
 
     async def look(self) -> None:
         """Take over the workspaces of silent nodes or, while this node drains, give its own away."""
-        is_draining = await self._homes.is_draining(self._node)
+        is_draining, silent = await self._homes.look(self._node, lease=self._heartbeat.lease)
         if is_draining:
             await self._give_away()
-        silent = await self._homes.silent(besides=self._node, lease=self._heartbeat.lease)
-        if not silent:
-            return
-        if not is_draining:
+        elif silent:
             await self._take_over(silent)
-        if moved := await self._queue.move_here(silent, self._homes):
-            log.info("homes.work_moved", entries=moved, nodes=silent)
+        if silent and time.monotonic() >= self._moved + _MOVE_SECONDS:
+            # What was delayed there comes into the queue of a dead node at its time.
+            await self._queue.move_here(silent, self._homes)
+            self._moved = time.monotonic()
 
     async def _take_over(self, silent: Sequence[str]) -> None:
         lease = self._heartbeat.lease

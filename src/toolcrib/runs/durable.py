@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -367,7 +368,11 @@ def _entries(names: Sequence[str]) -> dict[str, WorkspaceId]:
     """Return the entries of queues that wait, or have been begun, with their workspaces."""
     from dbos import DBOS
 
-    found = DBOS.list_workflows(queue_name=list(names), status=["ENQUEUED", "PENDING"], load_output=False)
+    listed = partial(DBOS.list_workflows, queue_name=list(names), status=["ENQUEUED", "PENDING"], load_output=False)
+    # Most looks find nothing.
+    if not listed(limit=1, load_input=False):
+        return {}
+    found = listed()
     return {one.workflow_id: WorkspaceId(UUID(one.input["args"][0])) for one in found if one.input}
 
 

@@ -66,23 +66,18 @@ class HomeStore(Store):
         if cursor.rowcount == 0:
             raise NotFound(f"There is no node {node!r}. `toolcrib nodes list` shows them.")
 
-    async def silent(self, *, besides: str, lease: float) -> list[str]:
-        """Return the other nodes that have not beaten within the lease."""
+    async def look(self, node: str, *, lease: float) -> tuple[bool, list[str]]:
+        """Return whether this node is draining, and the other nodes that have not beaten within the lease."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
-                select name from toolcrib.nodes
-                where name <> %s and seen_at < now() - make_interval(secs => %s) order by name
+                select name, is_draining from toolcrib.nodes
+                where name = %s or seen_at < now() - make_interval(secs => %s) order by name
                 """,
-                (besides, lease),
+                (node, lease),
             )
-            return [name for (name,) in await cursor.fetchall()]
-
-    async def is_draining(self, node: str) -> bool:
-        """Return whether a node gives its workspaces away."""
-        async with self._database.as_system() as connection:
-            row = await connection.fetch_row("select is_draining from toolcrib.nodes where name = %s", (node,))
-        return row is not None and bool(row[0])
+            found = dict(await cursor.fetchall())
+        return bool(found.pop(node, False)), list(found)
 
     async def at(self, node: str, workspace_ids: Collection[WorkspaceId]) -> set[WorkspaceId]:
         """Return which of these workspaces have this node as their home."""

@@ -45,7 +45,7 @@ def beat(settings: Settings, node: str) -> None:
 
 async def silent(homes: HomeStore, node: str, *, lease: float = LEASE) -> None:
     async with asyncio.timeout(PATIENCE):
-        while node not in await homes.silent(besides="", lease=lease):
+        while node not in (await homes.look("", lease=lease))[1]:
             pass
 
 
