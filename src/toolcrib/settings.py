@@ -115,6 +115,11 @@ class Settings(BaseSettings):
         ge=1,
         description="A process without a heartbeat for this long counts as dead. Other processes take over its runs.",
     )
+    take_over_homes: bool = Field(
+        default=False,
+        description="Serve the workspaces of nodes that are silent, and give workspaces away while this node drains. "
+        "Off by default: what only a node's disk has, such as ignored files, does not move with a workspace.",
+    )
     drain_seconds: float = Field(
         default=20,
         ge=0,

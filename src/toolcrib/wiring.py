@@ -1,7 +1,7 @@
 """Creates and connects all parts. The only module that knows every concrete class."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,7 +15,7 @@ from toolcrib.api.api_services import ApiServices
 from toolcrib.api.auth.connection_auth import EndedLogins
 from toolcrib.api.passwords import Passwords
 from toolcrib.core.errors import ToolFailed
-from toolcrib.core.ids import ProcessId, WorkspaceId, new_id
+from toolcrib.core.ids import ProcessId, new_id
 from toolcrib.core.paths import Mount
 from toolcrib.core.provider_credentials import RequestLimits
 from toolcrib.core.runs import Run
@@ -410,10 +410,6 @@ async def run_service(
         await runner.start_due()
         await engine.resume_worker.start_due()
 
-    async def record_disk(workspace_ids: Sequence[WorkspaceId]) -> None:
-        for workspace_id in workspace_ids:
-            await record_tree(engine.workspace_services, workspace_id)
-
     keeper = HomeKeeper(
         HomeStore(engine.database),
         processes,
@@ -421,11 +417,11 @@ async def run_service(
         queue,
         node=settings.node_name,
         taken=start_taken,
-        leaving=record_disk,
+        leaving=partial(record_tree, engine.workspace_services),
         stored=engine.workspace_services.mounts.stored,
         discard=engine.workspace_services.sync.trees.discard,
     )
-    keeping = asyncio.create_task(keeper.run())
+    keeping = asyncio.create_task(keeper.run()) if settings.take_over_homes and not queue_after else None
 
     async def finish() -> None:
         # The queue first, so that what the worker releases does not come back to this process.
@@ -441,7 +437,8 @@ async def run_service(
         await engine.resume_worker.start_due()
         yield RunService(engine.stores.runs, engine.wake_signal, engine.live, runner=runner)
     finally:
-        await _stop(keeping)
+        if keeping is not None:
+            await _stop(keeping)
         await _stop(queueing)
         await periodic.stop()
         await engine.resume_worker.stop()

@@ -62,6 +62,7 @@ def servers(tmp_path: Path, urls: DatabaseUrls) -> Iterator[tuple[Server, Server
             server.environment |= {
                 "TOOLCRIB_NODE_NAME": name,
                 "TOOLCRIB_HEARTBEAT_LEASE_SECONDS": str(LEASE),
+                "TOOLCRIB_TAKE_OVER_HOMES": "true",
                 **{
                     secret: made[0].environment[secret]
                     for secret in ("TOOLCRIB_JWT_SECRET", "TOOLCRIB_AUDIT_SEAL_KEY")

@@ -3,16 +3,18 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from typing import Final
 
 import structlog
 
+from toolcrib.core.errors import ToolcribError
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.runs.durable import DurableQueue
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.storage.database import OperationalError
-from toolcrib.storage.homes import HomeStore
+from toolcrib.storage.homes import HomeStore, NodeHeartbeat
 from toolcrib.storage.server_processes import ServerProcessStore
 
 log = structlog.get_logger(__name__)
@@ -39,7 +41,7 @@ class HomeKeeper:
         *,
         node: str,
         taken: Callable[[], Awaitable[None]],
-        leaving: Callable[[Sequence[WorkspaceId]], Awaitable[None]],
+        leaving: Callable[[WorkspaceId], Awaitable[None]],
         stored: Callable[[], list[WorkspaceId]],
         discard: Callable[[WorkspaceId], Awaitable[None]],
     ) -> None:
@@ -48,7 +50,7 @@ class HomeKeeper:
         Args:
             queue: The node's queue, which gets the work of workspaces that it takes over.
             taken: Starts what waits in workspaces that were taken over.
-            leaving: Stores what only the disk knows of workspaces that are given away.
+            leaving: Stores what only the disk knows of a workspace that is given away.
             stored: Lists the workspaces that have trees on this node's disk.
             discard: Discards the trees of a workspace that has another home.
         """
@@ -62,6 +64,8 @@ class HomeKeeper:
         self._stored = stored
         self._discard = discard
         self._swept = time.monotonic() - _SWEEP_SECONDS
+        # When this process first read the last heartbeat of each node.
+        self._read_at: dict[tuple[str, datetime], float] = {}
         self._moved = time.monotonic() - _MOVE_SECONDS
 
     async def run(self) -> None:
@@ -81,7 +85,9 @@ class HomeKeeper:
 
     async def look(self) -> None:
         """Take over the workspaces of silent nodes or, while this node drains, give its own away."""
-        is_draining, silent = await self._homes.look(self._node, lease=self._heartbeat.lease)
+        nodes = await self._homes.look(lease=self._heartbeat.lease)
+        is_draining = any(node.is_draining for node in nodes if node.name == self._node)
+        silent = self._silent(nodes)
         if is_draining:
             await self._give_away()
         elif silent:
@@ -90,6 +96,24 @@ class HomeKeeper:
             # What was delayed there comes into the queue of a dead node at its time.
             await self._queue.move_here(silent, self._homes)
             self._moved = time.monotonic()
+
+    def _silent(self, nodes: Sequence[NodeHeartbeat]) -> list[str]:
+        """Return the other nodes that have sent nothing for a lease, by the clock of this process too.
+
+        The database's clock jumps when its machine slept, or when another one takes its place.
+        """
+        now = time.monotonic()
+        known, self._read_at = self._read_at, {}
+        for node in nodes:
+            self._read_at[node.name, node.seen_at] = known.get((node.name, node.seen_at), now)
+        return [
+            node.name
+            for node in nodes
+            if node.name != self._node
+            and node.is_silent
+            # A beat may be a second older than its first reading here.
+            and now >= self._read_at[node.name, node.seen_at] + self._heartbeat.lease - _LOOK_SECONDS
+        ]
 
     async def _take_over(self, silent: Sequence[str]) -> None:
         lease = self._heartbeat.lease
@@ -109,13 +133,22 @@ class HomeKeeper:
             await self._discard(workspace_id)
 
     async def _give_away(self) -> None:
-        while idle := await self._homes.idle_at(self._node, limit=_BATCH):
-            successor = await self._homes.successor_of(self._node, lease=self._heartbeat.lease)
-            if successor is None:
-                log.warning("homes.no_successor")
-                return
-            await self._leaving(idle)
-            given = await self._homes.give_away(self._node, idle, successor)
+        successor = await self._homes.successor_of(self._node, lease=self._heartbeat.lease)
+        if successor is None:
+            log.warning("homes.no_successor")
+            return
+        after: WorkspaceId | None = None
+        while idle := await self._homes.idle_at(self._node, after=after, limit=_BATCH):
+            after = idle[-1]
+            recorded = [workspace_id for workspace_id in idle if await self._is_recorded(workspace_id)]
+            given = await self._homes.give_away(self._node, recorded, successor)
             log.info("homes.given_away", workspaces=len(given), to=successor)
-            if not given:
-                return
+
+    async def _is_recorded(self, workspace_id: WorkspaceId) -> bool:
+        """Record what only the disk knows. If that fails, the workspace stays, and the others move."""
+        try:
+            await self._leaving(workspace_id)
+        except (OSError, ToolcribError) as error:
+            log.error("homes.not_recorded", workspace_id=str(workspace_id), error=str(error))
+            return False
+        return True

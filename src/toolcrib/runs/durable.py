@@ -377,10 +377,17 @@ def _entries(names: Sequence[str]) -> dict[str, WorkspaceId]:
 
 
 def _resume(workflow_ids: list[str], name: str) -> None:
-    from dbos import DBOS
+    from dbos import DBOS, error
 
     for start in range(0, len(workflow_ids), _MOVED_AT_ONCE):
-        DBOS.resume_workflows(workflow_ids[start : start + _MOVED_AT_ONCE], queue_name=name)
+        some = workflow_ids[start : start + _MOVED_AT_ONCE]
+        try:
+            DBOS.resume_workflows(some, queue_name=name)
+        except error.DBOSNonExistentWorkflowError:
+            # One of them has ended meanwhile, and is in no queue any more.
+            if len(some) > 1:
+                for workflow_id in some:
+                    _resume([workflow_id], name)
 
 
 def _delete_finished(name: str) -> None:

@@ -104,13 +104,17 @@ class BackgroundProcessStore(Store):
     # With the system role, for the server that runs them
 
     async def wanted(self, process: ProcessId) -> set[BackgroundId]:
-        """Return the processes of a server that may continue: their session exists and their users are members."""
+        """Return the processes of a server that may continue.
+
+        Their session exists, their users are members, and their node has the workspace's tree.
+        """
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
                 select b.id from toolcrib.background_processes b
                 join toolcrib.members m on m.workspace_id = b.workspace_id and m.user_id = b.user_id
                      and m.role <> 'viewer'
+                join toolcrib.workspaces w on w.id = b.workspace_id and coalesce(w.home_node, b.node) = b.node
                 where b.process_id = %s and b.ended_ns is null and not b.stop_requested
                   and (b.session_id is null
                        or exists (select from toolcrib.sessions s where s.workspace_id = b.workspace_id

@@ -7,7 +7,7 @@ from datetime import datetime
 from toolcrib.core.errors import NotFound
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.storage.change_sets import workspace_lock
-from toolcrib.storage.database import Connection, Store
+from toolcrib.storage.database import Connection, Store, Tenant
 
 # A user's own directory is on the disk of its node, and nowhere else.
 _MOVES = "w.root_path is null"
@@ -32,6 +32,16 @@ class Node:
     is_draining: bool
     processes: int
     workspaces: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHeartbeat:
+    """The last heartbeat of a node, by the database's clock."""
+
+    name: str
+    seen_at: datetime
+    is_silent: bool
+    is_draining: bool
 
 
 class HomeStore(Store):
@@ -66,18 +76,17 @@ class HomeStore(Store):
         if cursor.rowcount == 0:
             raise NotFound(f"There is no node {node!r}. `toolcrib nodes list` shows them.")
 
-    async def look(self, node: str, *, lease: float) -> tuple[bool, list[str]]:
-        """Return whether this node is draining, and the other nodes that have not beaten within the lease."""
+    async def look(self, *, lease: float) -> list[NodeHeartbeat]:
+        """Return the last heartbeat of every node."""
         async with self._database.as_system() as connection:
-            cursor = await connection.execute(
+            return await connection.fetch_all(
+                NodeHeartbeat,
                 """
-                select name, is_draining from toolcrib.nodes
-                where name = %s or seen_at < now() - make_interval(secs => %s) order by name
+                select name, seen_at, seen_at < now() - make_interval(secs => %s) as is_silent, is_draining
+                from toolcrib.nodes order by name
                 """,
-                (node, lease),
+                (lease,),
             )
-            found = dict(await cursor.fetchall())
-        return bool(found.pop(node, False)), list(found)
 
     async def at(self, node: str, workspace_ids: Collection[WorkspaceId]) -> set[WorkspaceId]:
         """Return which of these workspaces have this node as their home."""
@@ -114,15 +123,16 @@ class HomeStore(Store):
             )
             return await _move(connection, [WorkspaceId(id_) for (id_,) in await cursor.fetchall()], node)
 
-    async def idle_at(self, node: str, *, limit: int) -> list[WorkspaceId]:
-        """Return workspaces of this node that nothing is at work in."""
+    async def idle_at(self, node: str, *, after: WorkspaceId | None, limit: int) -> list[WorkspaceId]:
+        """Return workspaces of this node that nothing is at work in, by id."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 f"""
                 select w.id from toolcrib.workspaces w
-                where w.home_node = %s and {_MOVES} and not {_IS_BUSY} order by w.id limit %s
+                where w.home_node = %(node)s and (%(after)s::uuid is null or w.id > %(after)s)
+                  and {_MOVES} and not {_IS_BUSY} order by w.id limit %(limit)s
                 """,  # noqa: S608 - constants of this module
-                (node, limit),
+                {"node": node, "after": after, "limit": limit},
             )
             return [WorkspaceId(id_) for (id_,) in await cursor.fetchall()]
 
@@ -146,6 +156,14 @@ class HomeStore(Store):
         return None if found is None else found.name
 
 
+async def set_home_epoch(connection: Connection, tenant: Tenant, epoch: int) -> None:
+    """Raise the home epoch of a workspace to that of its tree. The caller holds the lock of the whole workspace."""
+    await connection.execute(
+        "update toolcrib.workspaces set home_epoch = %s where id = %s and home_epoch < %s",
+        (epoch, tenant.workspace_id, epoch),
+    )
+
+
 async def _move(connection: Connection, workspace_ids: Sequence[WorkspaceId], node: str) -> list[WorkspaceId]:
     """Change the home of those of these workspaces whose lock is free. Their rows are locked.
 
@@ -161,4 +179,13 @@ async def _move(connection: Connection, workspace_ids: Sequence[WorkspaceId], no
         """,
         (node, list(workspace_ids), [workspace_lock(id_) for id_ in workspace_ids]),
     )
-    return [WorkspaceId(id_) for (id_,) in await cursor.fetchall()]
+    moved = [WorkspaceId(id_) for (id_,) in await cursor.fetchall()]
+    # They ran on the tree of the old home, which ends them when it is back.
+    await connection.execute(
+        """
+        update toolcrib.background_processes set ended_ns = started_ns, stop_reason = 'its node was replaced'
+        where workspace_id = any (%s) and ended_ns is null
+        """,
+        (moved,),
+    )
+    return moved

@@ -18,12 +18,15 @@ from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.core.runs import Run, RunEnding, RunState
 from toolcrib.events.event_bus import WakeSignal
 from toolcrib.providers.provider_registry import ProviderRegistry
+from toolcrib.runs.durable import DurableQueue
+from toolcrib.runs.periodic_jobs import PeriodicJobs
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 from toolcrib.storage.files import WorkspaceHome
 from toolcrib.storage.homes import HomeStore
-from toolcrib.storage.server_processes import HeartbeatConnection
+from toolcrib.storage.periodic_jobs import PeriodicJobStore
+from toolcrib.storage.server_processes import HeartbeatConnection, ServerProcessStore
 from toolcrib.storage.users import ActingUser
 from toolcrib.wiring import run_service
 
@@ -45,7 +48,7 @@ def beat(settings: Settings, node: str) -> None:
 
 async def silent(homes: HomeStore, node: str, *, lease: float = LEASE) -> None:
     async with asyncio.timeout(PATIENCE):
-        while node not in (await homes.look("", lease=lease))[1]:
+        while not any(one.is_silent for one in await homes.look(lease=lease) if one.name == node):
             pass
 
 
@@ -151,7 +154,9 @@ async def server(
 ) -> AsyncIterator[WakeSignal]:
     """The loop of a server of this node, with its own disk."""
     settings = fixture.workspace.settings
-    there = settings.model_copy(update={"node_name": node, "data_dir": settings.data_dir / node})
+    there = settings.model_copy(
+        update={"node_name": node, "data_dir": settings.data_dir / node, "take_over_homes": True}
+    )
     here = replace(fixture, workspace=fixture.workspace.with_engine(there))
     with ProcessHeartbeat.start(settings.system_url, node=node, lease=LEASE) as heartbeat:
         async with run_service(here.workspace.engine, advance or here.advance, heartbeat):
@@ -187,20 +192,85 @@ async def test_runs_of_a_dead_node_are_finished_by_another(
     assert (await home_of(workspace)).node == other
 
 
-async def test_entry_in_the_queue_of_a_former_home_is_passed_on(
+async def test_run_whose_entry_came_to_a_former_home_is_queued_at_its_home(
     database: Database, settings: Settings, model: ModelServer, providers: ProviderRegistry
 ) -> None:
     former, other = name(), name()
     workspace = await workspace_on(database, settings, former)
     office = await opened_office(workspace, model, providers)
     run = await office.runs.submit(office.tenant, office.session_id, "Go.", via="test")
+    at_home = await office.runs.requeue_moved(run.workspace_id, run.id, node=former)
     assert await HomeStore(database).give_away(former, [workspace.caller.workspace_id], other)
-    office.model.say(says("Done."))
 
-    async with server(office, former), server(office, other):
-        done = await ended(office, run.id)
+    assert not at_home
+    assert await office.runs.requeue_moved(run.workspace_id, run.id, node=former)
+    assert await queues_of(database, run.id) == {f"{run.id}/1": f"runs@{former}", f"{run.id}/2": f"runs@{other}"}
 
-    assert done.end_reason is RunEnding.DONE
+
+async def test_entries_of_a_silent_node_are_moved_to_the_new_home_only(
+    database: Database, settings: Settings, model: ModelServer, providers: ProviderRegistry, homes: HomeStore
+) -> None:
+    dead, other = name(), name()
+    offices = [await opened_office(await workspace_on(database, settings, dead), model, providers) for _ in range(2)]
+    runs = [await office.runs.submit(office.tenant, office.session_id, "Go.", via="test") for office in offices]
+    assert await homes.give_away(dead, [runs[0].workspace_id], other)
+
+    async def leave(*_: object) -> None:
+        await asyncio.Future()
+
+    with ProcessHeartbeat.start(settings.system_url, node=other, lease=LEASE) as heartbeat:
+        queue = DurableQueue(
+            settings.system_url,
+            node=other,
+            process_id=heartbeat.id,
+            slots=0,
+            advance=leave,
+            start_queued=leave,
+            resume=leave,
+            fire=leave,
+            periodic=PeriodicJobs(PeriodicJobStore(database), ()),
+        )
+        queueing = asyncio.create_task(queue.run(ServerProcessStore(database), heartbeat))
+        try:
+            moved = await queue.move_here([dead], homes)
+        finally:
+            queueing.cancel()
+            await asyncio.gather(queueing, return_exceptions=True)
+
+    assert moved == 1
+    assert await queues_of(database, runs[0].id) == {f"{runs[0].id}/1": f"runs@{other}"}
+    assert await queues_of(database, runs[1].id) == {f"{runs[1].id}/1": f"runs@{dead}"}
+
+
+async def queues_of(database: Database, run_id: RunId) -> dict[str, str]:
+    """The entries of a run, and the queue of each."""
+    async with database.as_system() as connection:
+        cursor = await connection.execute(
+            "select workflow_uuid, queue_name from dbos.workflow_status where workflow_uuid like %s", (f"{run_id}/%",)
+        )
+        return dict(await cursor.fetchall())
+
+
+async def test_tree_is_put_aside_only_if_another_node_took_it_over(
+    database: Database, settings: Settings, homes: HomeStore
+) -> None:
+    node, other = name(), name()
+    workspace = await workspace_on(database, settings, node)
+    await workspace.result("write", path="/a.txt", content="a\n")
+    workspace_id = workspace.caller.workspace_id
+    renamed = workspace.with_engine(settings.model_copy(update={"node_name": other}))
+    assert await homes.elsewhere(other, [workspace_id]) == [workspace_id]
+
+    # The same disk, under another name.
+    await renamed.engine.workspace_services.sync.trees.discard(workspace_id)
+    kept = (workspace.project / "a.txt").read_text()
+    assert await homes.give_away(node, [workspace_id], other)
+    await workspace.engine.workspace_services.sync.trees.discard(workspace_id)
+
+    assert kept == "a\n"
+    [aside] = (settings.data_dir / "aside").iterdir()
+    assert (aside / "project/a.txt").read_text() == "a\n"
+    assert not (settings.data_dir / "workspaces" / str(workspace_id)).exists()
 
 
 @pytest.mark.req("SC-7", part="a draining node gives its workspaces away")

@@ -443,3 +443,19 @@ async def test_tree_of_an_earlier_epoch_is_discarded_and_rebuilt(workspace: Work
         assert "a\n" in read["content"]
         assert {path.name: path.read_text() for path in after.project.iterdir()} == {"a.txt": "a\n"}
         assert await deletions(after) == []
+
+
+async def test_disk_that_is_ahead_of_a_restored_database_is_served(workspace: WorkspaceFixture) -> None:
+    homes, node, other = HomeStore(workspace.database), workspace.settings.node_name, "another"
+    await workspace.result("write", path="/a.txt", content="a\n")
+    for old, new in ((node, other), (other, node)):
+        assert await homes.give_away(old, [workspace.caller.workspace_id], new)
+    await workspace.result("read", path="/a.txt")
+    # The dump is from before the workspace moved away and back.
+    await rows(workspace, "update toolcrib.workspaces set home_epoch = 0 where id = %s")
+
+    again = new_process(workspace)
+    await again.result("write", path="/b.txt", content="b\n")
+
+    assert {path.name for path in again.project.iterdir()} == {"a.txt", "b.txt"}
+    assert await deletions(again) == []

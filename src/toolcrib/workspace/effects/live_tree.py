@@ -242,6 +242,7 @@ async def record_tree(workspace_services: WorkspaceServices, workspace_id: Works
     """
     tenant, roots = Tenant(workspace_id), [mount_root(Mount.PROJECT), mount_root(Mount.CENTRAL)]
     seen = await workspace_services.files.lookup(tenant, roots)
+    await workspace_services.sync.trees.ensure(workspace_id, home_epoch=seen.home.epoch)
     disk_of = workspace_services.mounts.disks_of(workspace_id, seen.home.root_path)
     tracker = LiveTreeTracker(workspace_services.sync, workspace_services.files, tenant, disk_of, roots)
     await tracker.start(closed=lambda path: False, max_file_bytes=workspace_services.max_file_bytes)

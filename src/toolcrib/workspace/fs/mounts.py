@@ -119,13 +119,13 @@ class MountTable:
                 found.append(WorkspaceId(UUID(name)))
         return found
 
-    def discard(self, workspace_id: WorkspaceId) -> None:
-        """Move the workspace's own directory away in one step. It is deleted like that of a deleted workspace.
+    def put_aside(self, workspace_id: WorkspaceId) -> None:
+        """Move the workspace's own directory to ``aside`` in one step: it may have what no other node has.
 
         The caller holds the lock of the whole workspace.
         """
         self.forget(workspace_id)
-        make_private(folder := self._data_dir / "deleted", self._data_dir)
+        make_private(folder := self._data_dir / "aside", self._data_dir)
         with suppress(FileNotFoundError):
             self.beside(workspace_id).rename(folder / f"{workspace_id}-{token_hex(4)}")
 

@@ -34,6 +34,7 @@ from toolcrib.storage.files import (
     list_tracked_trees,
     list_untracked,
 )
+from toolcrib.storage.homes import set_home_epoch
 from toolcrib.storage.packages import installed_package
 from toolcrib.storage.trash import TrashLimits, count_kept
 from toolcrib.workspace.fs.gitignore import RULES
@@ -139,12 +140,18 @@ class TreeRebuilder:
         await asyncio.shield(self._restore_files(tenant, files))
 
     async def discard(self, workspace_id: WorkspaceId) -> None:
-        """Discard the trees of a workspace that has another home now."""
+        """Put the trees of a workspace aside that another node has taken over."""
         async with self._changes.lock(Tenant(workspace_id), [], whole=True) as locked:
             home = (await locked.lookup([_ROOT], WorkspaceRole.VIEWER)).home
-            if home.node not in (None, self._node):
-                log.info("rebuild.discarded", workspace_id=str(workspace_id), home=home.node)
-                await in_thread(self._mounts.discard, workspace_id)
+            marker = await in_thread(TreeMarker.load, self._mounts.beside(workspace_id))
+            if home.node in (None, self._node):
+                return
+            if marker is None or marker.home_epoch >= home.epoch:
+                # Nobody has taken it over: the same disk, under another name.
+                log.error("rebuild.tree_of_another_node", workspace_id=str(workspace_id), home=home.node)
+                return
+            log.warning("rebuild.put_aside", workspace_id=str(workspace_id), home=home.node)
+            await in_thread(self._mounts.put_aside, workspace_id)
 
     async def run(self) -> None:
         """Complete rebuilds in the background: those that calls begin, and those that a crash interrupted."""
@@ -177,7 +184,8 @@ class TreeRebuilder:
         """Return the marker; a new one, with a rebuild begun where trees are missing, if there is none."""
         folder = self._mounts.beside(tenant.workspace_id)
         marker = await in_thread(TreeMarker.load, folder)
-        if marker is not None and marker.rebuild_id is None and _is_current(marker, await self._home(tenant)):
+        home = await self._home(tenant)
+        if marker is not None and marker.rebuild_id is None and marker.home_epoch == home.epoch:
             return marker
         losses: tuple[FileChange, ...] = ()
         async with self._changes.lock(tenant, [], whole=True) as locked:
@@ -185,10 +193,16 @@ class TreeRebuilder:
             home.require(self._node)
             # Under the lock: another process of this node may have been faster.
             marker = await in_thread(TreeMarker.load, folder)
-            if marker is not None and not _is_current(marker, home):
-                log.warning("rebuild.discarded", workspace_id=str(tenant.workspace_id), epoch=marker.home_epoch)
-                await in_thread(self._mounts.discard, tenant.workspace_id)
+            if marker is not None and marker.home_epoch < home.epoch:
+                # Another node may have changed the files since.
+                log.warning("rebuild.put_aside", workspace_id=str(tenant.workspace_id), epoch=marker.home_epoch)
+                await in_thread(self._mounts.put_aside, tenant.workspace_id)
                 marker = None
+            if marker is not None and marker.home_epoch > home.epoch:
+                # The database was restored from before this node became the home.
+                async with locked.transaction() as connection:
+                    await set_home_epoch(connection, tenant, marker.home_epoch)
+                home = replace(home, epoch=marker.home_epoch)
             if marker is not None and marker.rebuild_id is None:
                 return marker
             async with locked.transaction() as connection:
@@ -331,11 +345,6 @@ class TreeRebuilder:
         home = (await self._files.lookup(tenant, [_ROOT])).home
         home.require(self._node)
         return home
-
-
-def _is_current(marker: TreeMarker, home: WorkspaceHome) -> bool:
-    """Whether the disk has the trees since this home epoch. Otherwise another node may have changed them since."""
-    return marker.home_epoch >= home.epoch
 
 
 def _within_bytes(files: list[File]) -> list[File]:
