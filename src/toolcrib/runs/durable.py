@@ -225,7 +225,7 @@ class _Engine:
                 if self._queues:
                     self._launch()
             except Exception as error:  # noqa: BLE001 - most are the database's; the others try again
-                log.warning("durable.stop_failed", error=str(error))
+                _warn("durable.stop_failed", error=str(error))
 
     def launch_if_failed(self) -> None:
         """Launch again after a failure, such as an end of another server here while the database was away."""
@@ -233,6 +233,10 @@ class _Engine:
             if self._queues and not self._is_launched:
                 self._stop()
                 self._launch()
+
+    @property
+    def is_in_use(self) -> bool:
+        return any(not queue.is_closed for queue in self._queues.values())
 
     def queue_of(self, name: str) -> DurableQueue | None:
         found = [queue for queue in self._queues.values() if not queue.is_closed]
@@ -409,12 +413,18 @@ def _delete_finished(name: str) -> None:
             return
 
 
+def _warn(event: str, **facts: str) -> None:
+    """Log what DBOS has to say. Nothing while it stops: the program that had a log may be writing its results."""
+    if _engine.is_in_use:
+        log.warning(event, **facts)
+
+
 class _ToStructlog(logging.Handler):
     """Passes on what DBOS logs. Without a handler it would write to the terminal."""
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        log.warning("durable.engine", message=record.getMessage(), **({} if error is None else {"error": str(error)}))
+        _warn("durable.engine", message=record.getMessage(), **({} if error is None else {"error": str(error)}))
 
 
 def _quiet_logger() -> None:
