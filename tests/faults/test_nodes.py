@@ -85,7 +85,7 @@ async def cluster(servers: tuple[Server, Server]) -> Cluster:
     return made
 
 
-@pytest.mark.req("SC-1", part="nobody is stopped for longer than the lease")
+@pytest.mark.req("SC-1", part="a silent home is taken over")
 @pytest.mark.req("SC-2")
 async def test_files_of_a_killed_node_are_served_by_another_within_the_lease(
     cluster: Cluster, urls: DatabaseUrls
