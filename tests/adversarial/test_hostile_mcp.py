@@ -77,6 +77,7 @@ class FarAway:
 
     def __init__(self) -> None:
         self.led_astray = False
+        self.rejects_connections = False
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -90,19 +91,32 @@ class FarAway:
             self.led_astray = True
         asked = json.loads(body or b"{}")
         match asked.get("method"):
+            case "initialize" if self.rejects_connections:
+                await _repeat("other", asked, _headers(scope), send)
             case "initialize":
                 await _reply(send, asked, {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
                                            "serverInfo": {"name": "far", "version": "1"}})  # fmt: skip
             case "tools/list":
-                names = ("hang", "huge", "junk", "astray", "endless", "fine", "echo", "reject")
+                names = (
+                    "hang",
+                    "huge",
+                    "junk",
+                    "astray",
+                    "endless",
+                    "fine",
+                    "echo",
+                    "reject",
+                    "other",
+                    "half",
+                    "event",
+                )
                 tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
                 await _reply(send, asked, {"tools": tools})
             case "tools/call":
-                headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-                if asked["params"]["name"] in ("echo", "reject"):
-                    await _repeat(asked, headers, send)
+                if (name := asked["params"]["name"]) in ("echo", "reject", "other", "half", "event"):
+                    await _repeat(name, asked, _headers(scope), send)
                 else:
-                    await self._misbehave(asked["params"]["name"], asked, receive, send)
+                    await self._misbehave(name, asked, receive, send)
             case _:
                 await _answer(send, b"", status=405 if scope["method"] == "GET" else 202)
 
@@ -129,22 +143,41 @@ class FarAway:
                 await _reply(send, asked, {"content": [{"type": "text", "text": "fine"}]})
 
 
-async def _repeat(asked: Any, headers: dict[str, str], send: Any) -> None:
-    """Repeat the headers of the request: in a result, or in an error."""
+def _headers(scope: Any) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in scope["headers"]}
+
+
+async def _repeat(how: str, asked: Any, headers: dict[str, str], send: Any) -> None:
+    """Repeat the headers of the request: in a result, in an error, or in what is no response at all."""
     token = headers["authorization"].removeprefix("Bearer ")
-    if asked["params"]["name"] == "echo":
-        await _reply(send, asked, {"content": [{"type": "text", "text": token}], "structuredContent": headers})
-    else:
-        error = {"code": -32000, "message": f"{token} may not do this."}
-        await _answer(send, json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}).encode())
+    match how:
+        case "echo":
+            await _reply(send, asked, {"content": [{"type": "text", "text": token}], "structuredContent": headers})
+        case "reject":
+            error = {"code": -32000, "message": f"{token} may not do this."}
+            await _answer(send, json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}).encode())
+        case "other":
+            await _answer(send, json.dumps({"token": token}).encode())
+        case "half":
+            await _answer(send, f'{{"{token}'.encode())
+        case "event":
+            body = f"event: message\ndata: {json.dumps([token])}\n\n".encode()
+            await _answer(send, body, kind=b"text/event-stream")
 
 
 async def _reply(send: Any, asked: Any, result: Any) -> None:
     await _answer(send, json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode())
 
 
-async def _answer(send: Any, body: bytes, *, status: int = 200, location: bytes | None = None) -> None:
-    headers = [(b"content-type", b"application/json"), *([(b"location", location)] if location else [])]
+async def _answer(
+    send: Any,
+    body: bytes,
+    *,
+    status: int = 200,
+    location: bytes | None = None,
+    kind: bytes = b"application/json",
+) -> None:
+    headers = [(b"content-type", kind), *([(b"location", location)] if location else [])]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
@@ -183,6 +216,25 @@ async def test_secrets_that_a_url_repeats_are_masked(workspace: WorkspaceFixture
     assert isinstance(rejected.error, ToolFailed)
     assert "[secret Authorization] may not do this." in rejected.error.message
     assert not [value for value in ("4f9a8b7c6d5e", "0123456789") if value in f"{repeated} {rejected}"]
+
+
+@pytest.mark.req("MC-1", part="a hostile server behind an address")
+async def test_errors_have_no_part_of_a_secret_that_an_invalid_response_repeats(workspace: WorkspaceFixture) -> None:
+    token = "sk-live-4f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c4d3e2f1a0b9c8d7e"
+    far = FarAway()
+    async with answering(far) as address:
+        await added(workspace, "far", url=f"{address}/mcp", secrets={"Authorization": f"Bearer {token}"})
+        outcomes = [await workspace.call(f"mcp:far/{name}") for name in ("other", "half", "event")]
+        await workspace.engine.toolbox.close()
+        far.rejects_connections = True
+        outcomes.append(await workspace.call("mcp:far/fine"))
+        await workspace.engine.toolbox.close()
+
+    for outcome in outcomes:
+        assert isinstance(outcome.error, ToolFailed), outcome.result
+        assert "an invalid response" in outcome.error.message
+        parts = {token[start : start + 6] for start in range(len(token) - 5)}
+        assert not [part for part in parts if part in str(outcome)], outcome.error.message
 
 
 @asynccontextmanager

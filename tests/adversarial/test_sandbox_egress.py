@@ -116,6 +116,8 @@ async def test_83_private_addresses_are_denied_under_any_name(tmp_path: Path) ->
         "::ffff:127.0.0.1",
         "::ffff:10.0.0.1",
         "::127.0.0.1",
+        "168.63.129.16",
+        "::ffff:168.63.129.16",
         "64:ff9b::a9fe:a9fe",
         "64:ff9b:1::1",
         "2002:7f00:1::1",

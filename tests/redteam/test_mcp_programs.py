@@ -349,7 +349,7 @@ async def test_approval_does_not_cover_what_the_server_is_given_later(
     tool, rows = "mcp:tools/sh", workspace.engine.toolbox.rows
     agent = await allowed_to_ask(workspace, tool)
     approval = await asked(workspace, agent, tool, command="env; touch /data/ran")
-    assert approval.approval.effects["access"] == ["secret:API_TOKEN"]
+    assert approval.approval.effects["access"] == list(server.access)
     await decide(workspace, approval)
     await rows.update(workspace.tenant, server.id, **MORE[added_since])
 
@@ -360,6 +360,7 @@ async def test_approval_does_not_cover_what_the_server_is_given_later(
     assert shown.approval.replaces == approval.id
     assert added_since in shown.approval.reason
     text = whole_paused_call_out(shown).model_dump()["text"]
+    assert "server:" not in text + shown.approval.reason, "which server it is means nothing to a person"
     assert f"{'Contacts' if added_since == FOREIGN else 'Has access to'} {added_since}\n" in text
     assert "/data/ran" not in await said(workspace, "tools", "ls /data/*; true"), "it did not run"
     await decide(workspace, shown)
@@ -378,7 +379,7 @@ async def test_saved_approval_does_not_cover_what_the_server_is_given_later(
     assert agent.agent_id is not None
     approval = await asked(workspace, agent, tool, command="true")
     suggested = approval.approval.suggested_rule
-    assert (suggested.hosts, suggested.access) == ((GRANTED,), ("secret:API_TOKEN",))
+    assert (suggested.hosts, suggested.access) == ((GRANTED,), server.access)
     await decide(workspace, approval, ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=suggested))
     await carried_out(workspace)
     agent = replace(agent, agent=(await workspace.stores.agents.get(workspace.tenant, agent.agent_id)).as_caller)
@@ -392,3 +393,50 @@ async def test_saved_approval_does_not_cover_what_the_server_is_given_later(
                       secrets={"ADMIN_TOKEN": None})  # fmt: skip
     less = await workspace.call(tool, agent, command="true")
     assert less.succeeded, "with less than it names, the saved approval still covers the call"
+
+
+@pytest.mark.req("HU-1", part="asked again if it reaches more")
+async def test_approval_does_not_cover_another_server_of_the_same_name(workspace: WorkspaceFixture) -> None:
+    server = await shell(workspace, "tools")
+    tool, rows = "mcp:tools/sh", workspace.engine.toolbox.rows
+    agent = await allowed_to_ask(workspace, tool)
+    approval = await asked(workspace, agent, tool, command="touch /data/ran")
+    await decide(workspace, approval)
+    await rows.delete(workspace.tenant, server.id)
+    await added(workspace, "tools", command=[INTERPRETER, "-I", "-c", _PROGRAM])
+
+    [again] = await carried_out(workspace)
+
+    assert again.is_waiting, "a person is asked about the other program"
+    shown = await workspace.engine.paused_calls.get(workspace.tenant, again.metadata["pause_id"])
+    assert shown.approval.replaces == approval.id
+    assert "its MCP server was replaced by another one of the same name" in shown.approval.reason
+    assert "server:" not in whole_paused_call_out(shown).model_dump()["text"]
+    assert "/data/ran" not in await said(workspace, "tools", "ls /data/*; true"), "it did not run"
+    await decide(workspace, shown)
+    [done] = await carried_out(workspace)
+    assert done.succeeded, done.error
+
+
+@pytest.mark.req("HU-1", part="asked again if it reaches more")
+async def test_saved_approval_does_not_cover_another_server_of_the_same_name(workspace: WorkspaceFixture) -> None:
+    server = await shell(workspace, "tools")
+    tool, rows = "mcp:tools/sh", workspace.engine.toolbox.rows
+    agent = await allowed_to_ask(workspace, tool)
+    assert agent.agent_id is not None
+    approval = await asked(workspace, agent, tool, command="true")
+    rule = approval.approval.suggested_rule
+    await decide(workspace, approval, ApprovalDecision(approved=True, scope=GrantScope.ALWAYS, rule=rule))
+    await carried_out(workspace)
+    agent = replace(agent, agent=(await workspace.stores.agents.get(workspace.tenant, agent.agent_id)).as_caller)
+    covered = await workspace.call(tool, agent, command="true")
+    assert covered.succeeded, covered.error
+
+    await rows.delete(workspace.tenant, server.id)
+    other = await added(workspace, "tools", command=[INTERPRETER, "-I", "-c", _PROGRAM])
+
+    assert (await workspace.call(tool, agent, command="true")).is_waiting
+    await rows.delete(workspace.tenant, other.id)
+    await shell(workspace, "tools")
+    same = await workspace.call(tool, agent, command="true")
+    assert same.succeeded, "it is the program that the saved approval was given for"

@@ -23,6 +23,7 @@ from toolcrib.core.approval_text import LineStyle, ShownLine, change_head
 from toolcrib.core.budgets import dollars
 from toolcrib.core.display_text import SIGNS, diff_lines, escape, shown_line
 from toolcrib.core.errors import NotFound, ToolcribError
+from toolcrib.core.mcp_servers import shown_access
 from toolcrib.schemas.paused_calls import PreviewChangeOut
 
 T = TypeVar("T")
@@ -293,8 +294,8 @@ def rule_text(rule: GrantRuleOut) -> str:
         text += f" with {_listed([f'{name}={glob}' for name, glob in rule.arguments.items()])}"
     if rule.hosts is not None:
         text += f"; it may contact {_listed(rule.hosts)}"
-    if rule.access is not None:
-        text += f"; it has access to {_listed(rule.access)}"
+    if access := shown_access(rule.access or ()):
+        text += f"; it has access to {_listed(access)}"
     return text
 
 

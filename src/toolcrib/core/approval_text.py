@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from toolcrib.core.display_text import SIGNS, Part, diff_lines, escape, escape_line, shown_parts
+from toolcrib.core.mcp_servers import shown_access
 
 LineStyle = Literal["title", "plain", "note", "warning", "change", "hunk", "same", "gone", "new"]
 _FOLDER_MODE: Final = "755"
@@ -63,7 +64,7 @@ def approval_lines(
     command = effects.get("runs")
     lines += [_line("title", "Runs:"), *block(command)] if command else []
     lines += [_line("plain", f"Contacts {escape_line(host)}") for host in effects.get("contacts") or ()]
-    lines += [_line("plain", f"Has access to {escape_line(one)}") for one in effects.get("access") or ()]
+    lines += [_line("plain", f"Has access to {escape_line(one)}") for one in shown_access(effects.get("access") or ())]
     if changes:
         lines += change_lines(changes)
     elif not command and not effects.get("contacts"):

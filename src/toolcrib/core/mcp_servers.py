@@ -1,6 +1,7 @@
 """MCP servers that a workspace's owners have added, and their tools. Data only."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -34,6 +35,8 @@ _WORKSPACE_ACCESS: Final[Mapping[McpWorkspaceAccess, tuple[str, ...]]] = {
     McpWorkspaceAccess.READ_ONLY: ("workspace:read",),
     McpWorkspaceAccess.TRANSACTION: ("workspace:read", "workspace:write"),
 }
+# Begins the entry of ``McpServer.access`` that says which server it is. It is compared, but not shown.
+_IDENTITY: Final = "server:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +97,14 @@ class McpServer:
 
     @property
     def access(self) -> tuple[str, ...]:
-        """What its owner gave it besides hosts, as it is shown in approvals and named in grants."""
+        """What its owner gave it besides hosts, as it is named in approvals and grants.
+
+        The first entry is a hash of its command or URL: what was approved for a server does not cover another one that
+        is added later under the same name.
+        """
+        identity = sha256(json.dumps([self.command, self.url]).encode()).hexdigest()[:32]
         secrets = (f"secret:{name}" for name in self.secret_names)
-        return (*secrets, *_WORKSPACE_ACCESS[self.workspace_access])
+        return (f"{_IDENTITY}{identity}", *secrets, *_WORKSPACE_ACCESS[self.workspace_access])
 
     def connects_like(self, other: "McpServer") -> bool:
         """Whether a connection to this server can serve the other, which may be newer."""
@@ -124,3 +132,8 @@ class McpServer:
         if self.offered_tools is None:
             return False
         return {tool.sha256 for tool in self.offered_tools} != {tool.sha256 for tool in self.approved_tools}
+
+
+def shown_access(access: Iterable[str]) -> list[str]:
+    """Return the entries of ``McpServer.access`` that people read: without the hash that says which server it is."""
+    return [one for one in access if not one.startswith(_IDENTITY)]

@@ -37,7 +37,8 @@ class Effects:
     - ``reads_batch``: Checked one by one: a protected file in a batch does not deny the others.
     - ``requires``: Must exist beforehand. Denies nothing; a call that creates it runs first.
     - ``arguments``: Those of a call that acts outside the workspace. A grant may limit them.
-    - ``access``: What the owner of an MCP server gave it: ``secret:NAME``, ``workspace:read``, ``workspace:write``.
+    - ``access``: Which MCP server it is (``server:HASH``), and what its owner gave it: ``secret:NAME``,
+      ``workspace:read``, ``workspace:write``.
     """
 
     reads: tuple[WorkspacePath, ...]

@@ -11,6 +11,7 @@ from typing import Final
 
 from toolcrib.core.change_sets import ChangeKind, ChangeSet, FileChange
 from toolcrib.core.files import EntryKind, PathState
+from toolcrib.core.mcp_servers import shown_access
 from toolcrib.core.paths import WorkspacePath
 from toolcrib.core.paused_calls import ApprovedCall
 from toolcrib.gate.call_stages import AuthorizedCall, ToolRun, paths_shown_to_person
@@ -106,16 +107,22 @@ def was_shown(authorized: AuthorizedCall, approved: ApprovedCall, proposal: Chan
 def asking_again(authorized: AuthorizedCall, approved: ApprovedCall) -> AuthorizedCall | None:
     """Return the call with the reason to ask again if it reaches more now than the person was shown, else ``None``.
 
-    The owner of its MCP server may have given it a host, a secret or the workspace since, and the agent's owner a host.
+    The owner of its MCP server may have given it a host, a secret or the workspace since, or replaced the server by
+    another of the same name; and the agent's owner may have given it a host.
     """
     authorization, effects, shown = authorized.authorization, authorized.effects, approved.approval.effects
     if authorization.action is not AuthorizationAction.ASK:
         return None
-    added = list(uncovered_hosts(effects.hosts, shown.get("contacts", ())))
-    added += [one for one in effects.access if one not in shown.get("access", ())]
-    if not added:
+    hosts = uncovered_hosts(effects.hosts, shown.get("contacts", ()))
+    access = [one for one in effects.access if one not in shown.get("access", ())]
+    given = [*hosts, *shown_access(access)]
+    reason = authorization.reason
+    if len(given) < len(hosts) + len(access):
+        reason += " Since it was asked, its MCP server was replaced by another one of the same name."
+    if given:
+        reason += f" Since it was asked, it was given access to {', '.join(given)}."
+    if reason == authorization.reason:
         return None
-    reason = f"{authorization.reason} Since it was asked, it was given access to {', '.join(added)}."
     return replace(authorized, authorization=replace(authorization, reason=reason))
 
 

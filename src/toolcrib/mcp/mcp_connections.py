@@ -44,6 +44,7 @@ _MOST_PAGES: Final = 20
 _IN_A_WORKSPACE: Final = 10
 _IN_ALL: Final = 200
 _LONGEST_WORDS: Final = 1_000
+_INVALID: Final = "an invalid response"
 MOST_TEXT: Final = 1_000_000
 MOST_MEDIA: Final = 2_000_000
 _LONGEST_ERROR: Final = 4_000
@@ -122,7 +123,7 @@ class McpConnection:
 
     def words(self, error: BaseException) -> str:
         """Return an error as text that can be shown: without secrets."""
-        return self._mask.text(_words(error))
+        return _words(error, self._mask)
 
     def stop(self) -> None:
         """Stop the connection."""
@@ -230,7 +231,7 @@ class _ObservedStream:
             raise
         if self._mask.is_empty or not isinstance(received, SessionMessage):
             return received
-        return _masked(received, self._mask)
+        return _masked(_without_excerpt(received), self._mask)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -238,6 +239,18 @@ class _ObservedStream:
 
 def _contacted(contact: HostContact, *, made: Literal["during", "before"] | None) -> ContactedHost:
     return ContactedHost(f"{contact.host}:{contact.port}", contact.refused, made)
+
+
+def _without_excerpt(received: SessionMessage) -> SessionMessage:
+    """Return the message; if a response could not be parsed, without the excerpt of it that the library adds.
+
+    An excerpt may have half of a secret, which no mask detects.
+    """
+    message = received.message
+    if not isinstance(message, mcp_types.JSONRPCError) or message.error.code != mcp_types.PARSE_ERROR:
+        return received
+    error = mcp_types.ErrorData(code=mcp_types.PARSE_ERROR, message=_INVALID)
+    return replace(received, message=message.model_copy(update={"error": error}))
 
 
 def _masked(received: SessionMessage, mask: SecretMask) -> SessionMessage:
@@ -313,7 +326,7 @@ class McpConnectionPool:
             raise ToolFailed(f"The MCP server {server.name!r} returned an error: {connection.words(error)}") from None
         except (ValidationError, ValueError, RuntimeError, OSError, httpx2.HTTPError) as error:
             self._retire(connection)
-            what = "an invalid response" if isinstance(error, ValidationError) else connection.words(error)
+            what = connection.words(error)
             raise ToolFailed(f"The MCP server {server.name!r} sent {what}. The next call reconnects.") from None
         finally:
             connection.users -= 1
@@ -357,12 +370,17 @@ def _key(server: McpServer) -> tuple[WorkspaceId, McpServerId]:
     return server.workspace_id, server.id
 
 
-def _words(error: BaseException) -> str:
+def _words(error: BaseException, mask: SecretMask) -> str:
     """Return the error as text, the first one of a group, without characters that could mislead a terminal."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
+    if isinstance(error, ValidationError):
+        # Its text has an excerpt of the response.
+        return _INVALID
     text = error.message if isinstance(error, MCPError | ToolcribError) else str(error)
-    return strip_invisible(" ".join(text.split()))[:_LONGEST_WORDS] or type(error).__name__
+    # Masked before it is cut: half of a secret is not detected.
+    shown = mask.text(strip_invisible(" ".join(mask.text(text).split())))
+    return shown[:_LONGEST_WORDS] or type(error).__name__
 
 
 def _cannot_connect(server: McpServer, error: Exception, words: str) -> ToolFailed:

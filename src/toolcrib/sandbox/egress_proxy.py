@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from toolcrib.core.ip_addresses import IpAddress, is_public
+from toolcrib.core.ip_addresses import CLOUD_METADATA, IpAddress, is_public
 from toolcrib.sandbox.command import HostContact
 from toolcrib.sandbox.egress_protocols import (
     HANDSHAKE,
@@ -43,8 +43,6 @@ NOT_GRANTED: Final = "not granted"
 PRIVATE_ADDRESS: Final = "its address is private"
 _HOST = re.compile(r"(?=.{1,253}\Z)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]\Z")
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
-# Amazon's, which is not of the link alone.
-_CLOUD_METADATA: Final = frozenset({ipaddress.IPv6Address("fd00:ec2::254")})
 _LONGEST_HEAD: Final = 16_384
 _HEAD_SECONDS: Final = 10.0
 _CONNECT_SECONDS: Final = 15.0
@@ -81,10 +79,10 @@ def _may_be_metadata(address: IpAddress) -> bool:
     """Whether clouds offer the credentials of their machines at such an address."""
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
-            return address.ipv4_mapped.is_link_local
+            return _may_be_metadata(address.ipv4_mapped)
         if address in _NAT64:
-            return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF).is_link_local
-    return address.is_link_local or address in _CLOUD_METADATA
+            return _may_be_metadata(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
+    return address.is_link_local or address in CLOUD_METADATA
 
 
 class EgressProxy:

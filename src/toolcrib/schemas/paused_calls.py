@@ -93,7 +93,8 @@ class EffectsOut(OutModel):
     contacts: list[str]
     access: list[str] | None = Field(
         default=None,
-        description="What the MCP server was given: `secret:NAME`, `workspace:read`, `workspace:write`.",
+        description="What the MCP server was given: `secret:NAME`, `workspace:read`, `workspace:write`. `server:HASH` "
+        "says which server it is; show it to nobody.",
     )
     protected: list[str] | None = Field(default=None, description="Protected paths. Only a person can approve them.")
     ignored_folders: list[str] | None = Field(

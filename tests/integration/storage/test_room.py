@@ -7,7 +7,7 @@ from random import randbytes
 import pytest
 
 from tests.integration.conftest import WorkspaceFixture, new_caller, new_workspace
-from toolcrib.core.errors import TooLarge
+from toolcrib.core.errors import BadArguments, TooLarge
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 
@@ -62,6 +62,38 @@ async def test_attachments_count_for_the_bytes_of_a_workspace(database: Database
     assert isinstance(second.error, TooLarge)
     assert isinstance(written.error, TooLarge), "another process measures what the workspace has, attachments included"
     assert (await heir.call("write", path="/a", content="a")).succeeded
+
+
+async def test_attachments_of_a_deleted_session_do_not_count(database: Database, settings: Settings) -> None:
+    bounded = settings.model_copy(update={"max_workspace_bytes": 20_000})
+    workspace = await new_workspace(database, bounded)
+    session = await workspace.stores.sessions.create(workspace.tenant)
+    person = replace(workspace.caller, session_id=session.id)
+    picture = {"name": "shot.png", "content": b64encode(b"\x89PNG\r\n\x1a\n" + randbytes(9_000)).decode()}
+    assert (await workspace.call("attach", person, **picture)).succeeded
+    text = randbytes(5_000).hex()
+    full = await workspace.call("write", path="/a", content=text)
+
+    await workspace.stores.sessions.delete(workspace.tenant, session.id)
+    written = await workspace.with_engine(bounded).call("write", path="/a", content=text)
+
+    assert isinstance(full.error, TooLarge)
+    assert "Delete files or sessions" in full.error.message
+    assert written.succeeded, written.error
+
+
+async def test_attachment_without_a_session_is_rejected_and_does_not_count(
+    database: Database, settings: Settings
+) -> None:
+    workspace = await opened(database, settings, max_workspace_bytes=20_000)
+    content = b64encode(b"\x89PNG\r\n\x1a\n" + randbytes(9_000)).decode()
+
+    attached = await workspace.call("attach", name="shot.png", content=content)
+    written = await workspace.call("write", path="/a", content=randbytes(9_000).hex())
+
+    assert isinstance(attached.error, BadArguments)
+    assert "no session" in attached.error.fields["session_id"]
+    assert written.succeeded, written.error
 
 
 async def test_existing_files_count_and_other_workspaces_are_unaffected(database: Database, settings: Settings) -> None:

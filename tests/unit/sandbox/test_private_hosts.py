@@ -12,7 +12,13 @@ from toolcrib.wiring import command_sandbox
 pytestmark = pytest.mark.req("SH-6", part="addresses are pinned, and none is private")
 
 REGISTRY = "registry.corp.example"
-METADATA = ("169.254.169.254", "fe80::1", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "fd00:ec2::254")
+METADATA_V4 = ("169.254.169.254", "168.63.129.16", "100.100.100.200", "192.0.0.192")
+METADATA = (
+    *METADATA_V4,
+    *(f"::ffff:{address}" for address in METADATA_V4),
+    *(f"64:ff9b::{address}" for address in METADATA_V4),
+    *("fe80::1", "fd00:ec2::254", "fd20:ce::254"),
+)
 PRIVATE = ("127.0.0.1", "10.0.0.5", "172.16.0.1", "192.168.1.1", "100.64.0.1", "::1", "fd00::1", "::ffff:10.0.0.5")
 
 

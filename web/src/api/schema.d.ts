@@ -2484,7 +2484,7 @@ export interface components {
             contacts: string[];
             /**
              * Access
-             * @description What the MCP server was given: `secret:NAME`, `workspace:read`, `workspace:write`.
+             * @description What the MCP server was given: `secret:NAME`, `workspace:read`, `workspace:write`. `server:HASH` says which server it is; show it to nobody.
              */
             access?: string[] | null;
             /**

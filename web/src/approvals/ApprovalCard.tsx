@@ -12,7 +12,7 @@ import { escapedLine } from "../components/shownText";
 import type { Approval } from "../events/conversation";
 import { ChangeList } from "./ChangeList";
 import { type Decision, useDecide, useFullPause } from "./pausedCalls";
-import { RuleEditor } from "./RuleEditor";
+import { RuleEditor, shownAccess } from "./RuleEditor";
 
 interface Props {
   workspaceId: string;
@@ -71,7 +71,7 @@ function EffectList({ approval: { effects } }: { approval: Approval }) {
     ["Writes", effects.writes ?? []],
     ["Reads", effects.reads ?? []],
     ["Contacts", effects.contacts ?? []],
-    ["Has access to", effects.access ?? []],
+    ["Has access to", shownAccess(effects.access)],
     ["Runs", effects.runs ? [effects.runs] : []],
   ];
   const shown = kinds.filter(([, names]) => names.length > 0);

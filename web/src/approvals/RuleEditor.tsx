@@ -31,6 +31,7 @@ export function RuleEditor({ approval, scope, busy, onConfirm, onBack }: Props) 
   const suggestions = [approval.suggestedRule, ...approval.otherRules];
   const [rule, setRule] = useState<Rule>(approval.suggestedRule);
   const name = useId();
+  const identity = (approval.suggestedRule.access ?? []).filter(isIdentity);
   const change = (part: Partial<Rule>) => setRule({ ...rule, ...part });
   return (
     <form
@@ -65,8 +66,8 @@ export function RuleEditor({ approval, scope, busy, onConfirm, onBack }: Props) 
           <EntryList
             key={field}
             field={field}
-            entries={rule[field] ?? null}
-            onChange={(entries) => change({ [field]: entries })}
+            entries={field === "access" ? shownAccess(rule.access) : (rule[field] ?? null)}
+            onChange={(entries) => change({ [field]: field === "access" ? [...identity, ...entries] : entries })}
           />
         ))}
         {approval.tool.startsWith("mcp:") && (
@@ -89,11 +90,22 @@ export function RuleEditor({ approval, scope, busy, onConfirm, onBack }: Props) 
 /** The fields that mean something for this call. */
 function fieldsOf({ tool, effects, suggestedRule }: Approval): ListField[] {
   if (tool.startsWith("mcp:")) {
-    const named: ListField[] = ["commands", "hosts", "access"];
-    return ["tools", ...named.filter((field) => suggestedRule[field])];
+    const named: ListField[] = ["commands", "hosts"];
+    const access: ListField[] = shownAccess(suggestedRule.access).length > 0 ? ["access"] : [];
+    return ["tools", ...named.filter((field) => suggestedRule[field]), ...access];
   }
   if (!effects.runs) return suggestedRule.hosts ? ["tools", "hosts"] : ["tools", "paths"];
   return suggestedRule.hosts ? ["tools", "commands", "hosts"] : ["tools", "commands"];
+}
+
+/** Whether an entry of `access` only says which server it is: it is compared, and means nothing to a person. */
+function isIdentity(entry: string): boolean {
+  return entry.startsWith("server:");
+}
+
+/** What an MCP server was given, as people read it. */
+export function shownAccess(access: readonly string[] | null | undefined): string[] {
+  return (access ?? []).filter((entry) => !isIdentity(entry));
 }
 
 /** A rule on one line. */
@@ -104,7 +116,7 @@ export function summaryOf(rule: Rule): string {
     ...(rule.paths ?? []),
     ...limits,
     ...(rule.hosts ?? []),
-    ...(rule.access ?? []),
+    ...shownAccess(rule.access),
   ];
   return escapedLine(`${rule.tools.join(", ")}: ${within.length > 0 ? within.join(" ; ") : "anything"}`);
 }

@@ -49,6 +49,9 @@ async def attach(arguments: AttachArguments, context: ToolContext) -> AttachResu
     """
     if context.caller.is_agent:
         raise PermissionDenied("Only people attach files to their messages. Use `read` to look at an image or a PDF.")
+    if context.caller.session_id is None:
+        # Without one the result is not stored, and no message can refer to it.
+        raise BadArguments({"session_id": "Attach files in the session of your message: this call has no session."})
     try:
         one = attachment(arguments.name, decode_base64(arguments.name, arguments.content))
     except Unattachable as flaw:

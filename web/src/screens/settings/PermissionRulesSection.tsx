@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { api, type Schema, unwrap } from "../../api/client";
 import type { ScreenProps } from "../../app/screenProps";
+import { shownAccess } from "../../approvals/RuleEditor";
 import { Badge } from "../../components/Badge";
 import { EXACT, ShownText } from "../../components/Code";
 import { ConfirmButton } from "../../components/ConfirmButton";
@@ -69,7 +70,7 @@ function Rule({ rule }: { rule: Schema["GrantRuleOut"] }) {
     ...(rule.paths ?? []),
     ...(rule.commands ?? []),
     ...(rule.hosts ?? []),
-    ...(rule.access ?? []),
+    ...shownAccess(rule.access),
     ...limits,
   ];
   return (
