@@ -52,8 +52,8 @@ async def test_every_kind_of_record_can_be_read(
         {"path": "/.env", "displaced": True},
     ]
     hosts: list[dict[str, object]] = [
-        {"host": "example.org:443", "denied_reason": None},
-        {"host": "example.org:80", "denied_reason": "not granted"},
+        {"host": "example.org:443", "denied_reason": None, "made": None},
+        {"host": "example.org:80", "denied_reason": "not granted", "made": "during"},
     ]
     outcomes = ["done", "failed", "denied", "changed", "ended"]
     await services.audit.append(
