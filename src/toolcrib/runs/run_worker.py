@@ -130,9 +130,10 @@ class RunWorker:
         await asyncio.wait([task])
         if not task.cancelled() and task.result():
             return True
-        if await self._runs.requeue_moved(workspace_id, run_id, node=self._node):
-            return True
-        if not await self._runs.is_running(workspace_id, run_id):
+        is_running, is_moved = await self._runs.where_is(workspace_id, run_id, node=self._node)
+        if is_moved:
+            return await self._runs.requeue_moved(workspace_id, run_id, node=self._node)
+        if not is_running:
             # The queue goes by the clock of a process. If it is ahead of the database's, this entry has come too early.
             # An earlier entry of a run that is put aside is over: another one comes when its time has come.
             return not await self._runs.is_put_aside(workspace_id, run_id, epoch=epoch)

@@ -137,14 +137,18 @@ class RunStepStore(RunStore):
             )
         return cursor.rowcount > 0
 
-    async def is_running(self, workspace_id: WorkspaceId, run_id: RunId) -> bool:
-        """Whether a process has taken the run and not let it go, alive or dead."""
+    async def where_is(self, workspace_id: WorkspaceId, run_id: RunId, *, node: str) -> tuple[bool, bool]:
+        """Return whether a process has taken the run, alive or dead, and whether it is ready for another node."""
         async with self._database.as_system() as connection:
             row = await connection.fetch_row(
-                "select from toolcrib.runs where workspace_id = %s and id = %s and state = 'running'",
-                (workspace_id, run_id),
+                """
+                select r.state = 'running', r.state = 'ready' and coalesce(w.home_node not in ('', %s), false)
+                from toolcrib.runs r join toolcrib.workspaces w on w.id = r.workspace_id
+                where r.workspace_id = %s and r.id = %s
+                """,
+                (node, workspace_id, run_id),
             )
-        return row is not None
+        return (False, False) if row is None else (bool(row[0]), bool(row[1]))
 
     async def is_put_aside(self, workspace_id: WorkspaceId, run_id: RunId, *, epoch: int) -> bool:
         """Whether the run is put aside, and whoever takes it next gets this epoch."""
