@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from scripts import cli_reference
 from toolcrib.cli.main import command_line
 
-COLUMNS, LINES = 80, 38
+COLUMNS, LINES = 80, 36
 
 
 def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

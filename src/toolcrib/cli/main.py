@@ -33,6 +33,8 @@ COMMANDS = (
     *("user", "serve", "approve", "answer", "doctor", "mcp", "package", "db", "nodes", "restore", "audit"),
 )
 _ELSEWHERE = {"redo": "undo"}
+# The help of `db` names them; the help of all commands fits one screen.
+_HIDDEN = frozenset({"nodes", "restore"})
 _COLLECT_AFTER = 200_000
 _VERSION = f"toolcrib {toolcrib.__version__}"
 
@@ -68,10 +70,10 @@ def command_line(*names: str) -> typer.Typer:
     for name in names or COMMANDS:
         module = import_module(f"toolcrib.cli.{_ELSEWHERE.get(name, name)}")
         if hasattr(module, "app"):
-            app.add_typer(module.app, name=name)
+            app.add_typer(module.app, name=name, hidden=name in _HIDDEN)
         else:
             settings = getattr(module, "TAKES_ANYTHING", None)
-            app.command(name, context_settings=settings)(getattr(module, name))
+            app.command(name, context_settings=settings, hidden=name in _HIDDEN)(getattr(module, name))
     return app
 
 
