@@ -32,7 +32,7 @@ from toolcrib.runs import durable
 from toolcrib.settings import Settings
 from toolcrib.storage import migrate
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.wiring import Stores
+from toolcrib.wiring.tool_runtime import Stores
 
 _LOOK_SECONDS = 0.05
 _SETTLE_SECONDS = 3.0

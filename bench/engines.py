@@ -11,7 +11,7 @@ from toolcrib.core.ids import new_id
 from toolcrib.settings import Settings
 from toolcrib.storage import migrate
 from toolcrib.storage.users import ActingUser
-from toolcrib.wiring import Stores
+from toolcrib.wiring.tool_runtime import Stores
 
 NODE = "bench"
 

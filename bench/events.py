@@ -21,7 +21,7 @@ from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.events import EventStore
 from toolcrib.storage.sessions import Session, SessionStore
-from toolcrib.wiring import Stores
+from toolcrib.wiring.tool_runtime import Stores
 
 RATES = (100, 1_000)
 # How much later a fast subscriber may receive events beside a slow one.

@@ -35,7 +35,7 @@ from toolcrib.runs import durable
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.users import ActingUser
-from toolcrib.wiring import Stores
+from toolcrib.wiring.tool_runtime import Stores
 
 CALLS = 20
 # How long a process must send no heartbeat before another takes over its runs.

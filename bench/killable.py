@@ -20,7 +20,7 @@ from toolcrib.settings import Settings
 from toolcrib.storage.database import Tenant
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, tool
-from toolcrib.wiring import services
+from toolcrib.wiring.server import services
 
 _LOOK_SECONDS = 0.02
 

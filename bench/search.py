@@ -24,7 +24,7 @@ from toolcrib.core.tool_calls import ToolCall
 from toolcrib.gate.call_pipeline import Gate
 from toolcrib.runs import durable
 from toolcrib.storage.database import Database
-from toolcrib.wiring import assemble
+from toolcrib.wiring.tool_runtime import assemble
 
 # From no match to matches everywhere. The last is one page, because a result cannot hold all matches.
 PATTERNS = {

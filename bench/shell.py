@@ -33,7 +33,7 @@ from toolcrib.sandbox.bubblewrap import ViewMount
 from toolcrib.sandbox.command import SandboxCommand
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.wiring import ToolRuntime, assemble
+from toolcrib.wiring.tool_runtime import ToolRuntime, assemble
 
 Case = Callable[[], Awaitable[None]]
 

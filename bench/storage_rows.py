@@ -22,7 +22,7 @@ from bench.servers import fresh_database, url_of
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.runs import durable
 from toolcrib.storage.database import Database
-from toolcrib.wiring import assemble
+from toolcrib.wiring.tool_runtime import assemble
 
 AIM = 1.2
 # The same number in both, since a call that lists plans returns all of them.

@@ -23,7 +23,7 @@ from toolcrib.api.app import create_app
 from toolcrib.core.agents import AgentRules, ToolPermission
 from toolcrib.settings import Settings
 from toolcrib.tools.tool import Tool
-from toolcrib.wiring import assemble
+from toolcrib.wiring.tool_runtime import assemble
 
 MARKER = re.compile(r"^<!-- from the code: ([a-z-]+) -->$", re.MULTILINE)
 _METHODS = ("get", "post", "put", "patch", "delete")

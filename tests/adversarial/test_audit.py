@@ -29,7 +29,8 @@ from toolcrib.settings import Settings
 from toolcrib.storage.audit import AuditSealStore
 from toolcrib.storage.database import Database
 from toolcrib.tools.tool import tool
-from toolcrib.wiring import Stores, assemble, audit_seal_key, audit_sealer, audit_verifier
+from toolcrib.wiring.server import audit_seal_key, audit_sealer, audit_verifier
+from toolcrib.wiring.tool_runtime import Stores, assemble
 
 pytestmark = [
     pytest.mark.req("AU-1", part="a changed, missing or reordered record is found"),

@@ -45,7 +45,7 @@ from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.events import EventStore
 from toolcrib.storage.migrate import APP_ROLE, SYSTEM_ROLE
 from toolcrib.storage.users import ActingUser
-from toolcrib.wiring import services as open_services
+from toolcrib.wiring.server import services as open_services
 
 pytestmark = pytest.mark.xdist_group("tenants")
 

@@ -18,7 +18,7 @@ from toolcrib.cli.main import main
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Connection, Database, Pool
 from toolcrib.tools.tool_registry import discover_tools
-from toolcrib.wiring import ToolRuntime, assemble
+from toolcrib.wiring.tool_runtime import ToolRuntime, assemble
 
 # Each tool has its own module. Imported here, they are loaded when a process is forked.
 TOOLS = tuple(discover_tools(toolcrib.tools))

@@ -20,7 +20,7 @@ from toolcrib.core.tool_calls import ToolCall
 from toolcrib.settings import Settings
 from toolcrib.storage.change_sets import AppliedFile
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.wiring import assemble
+from toolcrib.wiring.tool_runtime import assemble
 from toolcrib.workspace.sync.reconcile import recover_node
 
 pytestmark = [pytest.mark.req("WS-5", part="crash"), pytest.mark.req("WS-6", part="crash")]

@@ -14,7 +14,7 @@ from tests.integration.conftest import WorkspaceFixture, new_caller
 from tests.integration.gate.builders import rows
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
-from toolcrib.wiring import assemble
+from toolcrib.wiring.tool_runtime import assemble
 from toolcrib.workspace.sync.reconcile import recover_node
 
 pytestmark = pytest.mark.req("SC-2", part="a crash during the rebuild")

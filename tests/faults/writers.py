@@ -11,7 +11,7 @@ from tests.faults.processes import FORKED, Site, engine_at
 from toolcrib.core.callers import Caller
 from toolcrib.core.ids import CallId, new_id
 from toolcrib.core.tool_calls import Outcome, ToolCall
-from toolcrib.wiring import ToolRuntime
+from toolcrib.wiring.tool_runtime import ToolRuntime
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from toolcrib.providers.provider_registry import ProviderRegistry, open_provider
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.users import ActingUser
-from toolcrib.wiring import Stores, ToolRuntime, assemble
+from toolcrib.wiring.tool_runtime import Stores, ToolRuntime, assemble
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from toolcrib.core.ids import WorkspaceId, new_id
 from toolcrib.gate.audit_checkpoints import CheckpointSigner, is_signed
 from toolcrib.gate.audit_seals import AuditSealer, SealingRefused
 from toolcrib.gate.audit_verification import AuditVerifier, CheckpointExporter, verify
-from toolcrib.wiring import audit_seal_key
+from toolcrib.wiring.server import audit_seal_key
 
 __all__ = ["audit_log", "template"]
 

@@ -15,7 +15,7 @@ from toolcrib.runs import durable
 from toolcrib.settings import Settings
 from toolcrib.storage import migrate
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.wiring import Stores
+from toolcrib.wiring.tool_runtime import Stores
 
 pytestmark = pytest.mark.req("SY-3")
 

@@ -116,7 +116,7 @@ def _verify_in_database(*, full: bool, kept: str | None) -> "AuditVerification":
     from toolcrib.gate.audit_verification import AuditVerification
     from toolcrib.gate.audit_verification import verify as verify_chain
     from toolcrib.storage.audit import AuditSealStore
-    from toolcrib.wiring import audit_seal_key
+    from toolcrib.wiring.server import audit_seal_key
 
     settings = load_settings()
     key = audit_seal_key(settings)
@@ -135,7 +135,7 @@ def _verify_in_database(*, full: bool, kept: str | None) -> "AuditVerification":
 def _checkpoint_in_database() -> dict[str, Any]:
     from toolcrib.gate.audit_verification import AuditVerifier
     from toolcrib.storage.audit import AuditSealStore
-    from toolcrib.wiring import audit_seal_key
+    from toolcrib.wiring.server import audit_seal_key
 
     settings = load_settings()
     key, anchor = audit_seal_key(settings), settings.audit_anchor
@@ -147,7 +147,7 @@ def _checkpoint_in_database() -> dict[str, Any]:
 def _accept() -> tuple[int | None, int]:
     from toolcrib.gate.audit_seals import accept_restore as accept
     from toolcrib.storage.audit import AuditSealStore, AuditStore
-    from toolcrib.wiring import audit_seal_key
+    from toolcrib.wiring.server import audit_seal_key
 
     settings = load_settings()
     files = {"anchor": settings.audit_anchor, "mark": settings.audit_mark}

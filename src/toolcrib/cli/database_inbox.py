@@ -24,7 +24,7 @@ from toolcrib.schemas.paused_calls import (
 from toolcrib.settings import load_settings
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.users import ActingUser
-from toolcrib.wiring import ToolRuntime, assemble
+from toolcrib.wiring.tool_runtime import ToolRuntime, assemble
 
 T = TypeVar("T")
 

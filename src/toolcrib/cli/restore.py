@@ -19,7 +19,7 @@ from toolcrib.core.errors import NotFound, ToolcribError
 if TYPE_CHECKING:
     from toolcrib.settings import Settings
     from toolcrib.storage.workspaces import HomedWorkspace
-    from toolcrib.wiring import ToolRuntime
+    from toolcrib.wiring.tool_runtime import ToolRuntime
     from toolcrib.workspace.sync.tree_marker import TreeMarker
 
 
@@ -84,7 +84,7 @@ class RestoredWorkspace:
 
 async def _restore_all(settings: "Settings", wanted: str | None, *, adopt: bool) -> list[RestoredWorkspace]:
     from toolcrib.storage.database import Database
-    from toolcrib.wiring import assemble
+    from toolcrib.wiring.tool_runtime import assemble
 
     async with Database.open(settings.database_url, settings.system_url, pool_size=4) as database:
         engine = assemble(settings, database)

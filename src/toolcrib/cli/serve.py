@@ -89,7 +89,7 @@ async def run(settings: Settings) -> int:
     # Imported here, as in the other commands, so that all commands start quickly.
     from toolcrib.api.app import listener
     from toolcrib.api.connection_limits import raise_descriptor_limit
-    from toolcrib.wiring import services
+    from toolcrib.wiring.server import services
 
     raise_descriptor_limit()
     signals = _StopSignals()

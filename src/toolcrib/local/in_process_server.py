@@ -91,7 +91,7 @@ class _ServerThread(threading.Thread):
     async def _serve(self) -> None:
         # Imported here: a command that needs no server should not load one.
         from toolcrib.api.app import listener
-        from toolcrib.wiring import services
+        from toolcrib.wiring.server import services
 
         async with services(self._settings, tools=self._tools, binds_logins=True) as opened:
             with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:

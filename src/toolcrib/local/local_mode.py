@@ -307,7 +307,7 @@ def _served(found: LocalProject, tools: Sequence["Tool"], notify: Notify) -> Ite
 
 
 def _load_server() -> None:
-    for module in ("toolcrib.wiring", "toolcrib.api.app"):
+    for module in ("toolcrib.wiring.server", "toolcrib.api.app"):
         import_module(module)
 
 

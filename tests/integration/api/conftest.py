@@ -18,7 +18,8 @@ from toolcrib.providers.provider_registry import ProviderRegistry
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.users import ActingUser
-from toolcrib.wiring import api_services, assemble
+from toolcrib.wiring.server import api_services
+from toolcrib.wiring.tool_runtime import assemble
 
 
 @pytest.fixture

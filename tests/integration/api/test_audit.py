@@ -15,7 +15,8 @@ from toolcrib.gate.audit_checkpoints import CheckpointSigner, is_signed
 from toolcrib.gate.audit_seals import AuditSealer
 from toolcrib.storage.audit import AuditFilter
 from toolcrib.storage.database import Tenant
-from toolcrib.wiring import Stores, audit_seal_key
+from toolcrib.wiring.server import audit_seal_key
+from toolcrib.wiring.tool_runtime import Stores
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from toolcrib.api.api_services import ApiServices
 from toolcrib.api.app import create_app
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
-from toolcrib.wiring import Stores
+from toolcrib.wiring.tool_runtime import Stores
 
 
 async def test_health_needs_no_token(client: httpx2.AsyncClient, settings: Settings) -> None:

@@ -21,7 +21,7 @@ from toolcrib.core.ids import WorkspaceId, new_id
 from toolcrib.policy.agent_definition import render_definition
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.users import ActingUser
-from toolcrib.wiring import services as open_services
+from toolcrib.wiring.server import services as open_services
 
 
 @dataclass(frozen=True)

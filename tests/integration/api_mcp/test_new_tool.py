@@ -13,7 +13,7 @@ from tests.integration.api_mcp.test_sessions import session
 from toolcrib.core.agents import AgentRules
 from toolcrib.core.callers import SessionMode
 from toolcrib.sdk.default_agent import ModelChoice, definition
-from toolcrib.wiring import services as open_services
+from toolcrib.wiring.server import services as open_services
 
 pytestmark = pytest.mark.req("TL-1", part="every tool is complete, and found by its file")
 

@@ -23,7 +23,7 @@ from toolcrib.core.runs import Run, RunState
 from toolcrib.policy.agent_definition import render_definition
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.users import ActingUser
-from toolcrib.wiring import services as open_services
+from toolcrib.wiring.server import services as open_services
 
 TOOLS = ("read", "write", "ls", "ask_user")
 

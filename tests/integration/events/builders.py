@@ -13,7 +13,7 @@ from toolcrib.events import Subscription
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.events import EventStore
-from toolcrib.wiring import Stores, ToolRuntime, assemble
+from toolcrib.wiring.tool_runtime import Stores, ToolRuntime, assemble
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from toolcrib.core.errors import (
 from toolcrib.core.tool_calls import OutcomeState, ToolCall
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, OperationalError, Tenant
-from toolcrib.wiring import assemble
+from toolcrib.wiring.tool_runtime import assemble
 
 pytestmark = pytest.mark.req("PO-4", part="the executor")
 

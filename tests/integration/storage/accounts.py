@@ -6,7 +6,7 @@ from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.ids import UserId, WorkspaceId
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.users import ActingUser
-from toolcrib.wiring import Stores
+from toolcrib.wiring.tool_runtime import Stores
 
 
 def new_email() -> str:

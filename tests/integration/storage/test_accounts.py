@@ -10,7 +10,7 @@ from tests.conftest import DatabaseUrls
 from tests.integration.storage.accounts import new_email, someone
 from toolcrib.core.errors import Conflict, Unauthenticated
 from toolcrib.storage.users import ActingUser, RefreshedLogin, UserStore
-from toolcrib.wiring import Stores
+from toolcrib.wiring.tool_runtime import Stores
 
 MONTH = timedelta(days=30)
 

@@ -10,7 +10,7 @@ from toolcrib.storage.agents import AgentStore
 from toolcrib.storage.api_keys import ApiKeyStore
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.users import ActingUser
-from toolcrib.wiring import Stores
+from toolcrib.wiring.tool_runtime import Stores
 
 DEFINITION = "trust: autonomous  # it knows its trade\n"
 

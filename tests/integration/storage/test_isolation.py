@@ -12,7 +12,7 @@ from toolcrib.core.errors import Misconfigured
 from toolcrib.core.ids import new_id
 from toolcrib.storage import migrate
 from toolcrib.storage.database import Connection, Database, Tenant
-from toolcrib.wiring import Stores
+from toolcrib.wiring.tool_runtime import Stores
 
 # A row in every table of one workspace, written without the program.
 FILL = """

@@ -6,7 +6,7 @@ from tests.integration.storage.accounts import founded, someone
 from toolcrib.core.runs import Run, RunState
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.run_steps import RunStepStore
-from toolcrib.wiring import Stores
+from toolcrib.wiring.tool_runtime import Stores
 
 
 async def submit(stores: Stores, runs: RunStepStore, tenant: Tenant, priority: int = 100) -> Run:

@@ -10,7 +10,7 @@ from toolcrib.core.errors import Conflict, Forbidden, NotFound, Unauthenticated
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.users import ActingUser
 from toolcrib.storage.workspaces import Member, WorkspaceStore
-from toolcrib.wiring import Stores
+from toolcrib.wiring.tool_runtime import Stores
 
 
 @pytest.fixture

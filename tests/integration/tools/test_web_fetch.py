@@ -17,7 +17,7 @@ from toolcrib.core.errors import BadArguments
 from toolcrib.core.paused_calls import ApprovalDecision, GrantRule, GrantScope
 from toolcrib.policy.authorization import UNGRANTED_HOSTS
 from toolcrib.websearch.page_fetch import PageFetcher
-from toolcrib.wiring import assemble
+from toolcrib.wiring.tool_runtime import assemble
 
 ARTICLE = """<!doctype html><html><head><title>The  history of
  screws</title><script>steal()</script><style>p {color: red}</style></head>

@@ -19,7 +19,7 @@ from toolcrib.core.ids import UserId
 from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.core.tool_calls import Danger, OutcomeState, ToolCategory
 from toolcrib.storage.users import ActingUser
-from toolcrib.wiring import assemble
+from toolcrib.wiring.tool_runtime import assemble
 
 pytestmark = pytest.mark.req("SE-1", part="SearXNG, then Brave, as a numbered list")
 

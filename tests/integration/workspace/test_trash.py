@@ -20,7 +20,7 @@ from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.policy.authorization import PathGuard
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.wiring import trash_limits
+from toolcrib.wiring.tool_runtime import trash_limits
 from toolcrib.workspace.changes.commit import Committer
 from toolcrib.workspace.changes.draft import Draft
 from toolcrib.workspace.retention_worker import RetentionWorker, TrashCollector

@@ -7,7 +7,8 @@ import pytest
 
 PROGRAM = """
 import sys
-import toolcrib.cli.main, toolcrib.local.in_process_server, toolcrib.local.local_mode, toolcrib.wiring, toolcrib.api.app
+import toolcrib.api.app, toolcrib.cli.main, toolcrib.wiring.server
+import toolcrib.local.in_process_server, toolcrib.local.local_mode
 print("dbos" in sys.modules, "sqlalchemy" in sys.modules)
 """
 

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from toolcrib.core.errors import Misconfigured
 from toolcrib.settings import Settings, load_settings
-from toolcrib.wiring import command_sandbox
+from toolcrib.wiring.tool_runtime import command_sandbox
 
 pytestmark = pytest.mark.req("SH-6", part="addresses are pinned, and none is private")
 

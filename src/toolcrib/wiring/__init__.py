@@ -1,0 +1,1 @@
+"""Creates and connects all parts. The only package that knows every concrete class."""

@@ -1,0 +1,196 @@
+"""Creates and connects everything that a server has: the gate, runs, background work, and what routes use."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from toolcrib.api.access_tokens import AccessTokens, LoginLinks, SetupLinks
+from toolcrib.api.api_services import ApiServices
+from toolcrib.api.auth.connection_auth import EndedLogins
+from toolcrib.api.passwords import Passwords
+from toolcrib.core.ids import ProcessId, new_id
+from toolcrib.events import EventHub
+from toolcrib.gate.audit_seals import AuditSealer
+from toolcrib.gate.audit_verification import AuditVerifier, CheckpointExporter
+from toolcrib.gate.workspace_deletion import WorkspaceDeletion
+from toolcrib.providers.provider_registry import ProviderRegistry, open_providers
+from toolcrib.runs.loaded_run import CredentialResolver
+from toolcrib.runs.process_heartbeat import ProcessHeartbeat
+from toolcrib.runs.run_service import RunService
+from toolcrib.settings import Settings
+from toolcrib.storage.api_keys import TicketStore
+from toolcrib.storage.database import Database
+from toolcrib.storage.events import ConversationCursorStore
+from toolcrib.storage.invitations import InvitationStore
+from toolcrib.storage.quotas import UsageStore
+from toolcrib.storage.tool_calls import CallHistoryStore
+from toolcrib.tools.python_tools import load_python_tools
+from toolcrib.tools.tool import Tool
+from toolcrib.wiring.run_wiring import run_executor, run_service, schedule_service
+from toolcrib.wiring.tool_runtime import Stores, ToolRuntime, assemble
+from toolcrib.workspace.retention_worker import TrashCollector
+from toolcrib.workspace.sync.reconcile import recover_node
+
+_LOCAL_QUEUE_AFTER = 5.0
+
+
+@asynccontextmanager
+async def _at_work(*jobs: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
+    """Run jobs while the context lasts."""
+    tasks = [asyncio.create_task(job) for job in jobs]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def api_services(
+    engine: ToolRuntime,
+    live: EventHub,
+    providers: ProviderRegistry,
+    *,
+    run_service: RunService | None = None,
+    passwords: Passwords | None = None,
+) -> ApiServices:
+    """Create what the routes use.
+
+    Args:
+        run_service: Without one, runs are stored for the workers of other processes.
+        passwords: By default with the usual cost of a hash.
+    """
+    settings, stores = engine.settings, engine.stores
+    secret = settings.jwt_secret.get_secret_value()
+    return ApiServices(
+        settings=settings,
+        database=engine.database,
+        accounts=stores.accounts,
+        keys=stores.keys,
+        workspaces=stores.workspaces,
+        agents=stores.agents,
+        packages=engine.packages,
+        files=stores.files,
+        audit=stores.audit,
+        verifier=audit_verifier(settings, stores),
+        usage=UsageStore(engine.database),
+        model_usage=engine.stores.model_usage,
+        past_calls=CallHistoryStore(engine.database),
+        sandbox=engine.sandbox,
+        calls=stores.calls,
+        sessions=stores.sessions,
+        conversation_cursors=ConversationCursorStore(engine.database),
+        tickets=TicketStore(engine.database),
+        live=live,
+        executor=engine.executor,
+        registry=engine.registry,
+        toolbox=engine.toolbox,
+        paused_calls=engine.paused_calls,
+        session_agents=engine.session_agents,
+        grants=stores.grants,
+        invitations=InvitationStore(engine.database),
+        run_service=run_service or RunService(stores.runs, engine.wake_signal, live),
+        schedules=schedule_service(engine),
+        access=stores.access,
+        model_access=CredentialResolver(stores.access),
+        search_keys=engine.search_keys,
+        providers=providers,
+        passwords=passwords or Passwords(),
+        tokens=AccessTokens.from_settings(settings),
+        login_links=LoginLinks(secret, node=settings.node_name),
+        setup_links=SetupLinks(secret),
+        drain=engine.drain,
+    )
+
+
+@asynccontextmanager
+async def services(
+    settings: Settings, *, tools: Iterable[Tool] = (), binds_logins: bool = False
+) -> AsyncIterator[ApiServices]:
+    """Open everything that the routes use: the database, after recovery, and all background workers."""
+    settings.reject_weak_secrets()
+    tools = (*tools, *await asyncio.to_thread(load_python_tools, settings.tools_module))
+    process_id = ProcessId(new_id())
+    async with AsyncExitStack() as opened:
+        database = await opened.enter_async_context(
+            Database.open(
+                settings.database_url, settings.system_url, pool_size=settings.pool_size, process_id=process_id
+            )
+        )
+        live = await opened.enter_async_context(
+            EventHub.open(database, redis_url=settings.redis_url, node=settings.node_name)
+        )
+        providers = await opened.enter_async_context(
+            open_providers(private_hosts=settings.allowed_private_model_hosts, proxy=settings.model_proxy)
+        )
+        heartbeat = opened.enter_context(
+            ProcessHeartbeat.start(
+                settings.system_url,
+                node=settings.node_name,
+                lease=settings.heartbeat_lease_seconds,
+                process_id=process_id,
+            )
+        )
+        engine = assemble(settings, database, tools=tools, live=live, process_id=process_id, binds_logins=binds_logins)
+        stores, mounts = engine.stores, engine.workspace_services.mounts
+        await recover_node(stores.files, engine.workspace_services.sync, node=settings.node_name)
+        await engine.resume_worker.recover()
+        # It ends after everything that writes to the audit log, with a last seal.
+        await opened.enter_async_context(
+            _at_work(audit_sealer(settings, stores).run(settings.audit_seal_interval_seconds))
+        )
+        # A program that serves only its own user shows the first word sooner if it imports the queue's library later.
+        queue_after = _LOCAL_QUEUE_AFTER if binds_logins else 0.0
+        runs = await opened.enter_async_context(
+            run_service(engine, run_executor(engine, providers), heartbeat, queue_after=queue_after)
+        )
+        api = api_services(engine, live, providers, run_service=runs)
+        exporter = CheckpointExporter(
+            api.verifier, file=settings.audit_checkpoint_file, url=settings.audit_checkpoint_url
+        )
+        bin_ = TrashCollector(stores.trash, mounts, node=settings.node_name)
+        deletion = WorkspaceDeletion(
+            stores.deleted_workspaces,
+            mounts,
+            engine.background.end_all_of,
+            data_dir=settings.data_dir,
+            node=settings.node_name,
+            process_id=heartbeat.id,
+            lease=settings.heartbeat_lease_seconds,
+            deleted=stores.workspace_deleted,
+        )
+        jobs = (
+            EndedLogins(api.accounts, api.connection_limits).run(),
+            engine.shell.probe(),
+            exporter.run(settings.audit_checkpoint_seconds),
+            bin_.run(settings.retention_interval_seconds),
+            deletion.run(),
+            engine.model_slots.run(),
+            engine.background.run(),
+            engine.workspace_services.sync.trees.run(),
+        )
+        try:
+            async with _at_work(*jobs):
+                yield api
+        finally:
+            await engine.toolbox.close()
+            await engine.background.close()
+            engine.shell.close()
+
+
+def audit_sealer(settings: Settings, stores: Stores) -> AuditSealer:
+    """Return the sealer of the audit log."""
+    return AuditSealer(stores.audit_seals, audit_seal_key(settings), anchor=settings.audit_anchor)
+
+
+def audit_verifier(settings: Settings, stores: Stores) -> AuditVerifier:
+    """Return the verifier of the audit log's seals."""
+    return AuditVerifier(
+        stores.audit_seals, audit_seal_key(settings), anchor=settings.audit_anchor, mark=settings.audit_mark
+    )
+
+
+def audit_seal_key(settings: Settings) -> bytes:
+    """Return the key of the audit seals."""
+    return settings.audit_seal_key.get_secret_value().encode()
