@@ -37,6 +37,7 @@ select count(*) filter (where {ALIVE}) = 1 and not exists (
     where r.state = 'running' and not {ALIVE}
 ) from toolcrib.server_processes
 """
+ALL_ALIVE = f"select count(*) filter (where {ALIVE}) = 2 from toolcrib.server_processes"
 RULES = """
 provider: {provider}
 model: {provider}-fake
@@ -144,6 +145,10 @@ class Campaign:
                     pass
         finally:
             server.thaw()
+        # Until its next heartbeat the others end its sessions, and it answers 503: a load balancer leaves it out.
+        async with asyncio.timeout(PATIENCE):
+            while await asyncio.to_thread(self.truth.rows, ALL_ALIVE) != [(True,)]:
+                pass
 
     async def all_ended(self) -> None:
         async with asyncio.timeout(PATIENCE):

@@ -81,14 +81,24 @@ class HeartbeatConnection:
 
     def beat(self) -> None:
         """Send a heartbeat. Raises if the database cannot be reached."""
-        if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(
-                self._dsn,
-                autocommit=True,
-                connect_timeout=5,
-                application_name=session_name("toolcrib-heart", self._process_id),
-            )
-        self._connection.execute(
+        if self._connection is not None and not self._connection.closed:
+            try:
+                self._send(self._connection)
+            except psycopg.OperationalError:
+                # Others ended it while this process was suspended. They do so again until it has a heartbeat.
+                self._connection.close()
+            else:
+                return
+        self._connection = psycopg.connect(
+            self._dsn,
+            autocommit=True,
+            connect_timeout=5,
+            application_name=session_name("toolcrib-heart", self._process_id),
+        )
+        self._send(self._connection)
+
+    def _send(self, connection: psycopg.Connection) -> None:
+        connection.execute(
             """
             with node as (
                 insert into toolcrib.nodes (name) values (%(node)s)
