@@ -206,6 +206,16 @@ def install_node(found: Laptop) -> Path:
     return version / "bin"
 
 
+def install_uv(found: Laptop) -> Path:
+    """Installs uv in the user's home, as its installer does. Returns the directory for their PATH."""
+    program = Path(sys.prefix) / "peers" / "bin" / "uv"
+    assert program.exists(), "The Python peers are not installed. Run: make setup"
+    directory = found.base / "home" / ".local" / "bin"
+    directory.mkdir(parents=True)
+    shutil.copy2(program, directory / "uv")
+    return directory
+
+
 def resolve_to_loopback(found: Laptop, host: str) -> None:
     """Makes a host name resolve to this machine for the installed command, as an entry in /etc/hosts does."""
     hosts, program = found.base / "hosts", found.base / "toolcrib"

@@ -1,4 +1,4 @@
-"""An npm registry on loopback with one package, as strict as a real one: other names, hosts and methods are refused."""
+"""An npm registry on loopback with one package."""
 
 import base64
 import gzip
@@ -6,13 +6,11 @@ import hashlib
 import io
 import json
 import tarfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-HOST = "registry.example.com"
+from tests.fakes.package_registry import PackageRegistry, serving
+
 PACKAGE, VERSION = "tiny-sum", "1.0.0"
 _FILES = {
     "package.json": json.dumps({"name": PACKAGE, "version": VERSION, "main": "index.js"}),
@@ -20,24 +18,8 @@ _FILES = {
 }
 
 
-@dataclass
-class NpmRegistry:
-    """``requests`` are the methods and paths that were served or refused."""
-
-    port: int = 0
-    requests: list[str] = field(default_factory=list)
-
-    @property
-    def authority(self) -> str:
-        """The host and port by which it is named."""
-        return f"{HOST}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.authority}"
-
+class NpmRegistry(PackageRegistry):
     def answer(self, method: str, path: str) -> tuple[int, str, bytes]:
-        """Return the status, the content type and the body."""
         tarball = f"/{PACKAGE}/-/{PACKAGE}-{VERSION}.tgz"
         match method, path:
             case "GET", found if found == f"/{PACKAGE}":
@@ -60,37 +42,8 @@ class NpmRegistry:
 @contextmanager
 def npm_registry() -> Iterator[NpmRegistry]:
     registry = NpmRegistry()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self.rfile.read(int(self.headers.get("content-length", 0)))
-            registry.requests.append(f"{self.command} {self.path}")
-            if self.headers.get("host") == registry.authority:
-                status, content_type, body = registry.answer(self.command, self.path)
-            else:
-                status, content_type, body = 421, "text/plain", b"Another host"
-            self.send_response(status)
-            self.send_header("content-type", content_type)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_POST = do_GET
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Print nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        registry.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield registry
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(registry):
+        yield registry
 
 
 def _tarball() -> bytes:

@@ -5,25 +5,18 @@ import json
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.acceptance.local_machine import Laptop, install_node, laptop, resolve_to_loopback
+from tests.acceptance.terminal.claude import Claude, content, turn, use_claude
 from tests.acceptance.terminal.screens import looks_like
 from tests.acceptance.terminal.test_screen_input import PIXEL
 from tests.acceptance.terminal.tmux import tmux
-from tests.fakes import strictness, wires
-from tests.fakes.model_server import KEY, Answer, Received, plain
-from tests.fakes.npm_registry import HOST, NpmRegistry, npm_registry
-from tests.fakes.scripted_turns import Scene, SceneCall
-from toolcrib.core.ids import new_id
-from toolcrib.core.model_stream import FinishReason
+from tests.fakes.npm_registry import NpmRegistry, npm_registry
+from tests.fakes.package_registry import HOST
 
-# A model whose price is known.
-MODEL = "claude-sonnet-5"
 RULE = "Run `npm test` before you say that you are done."
 SKILL = """---
 name: release-notes
@@ -44,36 +37,6 @@ FILES = {
     "package.json": json.dumps(PACKAGE, indent=2) + "\n",
     "test.js": TEST,
 }
-
-
-@dataclass
-class Claude:
-    """Anthropic's API with scripted responses, each checked as strictly as the service does."""
-
-    script: list[Scene] = field(default_factory=list)
-    asked: list[dict[str, Any]] = field(default_factory=list)
-
-    def __call__(self, request: Received) -> Answer:
-        if request.path.partition("?")[0].endswith("/v1/models"):
-            model = {"type": "model", "id": MODEL, "display_name": "Claude Sonnet 5", "max_input_tokens": 200_000}
-            return plain(200, {"data": [model | {"max_tokens": 64_000, "lifecycle": "active"}], "has_more": False})
-        reason = strictness.anthropic_refusal(request.body, wires.SIGNATURE)
-        assert reason is None, reason
-        self.asked.append(request.body)
-        return Answer(tuple(wires.anthropic(self.script.pop(0), MODEL)))
-
-    @property
-    def last_results(self) -> str:
-        """The results of the last calls, as the model received them."""
-        blocks = self.asked[-1]["messages"][-1]["content"]
-        return "\n".join(json.dumps(block["content"]) for block in blocks if block["type"] == "tool_result")
-
-
-def turn(text: str = "", *calls: tuple[str, dict[str, Any]]) -> Scene:
-    """A response of a usual size."""
-    made = tuple(SceneCall(f"call_{new_id()}", name, json.dumps(given)) for name, given in calls)
-    reason = FinishReason.TOOL_CALLS if calls else FinishReason.STOP
-    return Scene(text=text, calls=made, reason=reason, input_tokens=12_000, output_tokens=400)
 
 
 @pytest.fixture
@@ -101,11 +64,6 @@ def project(own: Laptop) -> Path:
     return made
 
 
-def content(project: Path) -> dict[str, bytes]:
-    """Every file of the project."""
-    return {str(file.relative_to(project)): file.read_bytes() for file in project.rglob("*") if file.is_file()}
-
-
 @pytest.mark.req("AG-1", part="AGENTS.md and CLAUDE.md, nested")
 @pytest.mark.req("AG-1", part="skills")
 @pytest.mark.req("AG-4", part="PATH and home tool directories")
@@ -116,16 +74,11 @@ def content(project: Path) -> dict[str, bytes]:
 @pytest.mark.req("OP-7", part="cost is shown where tokens are")
 def test_a_day_with_npm_a_granted_host_a_kill_and_undo(own: Laptop, project: Path, registry: NpmRegistry) -> None:
     before, claude = content(project), Claude()
-    own.model.responder = claude
     installs = f"npm install tiny-sum --registry {registry.url} && npm test"
     looks_up = f"npm view tiny-sum version --registry {registry.url}"
-    own.variables = {
+    use_claude(own, claude)
+    own.variables |= {
         "PATH": f"{install_node(own)}:/usr/local/bin:/usr/bin:/bin",
-        "OPENAI_API_KEY": "",
-        "OPENAI_BASE_URL": "",
-        "ANTHROPIC_API_KEY": KEY,
-        "ANTHROPIC_BASE_URL": own.model.url,
-        "TOOLCRIB_MODEL": f"anthropic/{MODEL}",
         "TOOLCRIB_ALLOWED_PRIVATE_COMMAND_HOSTS": registry.authority,
     }
 

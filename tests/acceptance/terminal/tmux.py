@@ -17,7 +17,7 @@ from tests.wait_until import PATIENCE
 COLUMNS, LINES = 80, 24
 _LOOK_EVERY = 0.05
 _RESTING = 20
-# Values that differ between runs: ids, durations, relative times and ports.
+# Values that differ between runs and machines: ids, durations, relative times, ports and versions.
 _CHANGING = (
     (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<id>"),
     (re.compile(r"--resume [0-9a-f]{8}\b"), "--resume <id>"),
@@ -26,6 +26,7 @@ _CHANGING = (
     (re.compile(r"(✗ bash .*<t> s  failed: .{15}).*…$", re.MULTILINE), r"\1…"),
     (re.compile(r"\b\d+ (?:s|min) ago\b"), "<t> ago"),
     (re.compile(r"(registry\.example\.com):\d{5}\b"), r"\1:<num>"),
+    (re.compile(r"\bpython3\.\d\d\b"), "python3.<n>"),
     (re.compile(r"expires in \d+ (?:s|min|h|d)\b"), "expires in <t>"),
 )
 
