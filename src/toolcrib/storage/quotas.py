@@ -114,10 +114,8 @@ class WorkspaceQuota:
                 """
                 select (select count(*) from toolcrib.files where workspace_id = %(workspace)s and not deleted),
                        (select coalesce(sum(size), 0)::bigint from toolcrib.blobs where workspace_id = %(workspace)s)
-                       + (select coalesce(sum(pg_column_size(c.result)), 0)::bigint
-                          from toolcrib.tool_calls c
-                          join toolcrib.sessions s on s.workspace_id = c.workspace_id and s.id = c.session_id
-                          where c.workspace_id = %(workspace)s and c.tool = 'attach')
+                       + (select coalesce(sum(pg_column_size(result)), 0)::bigint
+                          from toolcrib.tool_calls where workspace_id = %(workspace)s and tool = 'attach')
                 """,
                 {"workspace": tenant.workspace_id},
             )

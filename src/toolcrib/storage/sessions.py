@@ -198,7 +198,10 @@ class SessionStore:
             return await _updated(connection, tenant, session_id, "phase = %s", phase)
 
     async def delete(self, tenant: Tenant, session_id: SessionId) -> None:
-        """Delete a session with its events. Only for its creator and owners. The audit log keeps its records."""
+        """Delete a session with its events and attachments. Only for its creator and owners.
+
+        The audit log keeps its records, and the history its calls.
+        """
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:
             session = await _found(connection, tenant, session_id)
             cursor = await connection.execute(
@@ -212,6 +215,13 @@ class SessionStore:
             )
             if cursor.rowcount == 0:
                 raise Forbidden("Only the creator of a session or an owner of the workspace can delete it.")
+            await connection.execute(
+                """
+                update toolcrib.tool_calls set result = null
+                where workspace_id = %s and session_id = %s and tool = 'attach'
+                """,
+                (tenant.workspace_id, session.id),
+            )
 
     async def _update(self, tenant: Tenant, session_id: SessionId, columns: LiteralString, *values: Any) -> Session:
         async with self._database.transaction(tenant, WorkspaceRole.MEMBER) as connection:

@@ -82,6 +82,32 @@ async def test_attachments_of_a_deleted_session_do_not_count(database: Database,
     assert written.succeeded, written.error
 
 
+async def test_nothing_of_an_attachment_is_stored_when_its_session_is_deleted(
+    database: Database, settings: Settings
+) -> None:
+    workspace = await opened(database, settings)
+    for _ in range(3):
+        session = await workspace.stores.sessions.create(workspace.tenant)
+        person = replace(workspace.caller, session_id=session.id)
+        picture = {"name": "shot.png", "content": b64encode(b"\x89PNG\r\n\x1a\n" + randbytes(9_000)).decode()}
+        assert (await workspace.call("attach", person, **picture)).succeeded
+        assert await stored_bytes(database, workspace) > 9_000
+
+        await workspace.stores.sessions.delete(workspace.tenant, session.id)
+
+        assert await stored_bytes(database, workspace) < 3 * 1_000, "only that it was called remains"
+
+
+async def stored_bytes(database: Database, workspace: WorkspaceFixture) -> int:
+    """The bytes that the calls of a workspace take up."""
+    async with database.transaction(workspace.tenant) as connection:
+        (size,) = await connection.returned_row(
+            "select coalesce(sum(pg_column_size(c.*)), 0)::bigint from toolcrib.tool_calls c where workspace_id = %s",
+            (workspace.tenant.workspace_id,),
+        )
+    return int(size)
+
+
 async def test_attachment_without_a_session_is_rejected_and_does_not_count(
     database: Database, settings: Settings
 ) -> None:
