@@ -9,7 +9,6 @@ import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from os.path import normpath
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -211,18 +210,45 @@ def image_at(location: WorkspaceLocation, text: str) -> str | Path | None:
         return None
     path = Path(name).expanduser()
     here = None if location.tree is None else location.tree / location.directory / path
-    if here is None or location.tree is None or not here.is_file():
+    if here is None or not here.is_file():
         found = None if path.is_absolute() and path.is_file() else _find_mentioned(location, name)
-        return found if isinstance(found, str) else path if path.is_file() else None
-    tree, target, named = location.tree.resolve(), here.resolve(), Path(normpath(here))
+        if isinstance(found, str) or not path.is_file():
+            return found if isinstance(found, str) else None
+        here = path
+    if location.tree is None:
+        return here
+    tree, target = location.tree.resolve(), here.resolve()
     if target.is_relative_to(tree):
         return f"/{target.relative_to(tree).as_posix()}"
-    if named.is_relative_to(location.tree) or named.is_relative_to(tree):
+    if _is_led_out(tree, here.absolute()):
         raise PermissionDenied(
             f"{escape_line(name)} leads out of the project, to {escape_line(str(target))}. "
             "To send that file, give its own path."
         )
     return here
+
+
+def _is_led_out(tree: Path, path: Path) -> bool:
+    """Whether a symbolic link in ``tree`` leads out of it on the way to a file, however the way into it is spelled.
+
+    Args:
+        tree: Without symbolic links.
+        path: Absolute, of a file that exists.
+    """
+    at, ahead = Path(path.anchor), list(reversed(path.parts[1:]))
+    while ahead:
+        step = at / ahead.pop()
+        if step.name == "..":
+            at = at.parent
+        elif not step.is_symlink():
+            at = step
+        elif at.is_relative_to(tree) and not step.resolve().is_relative_to(tree):
+            return True
+        else:
+            link = step.readlink()
+            at = Path(link.anchor) if link.is_absolute() else at
+            ahead += reversed(link.parts[1:] if link.is_absolute() else link.parts)
+    return False
 
 
 def task_from(prompt: str | None) -> tuple[str, list[AttachedText]]:

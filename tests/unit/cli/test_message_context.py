@@ -74,3 +74,34 @@ def test_an_image_of_the_project_is_not_sent_if_a_link_leads_out_of_it(tmp_path:
             image_at(location, name)
     assert image_at(location, str(outside / "shot.png")) == outside / "shot.png", "the person names it"
     assert image_at(location, "../outside/shot.png") == tree / "../outside/shot.png"
+
+
+@pytest.mark.req("AG-6", part="files, commands and images")
+def test_a_link_out_of_the_project_is_found_however_the_project_is_spelled(tmp_path: Path) -> None:
+    tree, outside, links = tmp_path / "work" / "project", tmp_path / "outside", tmp_path / "links"
+    for folder in (tree / "docs", outside, links):
+        folder.mkdir(parents=True)
+        (folder / "shot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (tree / "logo.png").symlink_to(outside / "shot.png")
+    (tree / "images").symlink_to("../../outside")
+    (links / "work").symlink_to(tmp_path / "work")
+    (links / "project").symlink_to("work/project")
+    (links / "mine.png").symlink_to(tree / "logo.png")
+    (links / "shots").symlink_to(outside)
+
+    for opened in (tree, links / "project", links / "work" / "project"):
+        location = WorkspaceLocation(cast("Any", None), cast("Any", None), None, tree=opened)
+        for named in (
+            links / "work" / "project" / "logo.png",
+            links / "project" / "logo.png",
+            links / "project" / "images" / "shot.png",
+            links / "work" / "project" / "docs" / ".." / "logo.png",
+            links / "mine.png",
+            tree / "logo.png",
+            Path("logo.png"),
+        ):
+            with pytest.raises(PermissionDenied, match=str(outside / "shot.png")):
+                image_at(location, str(named))
+        assert image_at(location, str(links / "project" / "docs" / "shot.png")) == "/docs/shot.png"
+        own_link = links / "shots" / "shot.png"
+        assert image_at(location, str(own_link)) == own_link
