@@ -15,6 +15,7 @@ from toolcrib.policy.environment import clean_environment
 from toolcrib.sandbox import seccomp
 from toolcrib.sandbox.bubblewrap import HOME
 from toolcrib.sandbox.contained_process import UNPREPARED, ContainedProcess, SpawnRequest
+from toolcrib.sandbox.network_attempts import NetworkAttempts
 from toolcrib.sandbox.resource_limits import Cgroup, KeptUsage, ResourceLimits, watch
 
 KEPT_BYTES: Final = 100_000
@@ -182,7 +183,10 @@ class HostContact:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """How a command ended. ``exit_code`` is None if the server ended it: see ``timed_out`` and ``stopped``."""
+    """How a command ended. ``exit_code`` is None if the server ended it: see ``timed_out`` and ``stopped``.
+
+    ``tried_network`` says whether it sent anything past the proxy, which reaches nobody.
+    """
 
     exit_code: int | None
     output: CommandOutput
@@ -190,6 +194,7 @@ class CommandResult:
     stopped: str | None
     seconds: float
     contacted: tuple[HostContact, ...] = ()
+    tried_network: bool = False
 
     @property
     def dropped(self) -> int:
@@ -211,7 +216,8 @@ async def execute(
     gathering = OutputCollector(emit)
     began = monotonic()
     reasons: list[str] = []
-    timed_out = False
+    timed_out = tried_network = False
+    attempts: NetworkAttempts | None = None
     group = Cgroup.make(command.limits)
     contained = start(request, group)
     watcher: asyncio.Task[None] | None = None
@@ -227,6 +233,7 @@ async def execute(
         )
         try:
             async with asyncio.timeout(command.seconds):
+                attempts = NetworkAttempts.of(await contained.first_inside())
                 await contained.admit()
                 contained.end_input()
                 exit_code = await contained.ended()
@@ -234,7 +241,10 @@ async def execute(
             timed_out = True
             contained.kill()
             exit_code = await contained.ended()
+        tried_network = attempts is not None and attempts.any
     finally:
+        if attempts is not None:
+            attempts.close()
         if watcher is not None:
             watcher.cancel()
         await asyncio.shield(end(contained, group))
@@ -247,6 +257,7 @@ async def execute(
         timed_out=timed_out,
         stopped=reasons[0] if reasons else None,
         seconds=monotonic() - began,
+        tried_network=tried_network,
     )
 
 

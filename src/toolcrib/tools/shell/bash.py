@@ -147,8 +147,9 @@ def _network_notes(ran: CommandRun) -> list[str]:
         )
     # A program that waits for the network says nothing before it gives up.
     waited = result.timed_out and not ran.hosts
-    failed = result.exit_code and not result.contacted and reports_no_network(result.output.text)
-    if waited or failed:
+    # The last program of a pipeline may succeed, and the one that needed the network may be silent.
+    failed = result.tried_network or (result.exit_code and reports_no_network(result.output.text))
+    if waited or (failed and not result.contacted):
         notes.append(f"[the network is closed for this command. {_HOW_TO_ASK}; a person is asked to approve them]")
     return notes
 

@@ -130,6 +130,41 @@ async def test_a_command_that_fails_without_network_is_told_how_to_ask(open_crib
 
 
 @pytest.mark.req("CT-4", part="told that the network is closed, and how to ask")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python3 -c 'import urllib.request as u; u.urlopen(\"http://example.com/\")' 2>&1 | tail -1",
+        "curl -s http://example.com/ | head -3",
+        "curl -s --connect-timeout 1 http://192.0.2.1/ || true",
+    ],
+    ids=["tail", "silent", "address"],
+)
+async def test_a_pipeline_that_succeeds_without_network_is_told_how_to_ask(
+    open_crib: WorkspaceFixture, command: str
+) -> None:
+    result = await ran(open_crib, command, await hand(open_crib))
+
+    assert result["metadata"]["exitCode"] == 0
+    assert "[the network is closed for this command." in result["output"]
+
+
+@pytest.mark.req("CT-4", part="told that the network is closed, and how to ask")
+async def test_loopback_and_the_own_host_name_are_no_network(open_crib: WorkspaceFixture) -> None:
+    serves = (
+        "import socket, threading, urllib.request as u\n"
+        "from http.server import HTTPServer, SimpleHTTPRequestHandler as Handler\n"
+        "server = HTTPServer(('', 0), Handler)\n"
+        "threading.Thread(target=server.serve_forever, daemon=True).start()\n"
+        "for name in ('localhost', '127.0.0.1', socket.gethostname()):\n"
+        "    print(u.urlopen(f'http://{name}:{server.server_port}/').status, socket.getfqdn(name))\n"
+    )
+    result = await ran(open_crib, f"python3 - <<'END' 2>/dev/null\n{serves}END\ngit --version", await hand(open_crib))
+
+    assert result["output"].count("200 ") == 3
+    assert "closed" not in result["output"]
+
+
+@pytest.mark.req("CT-4", part="told that the network is closed, and how to ask")
 async def test_a_refused_host_is_named_with_how_to_ask(open_crib: WorkspaceFixture) -> None:
     async with upstream() as (port, _):
         agent = await hand(open_crib, hosts=(f"api.example.org:{port}",))
