@@ -13,9 +13,11 @@ from toolcrib.core.errors import Overloaded
 
 T = TypeVar("T")
 
-# Functions that run at once, with those that did not end when their call timed out: in all, and of one workspace.
+# Functions that run at once, with those that did not end when their call timed out.
 AT_ONCE: Final = 64
-OF_ONE: Final = 16
+# A workspace may have this many threads for each one that is free. So one alone gets three quarters of them, and each
+# further one three quarters of the rest: only four greedy workspaces together could take them all.
+FOR_EACH_FREE: Final = 3
 
 
 class _Places:
@@ -27,11 +29,14 @@ class _Places:
 
     def take(self, owner: Hashable) -> None:
         with self._lock:
-            if self._taken[owner] >= OF_ONE or self._taken.total() >= AT_ONCE:
-                whose, most = (" of this workspace", OF_ONE) if self._taken[owner] >= OF_ONE else ("", AT_ONCE)
+            running, of_owner = self._taken.total(), self._taken[owner]
+            if of_owner >= FOR_EACH_FREE * (AT_ONCE - running):
                 raise Overloaded(
-                    f"{most} calls of Python tools{whose} are running, or did not end when they timed out. "
-                    "Try again later."
+                    f"{running} calls of Python tools are running, or did not end when they timed out, {of_owner} of "
+                    "them of this workspace. The free threads are for other workspaces. Try again later."
+                    if running < AT_ONCE
+                    else f"{running} calls of Python tools are running, or did not end when they timed out. Try again "
+                    "later."
                 )
             self._taken[owner] += 1
 
@@ -49,7 +54,7 @@ async def in_tool_thread(work: Callable[[], T], *, owner: Hashable) -> T:
     """Run ``work`` in a thread of its own. If the caller stops waiting, the thread goes on.
 
     Args:
-        owner: The workspace of the call, which has only a part of the threads.
+        owner: The workspace of the call. It never gets all threads.
 
     Raises:
         Overloaded: Too many are running.
