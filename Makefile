@@ -13,7 +13,7 @@ SLOW_UNITS := test_wheel.py test_patterns_are_literal.py tools/test_modules.py p
 
 .DEFAULT_GOAL := help
 .PHONY: help setup venv check format format-check lint types layers docs docs-site web web-check web-types screens test \
-        test-fast clients check-long race crash kills db-faults git-undo undo-scale rendering sessions redteam \
+        test-fast clients check-long race crash kills nodes db-faults git-undo undo-scale rendering sessions redteam \
         redteam-root restore-drill test-real first-minute bench engine trace reqs lock clean
 
 help: ## Show this list
@@ -87,6 +87,9 @@ kills: ## Kill and stop two servers 100 times under runs, with runs that kill th
 	$(PYTEST) -n 0 -m "crash or not crash" tests/faults/test_run_kills.py tests/faults/test_run_zombie.py \
 	    tests/redteam/test_poison_pills.py
 	$(PYTHON) -m bench kill_resume --kills 100
+
+nodes: ## Kill, freeze, cut off and empty three nodes 200 times under load (FLAGS="--seed N" repeats one; half an hour)
+	$(PYTHON) -m tests.faults.nodes_campaign --faults 200 $(FLAGS)
 
 db-faults: ## Stop, kill and cut off the database 100 times under 12 runs and check what models were told
 	$(PYTEST) -n 0 -s -m crash tests/faults/test_database_faults.py

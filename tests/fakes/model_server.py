@@ -49,6 +49,7 @@ class Received:
 @dataclass
 class ModelServer:
     url: str = ""
+    address: str = "127.0.0.1"
     received: list[Received] = field(default_factory=list)
     connections: int = 0
     # Set when a client closes the connection of a response that is held open.
@@ -243,7 +244,7 @@ async def model_server(fake: ModelServer | None = None) -> AsyncIterator[ModelSe
         finally:
             tasks.discard(task)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, fake.address, 0)
     host, port = server.sockets[0].getsockname()[:2]
     fake.url = f"http://{host}:{port}"
     try:

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -19,7 +19,7 @@ from toolcrib.runs import durable
 from toolcrib.storage import migrate
 
 _CONFIGURATION = """
-listen_addresses = '127.0.0.1'
+listen_addresses = '{address}'
 port = {port}
 unix_socket_directories = ''
 max_connections = 100
@@ -31,9 +31,15 @@ _LOOK_EVERY_SECONDS = 0.05
 
 
 class DatabaseServer:
-    """A cluster of its own. Clients that use ``urls`` come through the proxy; ``direct`` does not."""
+    """A cluster of its own. Clients that use ``urls`` come through the proxy; ``direct`` does not.
 
-    def __init__(self, directory: Path) -> None:
+    Args:
+        program: The words before a command that start it as a user who may run PostgreSQL.
+    """
+
+    def __init__(self, directory: Path, *, address: str = "127.0.0.1", program: Sequence[str] = ()) -> None:
+        self._address = address
+        self._program = program
         self._programs = postgres_binaries.find().directory
         self._data = directory / "postgres"
         self._log = directory / "postgres.log"
@@ -43,9 +49,12 @@ class DatabaseServer:
 
     def __enter__(self) -> Self:
         how = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
-        subprocess.run([str(self._programs / "initdb"), "-D", str(self._data), *how], check=True, capture_output=True)
+        creates = [*self._program, str(self._programs / "initdb"), "-D", str(self._data), *how]
+        subprocess.run(creates, check=True, capture_output=True)
         with (self._data / "postgresql.conf").open("a") as file:
-            file.write(_CONFIGURATION.format(port=self._port))
+            file.write(_CONFIGURATION.format(address=self._address, port=self._port))
+        with (self._data / "pg_hba.conf").open("a") as file:
+            file.write("host all all samenet trust\n")
         self.start()
         durable.upgrade(self.direct("postgres"))
         self.proxy.start()
@@ -65,7 +74,7 @@ class DatabaseServer:
         )
 
     def direct(self, user: str) -> str:
-        return f"postgresql://{user}@127.0.0.1:{self._port}/postgres"
+        return f"postgresql://{user}@{self._address}:{self._port}/postgres"
 
     @property
     def faults(self) -> dict[str, Callable[[], None]]:
@@ -85,7 +94,7 @@ class DatabaseServer:
             if self._process is None or self._process.poll() is not None:
                 # The children of a killed server may hold its shared memory for a moment; then it is started again.
                 with self._log.open("ab") as log:
-                    command = [str(self._programs / "postgres"), "-D", str(self._data)]
+                    command = [*self._program, str(self._programs / "postgres"), "-D", str(self._data)]
                     self._process = subprocess.Popen(command, stdout=log, stderr=log)
             with suppress(psycopg.OperationalError), psycopg.connect(self.direct("postgres"), connect_timeout=5):
                 return

@@ -25,9 +25,9 @@ def folder(task: int) -> str:
 
 
 @contextmanager
-def working_model() -> Iterator[ModelServer]:
+def working_model(address: str = "127.0.0.1") -> Iterator[ModelServer]:
     """The strict fake on its own loop; for each task it makes ten turns of file tools and commands."""
-    with model_server_beside(ModelServer(responder=_answered)) as fake:
+    with model_server_beside(ModelServer(address=address, responder=_answered)) as fake:
         yield fake
 
 

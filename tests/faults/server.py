@@ -25,7 +25,8 @@ _PORTS = range(10_000, 20_000)
 class Server:
     """One server after the other, at the same address."""
 
-    def __init__(self, directory: Path, urls: DatabaseUrls) -> None:
+    def __init__(self, directory: Path, urls: DatabaseUrls, *, address: str = "127.0.0.1") -> None:
+        self.address = address
         self.data_dir = directory / "data"
         self.jwt_secret = secrets.token_urlsafe(48)
         self.node = "killed"
@@ -52,7 +53,7 @@ class Server:
 
     @property
     def origin(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://{self.address}:{self._port}"
 
     @property
     def pid(self) -> int:
@@ -117,7 +118,7 @@ class Server:
     def _answers(self) -> bool:
         # A connection is enough, and is cheap: the port is opened after recovery.
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self._port)) == 0
+            return probe.connect_ex((self.address, self._port)) == 0
 
 
 def free_port() -> int:

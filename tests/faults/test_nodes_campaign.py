@@ -1,0 +1,27 @@
+"""The campaign of ``make nodes``, short: it has its own namespaces, database and nodes, so it is its own process."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FAULTS = 20
+MOST_SECONDS = 600
+CHECKOUT = Path(__file__).parents[2]
+
+
+@pytest.mark.req("SC-1", part="a silent home is taken over")
+@pytest.mark.req("SC-2")
+@pytest.mark.xdist_group("kill")
+def test_twenty_faults_of_three_nodes_lose_and_repeat_nothing() -> None:
+    command = [sys.executable, "-m", "tests.faults.nodes_campaign", "--faults", str(FAULTS)]
+
+    # Killed with everything inside if it takes too long or the test is interrupted.
+    ended = subprocess.run(
+        command, cwd=CHECKOUT, env=os.environ, capture_output=True, text=True, timeout=MOST_SECONDS, check=False
+    )
+
+    assert ended.returncode == 0, (ended.stdout + ended.stderr)[-20_000:]
+    assert f"{FAULTS} faults in" in ended.stdout
