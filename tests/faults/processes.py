@@ -16,7 +16,7 @@ from pydantic import SecretStr
 import toolcrib.tools
 from toolcrib.cli.main import main
 from toolcrib.settings import Settings
-from toolcrib.storage.database import Connection, Database, Pool
+from toolcrib.storage.database import Connection, Database, Pool, Tenant
 from toolcrib.tools.tool_registry import discover_tools
 from toolcrib.wiring.tool_runtime import ToolRuntime, assemble
 
@@ -50,6 +50,13 @@ async def engine_at(site: Site) -> AsyncIterator[ToolRuntime]:
     )
     async with _pool(site.app_url) as app, _pool(site.system_url) as system:
         yield assemble(settings, Database(app, system))
+
+
+async def recover_node(engine: ToolRuntime) -> None:
+    """Recover all workspaces of the engine's node, as its server does in the background."""
+    services = engine.workspace_services
+    for workspace_id, home_epoch in (await services.files.workspaces_pending(services.node)).items():
+        await services.sync.recover(Tenant(workspace_id), home_epoch)
 
 
 @dataclass(frozen=True)

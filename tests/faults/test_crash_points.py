@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import DatabaseUrls
 from tests.faults.consistency_check import Row, Workspace
 from tests.faults.crasher import Doomed, crash
-from tests.faults.processes import Site, engine_at
+from tests.faults.processes import Site, engine_at, recover_node
 from tests.integration.conftest import WorkspaceFixture, new_caller
 from toolcrib.core.files import AuthorKind
 from toolcrib.core.ids import CallId, FileId, new_id
@@ -21,7 +21,6 @@ from toolcrib.settings import Settings
 from toolcrib.storage.change_sets import AppliedFile
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.wiring.tool_runtime import assemble
-from toolcrib.workspace.sync.reconcile import recover_node
 
 pytestmark = [pytest.mark.req("WS-5", part="crash"), pytest.mark.req("WS-6", part="crash")]
 
@@ -44,9 +43,9 @@ class Yard(WorkspaceFixture):
         return crash(Doomed(self.site, caller, ToolCall(tool, arguments), after))
 
     async def recovers(self) -> None:
-        """Do what the next server does before it responds."""
+        """Do what the next server does before it uses the workspace."""
         async with engine_at(self.site) as engine:
-            await recover_node(engine.workspace_services.files, engine.workspace_services.sync, node=self.site.node)
+            await recover_node(engine)
 
     def history(self, path: str) -> list[tuple[str, bytes | None]]:
         """Return authors and contents of the file at a path, from its first version."""

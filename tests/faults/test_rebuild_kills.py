@@ -9,13 +9,12 @@ import pytest
 
 from tests.conftest import DatabaseUrls
 from tests.faults.crasher import crash_rebuild
-from tests.faults.processes import Site, engine_at
+from tests.faults.processes import Site, engine_at, recover_node
 from tests.integration.conftest import WorkspaceFixture, new_caller
 from tests.integration.gate.builders import rows
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 from toolcrib.wiring.tool_runtime import assemble
-from toolcrib.workspace.sync.reconcile import recover_node
 
 pytestmark = pytest.mark.req("SC-2", part="a crash during the rebuild")
 
@@ -56,7 +55,7 @@ async def check_killed_after(steps: int, workspace: WorkspaceFixture, urls: Data
     async with engine_at(site) as engine:
         # What the next server does: it recovers, serves, and completes the tree in the background.
         services = engine.workspace_services
-        await recover_node(services.files, services.sync, node=site.node)
+        await recover_node(engine)
         later = WorkspaceFixture(engine, workspace.caller)
         assert (await later.result("read", path="/d/b.txt"))["content"] == "b\n"
         listed = (await later.result("ls", path="/", recursive=True))["entries"]

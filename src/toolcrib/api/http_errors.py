@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from math import ceil
 from typing import Any, Final
 from uuid import uuid4
 
@@ -37,6 +38,7 @@ STATUS: Final[Mapping[str, int]] = {
     "MISCONFIGURED": 500,
     "PROVIDER_ERROR": 502,
     "UNAVAILABLE": 503,
+    "QUARANTINED": 503,
     "NOT_ON_DISK": 507,
     # Not 408: clients repeat a request by themselves after that.
     "TIMED_OUT": 504,
@@ -85,7 +87,7 @@ def answer_to(error: Exception, *, where: str = "") -> Response:
     """Return the response for an error. An unexpected error is logged; the response has only the log's id."""
     match error:
         case ToolcribError():
-            return _answer(error.code, error.message, fields=error.fields, headers=_ADVICE.get(error.code))
+            return _answer(error.code, error.message, fields=error.fields, headers=_advice(error))
         case RequestValidationError():
             return _answer("VALIDATION_ERROR", "Validation failed", fields=few(_wrong_fields(error)))
         case HTTPException():
@@ -156,11 +158,16 @@ def _wrong_fields(error: RequestValidationError) -> dict[str, str]:
     }
 
 
-# Response headers by error code.
-_ADVICE: Final[Mapping[str, Mapping[str, str]]] = {
-    "INVALID_TOKEN": {"WWW-Authenticate": "Bearer"},
-    "UNAVAILABLE": {"Retry-After": "1"},
-}
+def _advice(error: ToolcribError) -> dict[str, str]:
+    """Return the headers that say what to do about an error."""
+    if error.code == "INVALID_TOKEN":
+        return {"WWW-Authenticate": "Bearer"}
+    seconds = error.retry_after if error.retry_after is not None or STATUS.get(error.code) != 503 else 1.0
+    return {} if seconds is None or STATUS.get(error.code) not in _LATER else {"Retry-After": str(max(1, ceil(seconds)))}
+
+
+# Statuses whose requests can be repeated as they are.
+_LATER: Final = frozenset({429, 503})
 
 
 def _answer(

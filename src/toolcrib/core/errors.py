@@ -15,6 +15,7 @@ ToolcribError
 │   │   ├── WriteLimitExceeded  more than this caller may write at once
 │   │   └── TooCostly          more work than one call may cause
 │   ├── Overloaded             too many calls wait already; retry in a moment
+│   ├── Quarantined            the workspace cannot be used until its recovery after a crash succeeds
 │   ├── TimedOut
 │   └── Interrupted            the call was cancelled, or its server stopped
 ├── CallDenied                 the gate denied the call
@@ -32,6 +33,7 @@ ToolcribError
 ├── Forbidden                  the caller is known and has no access
 ├── Superseded                 another node or a later epoch owns this now
 ├── ApplyFailed                committed, but not yet written to disk
+├── NotReady                   this server does not take requests now; `fields` has the state of each check
 └── Misconfigured              the operator must fix the configuration before the server starts
 """
 
@@ -51,6 +53,8 @@ class ToolcribError(Exception):
     """Base of all Toolcrib errors."""
 
     code = "INTERNAL_ERROR"
+    # Seconds after which the same request may succeed, where that is known.
+    retry_after: float | None = None
 
     def __init__(self, message: str, *, fields: Mapping[str, str] | None = None) -> None:
         message = _short(message, _LONGEST_MESSAGE)
@@ -131,6 +135,21 @@ class TooCostly(TooLarge):
 
 class Overloaded(ToolFailed):
     code = "UNAVAILABLE"
+    retry_after = 1.0
+
+
+class Quarantined(ToolFailed):
+    """The recovery of a workspace failed. ``reason`` is for a person, without paths of the server's machine."""
+
+    code = "QUARANTINED"
+
+    def __init__(self, reason: str, *, retry_after: float) -> None:
+        super().__init__(
+            "This workspace is quarantined: the server stopped in the middle of a change, and cannot finish it on disk "
+            f"({reason}). Ask the operator to make the workspace's directory writable, with enough free space. It is "
+            f"tried again in {retry_after:.0f} s."
+        )
+        self.retry_after = retry_after
 
 
 class TimedOut(ToolFailed):
@@ -242,6 +261,11 @@ class Superseded(ToolcribError):
 
 class ApplyFailed(ToolcribError):
     code = "NOT_ON_DISK"
+
+
+class NotReady(ToolcribError):
+    code = "UNAVAILABLE"
+    retry_after = 5.0
 
 
 class Misconfigured(ToolcribError):

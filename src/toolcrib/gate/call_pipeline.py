@@ -183,6 +183,8 @@ class Gate:
         reached = request
         with working_for(request.caller.user_id):
             try:
+                # Without a turn: others need not wait for the recovery of this workspace.
+                await self._workspace_services.sync.recover_first(request.caller.workspace_id)
                 async with self._turn(request):
                     authorized = reached = self._authorize(request)
                     if authorized.authorization.error is not None:

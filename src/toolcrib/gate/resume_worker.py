@@ -5,7 +5,7 @@ elsewhere, or again. Whoever claims it first executes it; the other waits until 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
@@ -82,6 +82,7 @@ class ResumeWorker:
         lease: float = 15.0,
         max_attempts: int = 3,
         drain: Drain | None = None,
+        recovered: Callable[[WorkspaceId], Awaitable[None]] | None = None,
     ) -> None:
         """Create the worker.
 
@@ -89,6 +90,7 @@ class ResumeWorker:
             process_id: The process that claims.
             lease: A process that is silent for this many seconds is considered dead.
             max_attempts: A call that this many processes did not survive is given up. The last attempt runs alone.
+            recovered: Waits until a workspace is recovered after a crash.
         """
         self._executor = executor
         self._pauses = pauses
@@ -105,6 +107,7 @@ class ResumeWorker:
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._alone = asyncio.Lock()
         self._is_stopped = False
+        self._recovered = recovered
         self._drain = drain or Drain()
         self._drain.add(self._finish)
 
@@ -169,6 +172,9 @@ class ResumeWorker:
         attempts = await self._claims.attempts(workspace_id, pause_id)
         if attempts is None:
             return True
+        if self._recovered is not None:
+            # Without a turn: the calls of other workspaces need not wait for this one.
+            await self._recovered(workspace_id)
         async with self._turn(alone=attempts >= max(self._max_attempts - 1, 1)):
             if self._drain.has_begun:
                 return False

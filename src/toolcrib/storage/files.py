@@ -193,19 +193,37 @@ class FileStore:
             )
             return [file_of(row) for row in await cursor.fetchall()]
 
-    async def workspaces_pending(self, node: str) -> list[WorkspaceId]:
-        """Return the workspaces of this node with committed changes that may not be on disk."""
+    async def workspaces_pending(self, node: str) -> dict[WorkspaceId, int]:
+        """Return the workspaces of this node with committed changes that may not be on disk, and their home epochs."""
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
-                select w.id from toolcrib.workspaces w
+                -- From one workspace with pending files to the next: there are few, of many workspaces and files.
+                with recursive pending (id) as (
+                    (select p.workspace_id from toolcrib.pending_applies p order by p.workspace_id limit 1)
+                    union all
+                    select (select p.workspace_id from toolcrib.pending_applies p
+                            where p.workspace_id > pending.id order by p.workspace_id limit 1)
+                    from pending where pending.id is not null
+                )
+                select w.id, w.home_epoch from pending join toolcrib.workspaces w on w.id = pending.id
                 where (w.home_node = %s or w.home_node is null)
                   and exists (select from toolcrib.pending_applies p
                               where p.workspace_id = w.id and p.rebuild_id is null)
                 """,
                 (node,),
             )
-            return [WorkspaceId(id_) for (id_,) in await cursor.fetchall()]
+            return {WorkspaceId(id_): epoch for id_, epoch in await cursor.fetchall()}
+
+    async def any_pending(self, tenant: Tenant) -> bool:
+        """Return whether the workspace has committed changes that may not be on disk, other than those of a rebuild."""
+        async with self._database.connection(Tenant(tenant.workspace_id)) as connection:
+            row = await connection.returned_row(
+                "select exists (select from toolcrib.pending_applies p "
+                "where p.workspace_id = %s and p.rebuild_id is null)",
+                (tenant.workspace_id,),
+            )
+            return bool(row[0])
 
     async def workspaces_rebuilding(self, node: str) -> list[WorkspaceId]:
         """Return the workspaces of this node whose trees are not completely rebuilt."""

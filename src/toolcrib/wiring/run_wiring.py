@@ -25,7 +25,6 @@ from toolcrib.storage.server_processes import ServerProcessStore
 from toolcrib.wiring.tool_runtime import ToolRuntime
 from toolcrib.workspace.effects.live_tree import record_tree
 from toolcrib.workspace.retention_worker import RetentionWorker
-from toolcrib.workspace.sync.reconcile import recover_node
 
 
 def run_executor(engine: ToolRuntime, providers: ProviderRegistry) -> RunExecutor:
@@ -72,9 +71,15 @@ async def run_service(
         queue_after: Open the durable queue only after this many seconds. Until then, what becomes ready or is decided
             in this process starts, and what a process of this node left behind.
     """
-    settings = engine.settings
+    settings, recovery = engine.settings, engine.workspace_services.sync.trees.recovery
+
+    async def execute_recovered(run: Run) -> None:
+        if run.cancelled_by is None:
+            await recovery.recovered(run.workspace_id)
+        await execute(run)
+
     runner = RunWorker(
-        engine.stores.runs, execute, heartbeat, node=settings.node_name, slots=_RUNS_AT_ONCE, drain=engine.drain
+        engine.stores.runs, execute_recovered, heartbeat, node=settings.node_name, slots=_RUNS_AT_ONCE, drain=engine.drain
     )
     periodic = periodic_jobs(engine)
     queue = DurableQueue(
@@ -93,7 +98,7 @@ async def run_service(
     working = asyncio.create_task(runner.run())
 
     async def start_taken() -> None:
-        await recover_node(engine.stores.files, engine.workspace_services.sync, node=settings.node_name)
+        await recovery.find()
         await runner.start_due()
         await engine.resume_worker.start_due()
 

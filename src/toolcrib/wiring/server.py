@@ -5,10 +5,13 @@ from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import structlog
+
 from toolcrib.api.access_tokens import AccessTokens, LoginLinks, SetupLinks
 from toolcrib.api.api_services import ApiServices
 from toolcrib.api.auth.connection_auth import EndedLogins
 from toolcrib.api.passwords import Passwords
+from toolcrib.core.errors import ToolcribError
 from toolcrib.core.ids import ProcessId, new_id
 from toolcrib.events import EventHub
 from toolcrib.gate.audit_seals import AuditSealer
@@ -20,7 +23,7 @@ from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.runs.run_service import RunService
 from toolcrib.settings import Settings
 from toolcrib.storage.api_keys import TicketStore
-from toolcrib.storage.database import Database
+from toolcrib.storage.database import Database, OperationalError
 from toolcrib.storage.events import ConversationCursorStore
 from toolcrib.storage.invitations import InvitationStore
 from toolcrib.storage.quotas import UsageStore
@@ -30,7 +33,8 @@ from toolcrib.tools.tool import Tool
 from toolcrib.wiring.run_wiring import run_executor, run_service, schedule_service
 from toolcrib.wiring.tool_runtime import Stores, ToolRuntime, assemble
 from toolcrib.workspace.retention_worker import TrashCollector
-from toolcrib.workspace.sync.reconcile import recover_node
+
+log = structlog.get_logger(__name__)
 
 _LOCAL_QUEUE_AFTER = 5.0
 
@@ -108,7 +112,7 @@ def api_services(
 async def services(
     settings: Settings, *, tools: Iterable[Tool] = (), binds_logins: bool = False
 ) -> AsyncIterator[ApiServices]:
-    """Open everything that the routes use: the database, after recovery, and all background workers."""
+    """Open everything that the routes use: the database, and all background workers. Recovery is one of them."""
     settings.reject_weak_secrets()
     tools = (*tools, *await asyncio.to_thread(load_python_tools, settings.tools_module))
     process_id = ProcessId(new_id())
@@ -134,8 +138,9 @@ async def services(
         )
         engine = assemble(settings, database, tools=tools, live=live, process_id=process_id, binds_logins=binds_logins)
         stores, mounts = engine.stores, engine.workspace_services.mounts
-        await recover_node(stores.files, engine.workspace_services.sync, node=settings.node_name)
-        await engine.resume_worker.recover()
+        sync = engine.workspace_services.sync
+        # Only a look: the recovery itself is a job below, or happens when a call needs the workspace.
+        await sync.trees.recovery.find()
         # It ends after everything that writes to the audit log, with a last seal.
         await opened.enter_async_context(
             _at_work(audit_sealer(settings, stores).run(settings.audit_seal_interval_seconds))
@@ -161,6 +166,7 @@ async def services(
             deleted=stores.workspace_deleted,
         )
         jobs = (
+            _end_interrupted_calls(engine),
             EndedLogins(api.accounts, api.connection_limits).run(),
             engine.shell.probe(),
             exporter.run(settings.audit_checkpoint_seconds),
@@ -168,7 +174,8 @@ async def services(
             deletion.run(),
             engine.model_slots.run(),
             engine.background.run(),
-            engine.workspace_services.sync.trees.run(),
+            sync.recover_found(),
+            sync.trees.run(),
         )
         try:
             async with _at_work(*jobs):
@@ -177,6 +184,14 @@ async def services(
             await engine.toolbox.close()
             await engine.background.close()
             engine.shell.close()
+
+
+async def _end_interrupted_calls(engine: ToolRuntime) -> None:
+    """End the calls of dead processes soon after the start. A periodic job does it again."""
+    try:
+        await engine.resume_worker.recover()
+    except (ToolcribError, OperationalError) as error:
+        log.warning("server.calls_not_ended", error=str(error))
 
 
 def audit_sealer(settings: Settings, stores: Stores) -> AuditSealer:

@@ -187,7 +187,7 @@ def assemble(
         blobs=stores.blobs,
         changes=stores.changes,
         mounts=mounts,
-        sync=Reconciler(stores.changes, mounts, trees, node=settings.node_name, trash=trash_limits(settings)),
+        sync=Reconciler(stores.changes, mounts, trees, node=settings.node_name),
         undoing=UndoStore(database),
         regexes=PostgresRegex(database),
         virtual=VirtualFileStore(database),
@@ -283,7 +283,9 @@ def assemble(
         lease=settings.heartbeat_lease_seconds,
         max_attempts=settings.max_attempts,
         drain=drain,
+        recovered=trees.recovery.recovered,
     )
+    drain.add(trees.recovery.stop)
     return ToolRuntime(
         settings=settings,
         process_id=process_id,

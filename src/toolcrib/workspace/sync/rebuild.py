@@ -43,6 +43,7 @@ from toolcrib.workspace.sync.apply_to_disk import apply
 from toolcrib.workspace.sync.crash_recovery import redo_pending
 from toolcrib.workspace.sync.path_state import MOST_BYTES
 from toolcrib.workspace.sync.tree_marker import MARKER, LostContent, TreeMarker, few_lost
+from toolcrib.workspace.sync.workspace_recovery import WorkspaceRecovery
 
 log = structlog.get_logger(__name__)
 
@@ -78,6 +79,7 @@ class TreeRebuilder:
         self._node = node
         self._trash = trash
         self._checks_repository = checks_repository
+        self.recovery = WorkspaceRecovery(files, changes, mounts, node=node, trash=trash)
         self._turns: WeakValueDictionary[WorkspaceId, asyncio.Lock] = WeakValueDictionary()
         self._waiting: asyncio.Queue[WorkspaceId] = asyncio.Queue()
         # Rebuilds that another process began: it may have left temporary files.
@@ -93,6 +95,8 @@ class TreeRebuilder:
     ) -> None:
         """Check the marker of a workspace once per process. Begins a rebuild if the disk does not have its trees.
 
+        Every access to the trees comes after this: so it also waits until what a crash left is recovered.
+
         Args:
             home_epoch: Check it again if this is not the epoch of the last check.
             asked: A person asked for the rebuild, so that their own directory is rebuilt too.
@@ -100,13 +104,16 @@ class TreeRebuilder:
 
         Raises:
             Conflict: A person's own directory is empty, although the history has files of it.
+            Quarantined: What a crash left cannot be recovered.
             Superseded: The trees are another node's.
         """
         if self._mounts.is_checked(workspace_id, home_epoch):
             return
+        self.recovery.require_usable(workspace_id)
         async with self._turn(workspace_id):
             if not self._mounts.is_checked(workspace_id, home_epoch):
                 marker = await asyncio.shield(self._checked(Tenant(workspace_id), asked=asked, adopt=adopt))
+                await self.recovery.recover(Tenant(workspace_id), marker.home_epoch)
                 self._mounts.checked[workspace_id] = CheckedTrees(marker.home_epoch, marker.rebuild_id is None)
                 if marker.rebuild_id is not None:
                     self._waiting.put_nowait(workspace_id)

@@ -2,31 +2,27 @@
 
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-
-import structlog
 
 from toolcrib.core.background_processes import BackgroundProcess
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.change_sets import EXTERNAL, Author, ChangeKind, ChangeSet, FileChange
 from toolcrib.core.errors import ToolcribError
 from toolcrib.core.files import DiskEntry, EntryKind, EntryState, File
-from toolcrib.core.ids import VersionId
+from toolcrib.core.ids import VersionId, WorkspaceId
 from toolcrib.core.paths import Mount, WorkspacePath, mount_root
 from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.storage.background_processes import present_within
 from toolcrib.storage.change_sets import AppliedFile, ChangeSetStore
-from toolcrib.storage.database import Connection, Tenant
-from toolcrib.storage.files import FileStore, list_below, list_pending, list_rebuilding
-from toolcrib.storage.trash import TrashLimits
+from toolcrib.storage.database import Connection, OperationalError, Tenant
+from toolcrib.storage.files import list_below, list_pending, list_rebuilding
 from toolcrib.workspace.fs.mount_writer import MountWriter
 from toolcrib.workspace.fs.mounts import MountTable, WorkspaceDisks
-from toolcrib.workspace.sync.crash_recovery import DiskChanges, external_change, redo_pending
+from toolcrib.workspace.sync.crash_recovery import DiskChanges, external_change
 from toolcrib.workspace.sync.path_state import disk_matches_head, observe_entry, observed_whole, size_below
 from toolcrib.workspace.sync.rebuild import TreeRebuilder
-
-log = structlog.get_logger(__name__)
 
 _ANYWHERE = mount_root(Mount.PROJECT)
 
@@ -35,13 +31,12 @@ class Reconciler:
     """Reconciles paths, and recovers workspaces."""
 
     def __init__(
-        self, changes: ChangeSetStore, mounts: MountTable, trees: TreeRebuilder, *, node: str, trash: TrashLimits
+        self, changes: ChangeSetStore, mounts: MountTable, trees: TreeRebuilder, *, node: str
     ) -> None:
         self.trees = trees
         self._changes = changes
         self._mounts = mounts
         self._node = node
-        self._trash = trash
 
     async def reconcile(
         self,
@@ -119,40 +114,25 @@ class Reconciler:
         if crashed:
             await self.recover(tenant)
 
-    async def recover(self, tenant: Tenant) -> int:
-        """Apply every committed change of a workspace that a crash left pending. Returns the number of files."""
+    async def recover(self, tenant: Tenant, home_epoch: int | None = None) -> int:
+        """Apply every committed change of a workspace that a crash left pending. Returns the number of files.
+
+        Args:
+            home_epoch: Check the trees again if they were last checked in another epoch.
+        """
         await self.trees.ensure_again(tenant.workspace_id)
-        async with self._changes.lock(tenant, [], whole=True) as locked:
-            seen = await locked.lookup([_ANYWHERE], WorkspaceRole.VIEWER)
-            seen.home.require(self._node)
-            self._mounts.require_current(tenant.workspace_id, seen.home.epoch)
-            async with locked.transaction() as connection:
-                pending = await list_pending(connection, tenant)
-            disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.root_path)
-            await redo_pending(locked, tenant, seen.home, disk_of, pending, node=self._node, trash=self._trash)
-        return len(pending)
+        await self.trees.ensure(tenant.workspace_id, home_epoch=home_epoch)
+        return await self.trees.recovery.recover(tenant)
 
+    async def recover_found(self) -> None:
+        """Recover in the background what ``trees.recovery`` finds."""
+        await self.trees.recovery.run(self.recover)
 
-async def recover_node(files: FileStore, sync: Reconciler, *, node: str) -> int:
-    """Recover all workspaces of the node before the server starts. Returns the number of files.
-
-    A workspace with an unwritable disk is skipped: its changes stay pending and are retried when it is used. The others
-    do not wait for it.
-    """
-    found = 0
-    for workspace_id in await files.workspaces_pending(node):
-        try:
-            found += await sync.recover(Tenant(workspace_id))
-        except (OSError, ToolcribError) as error:
-            log.error(
-                "recovery.failed",
-                workspace_id=str(workspace_id),
-                error=str(error),
-                remedy="Make the workspace's directory writable; its changes are written to disk at the next use.",
-            )
-    if found:
-        log.info("recovery.completed", files=found)
-    return found
+    async def recover_first(self, workspace_id: WorkspaceId) -> None:
+        """Recover a workspace that waits for it now, because a call needs it. Its use of the trees raises the errors."""
+        if self.trees.recovery.is_waiting(workspace_id):
+            with suppress(OSError, ToolcribError, OperationalError):
+                await self.recover(Tenant(workspace_id))
 
 
 def attribute_changes(
