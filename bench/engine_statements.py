@@ -5,6 +5,7 @@ import re
 import statistics
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -29,28 +30,49 @@ _PENDING_APPROVALS = 10_000
 _WATCH_SECONDS = 4.0
 _TRIES = 7
 _LEASE = 30.0
+_EXPLAIN = "explain (analyze, buffers, format json)"
 _MEASURED = ("select", "update", "delete", "insert", "with")
 
 # Statements of the Toolcrib server and of DBOS, by text, with the parameters of the first execution.
 Recorded = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class StatementCost:
+    """What one execution cost: milliseconds, planning included, and pages that it touched."""
+
+    milliseconds: float
+    pages: int
+
+
 async def statement_times(settings: Settings, owner_url: str, *, workspaces: int, running: int) -> dict[str, float]:
     """Return the milliseconds of each statement that a server repeats, planning included: the median of a few."""
-    await asyncio.to_thread(_generate, owner_url, workspaces, running)
+    await asyncio.to_thread(generate_rows, owner_url, workspaces, running)
     settings = settings.model_copy(update={"node_name": "node-0"})
     async with Database.open(settings.database_url, settings.system_url, pool_size=4) as database:
-        ours, engines = await _record(settings, database)
-        found = {}
-        for statement, parameters in ours.items():
-            found[_shortened(statement)] = await _median_of_ours(database, statement, parameters)
-    with psycopg.connect(settings.system_url, autocommit=True) as connection:
+        ours, engines = await record_statements(settings, database)
+        rounds = [await statement_costs(settings, database, ours, engines) for _ in range(_TRIES)]
+    return {name: statistics.median(one[name].milliseconds for one in rounds) for name in rounds[0]}
+
+
+async def statement_costs(
+    settings: Settings, database: Database, ours: Recorded, engines: Recorded
+) -> dict[str, StatementCost]:
+    """Execute each statement once, and undo it."""
+    found = {}
+    for statement, parameters in ours.items():
+        async with database.as_system() as connection, connection.transaction(force_rollback=True):
+            cursor = await connection.execute(f"{_EXPLAIN} {statement}".encode(), parameters)
+            found[_shortened(statement)] = _cost(await cursor.fetchone())
+    with psycopg.connect(settings.system_url, autocommit=True) as plain:
         for statement, parameters in engines.items():
-            found[_shortened(statement)] = _median_of_engine(connection, statement, parameters)
+            with plain.transaction(force_rollback=True):
+                row = plain.execute(f"{_EXPLAIN} {statement}".encode(), _elsewhere(parameters)).fetchone()
+            found[_shortened(statement)] = _cost(row)
     return found
 
 
-def _generate(owner_url: str, workspaces: int, running: int) -> None:
+def generate_rows(owner_url: str, workspaces: int, running: int) -> None:
     with psycopg.connect(owner_url, autocommit=True) as connection:
         # No triggers: they would enqueue and audit a million rows.
         connection.execute("set session_replication_role = replica")
@@ -116,7 +138,7 @@ def _generate(owner_url: str, workspaces: int, running: int) -> None:
         connection.execute("vacuum analyze")
 
 
-async def _record(settings: Settings, database: Database) -> tuple[Recorded, Recorded]:
+async def record_statements(settings: Settings, database: Database) -> tuple[Recorded, Recorded]:
     """Let a queue look for work, call what a worker repeats, and return the statements of both."""
     processes, runs, jobs = ServerProcessStore(database), RunStepStore(database), PeriodicJobStore(database)
     ours: Recorded = {}
@@ -184,30 +206,18 @@ def _recorded_of_engine(recorded: Recorded) -> Iterator[None]:
         event.remove(Engine, "before_cursor_execute", record)
 
 
-async def _median_of_ours(database: Database, statement: str, parameters: Any) -> float:
-    times = []
-    for _ in range(_TRIES):
-        async with database.as_system() as connection, connection.transaction(force_rollback=True):
-            cursor = await connection.execute(f"explain (analyze, format json) {statement}".encode(), parameters)
-            times.append(_milliseconds(await cursor.fetchone()))
-    return statistics.median(times)
+def _elsewhere(parameters: Any) -> Any:
+    """Ask about the queue of another node: its entries have not begun."""
+    if not isinstance(parameters, Mapping):
+        return parameters
+    return {name: "runs@node-1" if value == "runs@node-0" else value for name, value in parameters.items()}
 
 
-def _median_of_engine(connection: psycopg.Connection[Any], statement: str, parameters: Any) -> float:
-    if isinstance(parameters, Mapping):
-        # The entries of the other node's queue have not begun.
-        parameters = {name: "runs@node-1" if value == "runs@node-0" else value for name, value in parameters.items()}
-    times = []
-    for _ in range(_TRIES):
-        with connection.transaction(force_rollback=True):
-            cursor = connection.execute(f"explain (analyze, format json) {statement}".encode(), parameters)
-            times.append(_milliseconds(cursor.fetchone()))
-    return statistics.median(times)
-
-
-def _milliseconds(row: Any) -> float:
-    [plan] = row[0]
-    return float(plan["Planning Time"] + plan["Execution Time"])
+def _cost(row: Any) -> StatementCost:
+    [explained] = row[0]
+    plan = explained["Plan"]
+    pages = plan.get("Shared Hit Blocks", 0) + plan.get("Shared Read Blocks", 0)
+    return StatementCost(explained["Planning Time"] + explained["Execution Time"], pages)
 
 
 def _shortened(statement: str) -> str:

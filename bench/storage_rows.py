@@ -72,7 +72,7 @@ async def _measure(folder: Path, name: str, options: argparse.Namespace) -> None
             tree = folder / f"tree-{size}"
             tree.mkdir()
             tools = WorkspaceTools(engine.executor, await new_caller(engine.stores, tree))
-            _fill(name, tools.caller.workspace_id, size)
+            fill_with_files(name, tools.caller.workspace_id, size)
             workspaces.append(tools)
             await _furnish(tools)
         print(f"| call | ms at {options.few:,} | ms at {options.many:,} | ratio | target |\n|---|---|---|---|---|")
@@ -80,7 +80,8 @@ async def _measure(folder: Path, name: str, options: argparse.Namespace) -> None
             await _compare(case, workspaces, options.reps)
 
 
-def _fill(name: str, workspace_id: WorkspaceId, count: int) -> None:
+def fill_with_files(name: str, workspace_id: WorkspaceId, count: int) -> None:
+    """Insert rows of files that are not on disk into a database."""
     with psycopg.connect(url_of(name), autocommit=True) as connection:
         # Copies of existing rows, so that a million foreign keys need no check.
         connection.execute("set session_replication_role = replica")

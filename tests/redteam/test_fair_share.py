@@ -49,5 +49,5 @@ async def test_excess_commands_are_rejected_with_retry_after(served: Server) -> 
 
     assert refused.status_code == 503
     assert refused.headers["retry-after"]
-    assert refused.json()["code"] == "UNAVAILABLE"
+    assert refused.json()["code"] == "OVERLOADED"
     assert "Too many commands are queued" in refused.json()["error"]

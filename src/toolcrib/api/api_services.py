@@ -11,6 +11,7 @@ from starlette.requests import HTTPConnection
 from toolcrib.api.access_tokens import AccessTokens, LoginLinks, SetupLinks
 from toolcrib.api.connection_limits import ConnectionLimits
 from toolcrib.api.passwords import Passwords, RateLimits
+from toolcrib.api.readiness import Readiness
 from toolcrib.core.ids import CallId, SessionId, WorkspaceId
 from toolcrib.runtime.drain import Drain
 from toolcrib.sandbox.sandbox import Sandbox
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from toolcrib.runs.schedules import ScheduleService
     from toolcrib.tools.tool_registry import ToolRegistry
     from toolcrib.websearch.brave import SearchKeys
+    from toolcrib.workspace.sync.workspace_recovery import WorkspaceRecovery
 
 
 Key = tuple[WorkspaceId, SessionId]
@@ -117,6 +119,8 @@ class ApiServices:
     login_links: LoginLinks
     setup_links: SetupLinks
     drain: Drain
+    recovery: "WorkspaceRecovery"
+    readiness: Readiness = field(default_factory=Readiness)
     limits: RateLimits = field(default_factory=RateLimits)
     connection_limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     running_calls: RunningCalls = field(default_factory=RunningCalls)

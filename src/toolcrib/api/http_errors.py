@@ -38,6 +38,8 @@ STATUS: Final[Mapping[str, int]] = {
     "MISCONFIGURED": 500,
     "PROVIDER_ERROR": 502,
     "UNAVAILABLE": 503,
+    # Nothing was begun: the same request can be repeated, unlike after UNAVAILABLE.
+    "OVERLOADED": 503,
     "QUARANTINED": 503,
     "NOT_ON_DISK": 507,
     # Not 408: clients repeat a request by themselves after that.
@@ -162,12 +164,9 @@ def _advice(error: ToolcribError) -> dict[str, str]:
     """Return the headers that say what to do about an error."""
     if error.code == "INVALID_TOKEN":
         return {"WWW-Authenticate": "Bearer"}
-    seconds = error.retry_after if error.retry_after is not None or STATUS.get(error.code) != 503 else 1.0
-    return {} if seconds is None or STATUS.get(error.code) not in _LATER else {"Retry-After": str(max(1, ceil(seconds)))}
-
-
-# Statuses whose requests can be repeated as they are.
-_LATER: Final = frozenset({429, 503})
+    if STATUS.get(error.code) != 503:
+        return {}
+    return {"Retry-After": str(max(1, ceil(error.retry_after or 1.0)))}
 
 
 def _answer(

@@ -3,6 +3,7 @@
 One plain ASGI wrapper instead of a stack of middlewares, because every call pays for it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
@@ -145,6 +146,8 @@ _BEGINNINGS: Final = frozenset({"http.response.start", "websocket.accept", "webs
 
 # Beyond this limit a request is rejected at once with a Retry-After, because waiting would not help.
 _MAX_IN_FLIGHT: Final = 1_000
+# Of one token or key, so that its owner cannot use up the limit of all. Before authentication, which takes a query.
+_MAX_OF_ONE: Final = 256
 _ALWAYS_ANSWERED: Final = frozenset({"/health", "/livez", "/readyz"})
 
 
@@ -152,11 +155,19 @@ class RequestGuard:
     """Wraps the application."""
 
     def __init__(
-        self, app: ASGIApp, *, hosts: AllowedHosts, max_request_bytes: int, max_in_flight: int = _MAX_IN_FLIGHT
+        self,
+        app: ASGIApp,
+        *,
+        hosts: AllowedHosts,
+        max_request_bytes: int,
+        max_in_flight: int = _MAX_IN_FLIGHT,
+        max_of_one: int = _MAX_OF_ONE,
     ) -> None:
         self._app = app
         self._max_in_flight = max_in_flight
+        self._max_of_one = max_of_one
         self._in_flight = 0
+        self._by_credential: Counter[bytes] = Counter()
         self._hosts = hosts
         self._max_request_bytes = max_request_bytes
 
@@ -167,6 +178,7 @@ class RequestGuard:
         started = False
         # WebSockets are counted when they are accepted, and streams once they have started.
         counts = scope["type"] == "http" and scope["path"] not in _ALWAYS_ANSWERED
+        credential = _credential(scope) if counts else b""
 
         async def send_with_headers(message: Message) -> None:
             nonlocal started, counts
@@ -177,13 +189,14 @@ class RequestGuard:
                 message["headers"] = [*message["headers"], *(one for one in _HEADERS if one[0] not in headers)]
                 if counts and headers.get(b"content-type", b"").startswith(b"text/event-stream"):
                     counts = False
-                    self._in_flight -= 1
+                    self._leave(credential)
             await send(message)
 
-        self._in_flight += counts
+        if counts:
+            self._enter(credential)
         try:
-            if counts and self._in_flight > self._max_in_flight:
-                raise Overloaded("The server is at its limit of concurrent requests. Try again in a moment.")
+            if counts:
+                self._require_room(credential)
             await self._app(scope, self._admit(scope, receive), send_with_headers)
         except Exception as error:
             if started:
@@ -191,7 +204,26 @@ class RequestGuard:
                 raise
             await _refuse(error, scope, receive, send_with_headers)
         finally:
-            self._in_flight -= counts
+            if counts:
+                self._leave(credential)
+
+    def _enter(self, credential: bytes) -> None:
+        self._in_flight += 1
+        self._by_credential[credential] += 1
+
+    def _leave(self, credential: bytes) -> None:
+        self._in_flight -= 1
+        self._by_credential[credential] -= 1
+        if not self._by_credential[credential]:
+            del self._by_credential[credential]
+
+    def _require_room(self, credential: bytes) -> None:
+        if self._in_flight > self._max_in_flight:
+            raise Overloaded("The server is at its limit of concurrent requests. Try again in a moment.")
+        if credential and self._by_credential[credential] > self._max_of_one:
+            raise Overloaded(
+                f"{self._max_of_one} of your requests are being answered, the limit. Try again in a moment."
+            )
 
     def _admit(self, scope: Scope, receive: Receive) -> Receive:
         """Check the headers. A body of unknown length is measured while it is received."""
@@ -210,6 +242,17 @@ class RequestGuard:
         if not length.isdigit() or int(length) > self._max_request_bytes:
             raise too_large(self._max_request_bytes)
         return receive
+
+
+def _credential(scope: Scope) -> bytes:
+    """Return the token, key or cookies of a request as they are. Only their owner knows them."""
+    found = b""
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            return bytes(value)
+        if name == b"cookie":
+            found = value
+    return found
 
 
 async def _refuse(error: Exception, scope: Scope, receive: Receive, send: Send) -> None:

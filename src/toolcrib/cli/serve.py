@@ -85,7 +85,7 @@ def _show_setup_link(settings: Settings, secret: str) -> None:
 
 
 async def run(settings: Settings) -> int:
-    """Serve until a signal stops it. Returns the exit status. Crash recovery runs meanwhile, see ``WorkspaceRecovery``."""
+    """Serve until a signal stops it, and return the exit status. Crash recovery runs in the background."""
     # Imported here, as in the other commands, so that all commands start quickly.
     from toolcrib.api.app import listener
     from toolcrib.api.connection_limits import raise_descriptor_limit

@@ -1,7 +1,9 @@
 """HTTP requests to a Toolcrib server; converts error responses to the server's errors. Independent of the routes."""
 
 import json
+import random
 import socket
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +25,10 @@ from toolcrib.core.errors import (
 )
 
 _PAGE = 100
+# How long one request may wait for a server that is overloaded.
+_LONGEST_SECONDS = 30.0
+# Error codes of requests that the server has not begun.
+_NOT_BEGUN = frozenset({"OVERLOADED", "QUARANTINED"})
 # A stream has a heartbeat every 15 s.
 _STREAM = httpx2.Timeout(45.0, connect=5)
 
@@ -83,20 +89,22 @@ class HttpClient:
             ToolcribError: The server reported an error.
         """
         params = {name: value for name, value in (query or {}).items() if value is not None}
-        try:
-            if content is None:
-                response = self._client.request(method, path, json=body, params=params)
-            else:
-                headers = {"Content-Type": "application/octet-stream"}
-                response = self._client.request(method, path, content=content, params=params, headers=headers)
-            data = response.json() if response.content else None
-        except httpx2.TransportError as error:
-            raise self._nobody(error) from None
-        except ValueError:
-            raise ServerUnreachable(f"{self._server} is not a Toolcrib server. Check the address.") from None
-        if response.is_success:
-            return data
-        raise _error(response.status_code, data)
+        given: dict[str, Any] = {"params": params, "json": body}
+        if content is not None:
+            given = {"params": params, "content": content, "headers": {"Content-Type": "application/octet-stream"}}
+        patience = _Patience()
+        while True:
+            try:
+                response = self._client.request(method, path, **given)
+                data = response.json() if response.content else None
+            except httpx2.TransportError as error:
+                raise self._nobody(error) from None
+            except ValueError:
+                raise ServerUnreachable(f"{self._server} is not a Toolcrib server. Check the address.") from None
+            if response.is_success:
+                return data
+            if not patience.waited(method, response.status_code, response.headers, data):
+                raise _error(response.status_code, data)
 
     def send_streamed(
         self, path: str, body: Any, on_output: Callable[[str], None], handle: "StreamHandle | None" = None
@@ -106,13 +114,25 @@ class HttpClient:
         The server sends a sign of life every few seconds, so that no work is too long. Closing the ``handle`` ends the
         request, which then raises ``ServerUnreachable``, and the work.
         """
+        patience = _Patience()
+        while True:
+            ended = self._streamed(path, body, on_output, handle)
+            if ended["status"] < 400:
+                return ended["body"]
+            if not patience.waited("POST", ended["status"], ended.get("headers", {}), ended["body"]):
+                raise _error(ended["status"], ended["body"])
+
+    def _streamed(
+        self, path: str, body: Any, on_output: Callable[[str], None], handle: "StreamHandle | None"
+    ) -> dict[str, Any]:
+        """Return status and body of the response, and its headers unless it was a stream."""
         wire = handle or StreamHandle()
         headers, ended = {"Accept": "text/event-stream"}, None
         try:
             with self._client.stream("POST", path, json=body, headers=headers, timeout=_STREAM) as response:
                 if not response.headers.get("content-type", "").startswith("text/event-stream"):
                     response.read()
-                    ended = {"status": response.status_code, "body": response.json()}
+                    ended = {"status": response.status_code, "body": response.json(), "headers": response.headers}
                 wire.open(response.extensions["network_stream"].get_extra_info("socket"))
                 for line in response.iter_lines() if ended is None else ():
                     message = json.loads(line.removeprefix("data: ")) if line.startswith("data: ") else {}
@@ -126,9 +146,7 @@ class HttpClient:
             wire.line = None
         if ended is None:
             raise ServerUnreachable(f"{self._server} closed the connection before it answered.")
-        if ended["status"] >= 400:
-            raise _error(ended["status"], ended["body"])
-        return ended["body"]
+        return ended
 
     def fetch(self, kind: type[ModelT], method: str, path: str, body: Any = None, **options: Any) -> ModelT:
         """Send a request like ``send`` and return the response as a wire type."""
@@ -177,6 +195,30 @@ class HttpClient:
         return ServerUnreachable(
             f"Cannot connect to {self._server} ({error}). Start `toolcrib serve`, or use another server."
         )
+
+
+class _Patience:
+    """The waits of one request to a server that is overloaded: as long as it asks for, within a limit."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + _LONGEST_SECONDS
+
+    def waited(self, method: str, status: int, headers: Mapping[str, str], data: Any) -> bool:
+        """Wait if the request can be repeated as it is, and return whether it can.
+
+        A request that may have had an effect is not repeated: the database may have been lost after it.
+        """
+        code = data.get("code") if isinstance(data, Mapping) else None
+        if not (code in _NOT_BEGUN or (method == "GET" and status in (429, 503))):
+            return False
+        asked = headers.get("retry-after", "1")
+        seconds = float(asked) if asked.isdigit() else 1.0
+        # Not all clients at the same moment.
+        seconds *= 1 + random.random() / 2  # noqa: S311 - no secret
+        if time.monotonic() + seconds > self._until:
+            return False
+        time.sleep(seconds)
+        return True
 
 
 @dataclass(slots=True)

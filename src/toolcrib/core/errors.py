@@ -134,7 +134,9 @@ class TooCostly(TooLarge):
 
 
 class Overloaded(ToolFailed):
-    code = "UNAVAILABLE"
+    """Nothing was begun, so that the same call can be repeated."""
+
+    code = "OVERLOADED"
     retry_after = 1.0
 
 

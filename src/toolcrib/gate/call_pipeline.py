@@ -6,7 +6,7 @@ A call passes these stages, each a frozen value of ``call_stages``: resolve, aut
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
@@ -62,6 +62,9 @@ class GateLimits:
     beside_others: int = 2
     waiting: int = 1_024
     waiting_of_one: int = 128
+    # For the other calls, which mostly wait for programs, models and people of their own queues.
+    long_at_once: int = 1_024
+    long_waiting_of_one: int = 256
 
 
 class _RunFailed(Exception):
@@ -101,6 +104,12 @@ class Gate:
             beside_others=self._limits.beside_others,
             waiting=self._limits.waiting,
             waiting_of_one=self._limits.waiting_of_one,
+        )
+        self._long_queue = FairQueue(
+            self._limits.long_at_once,
+            what="long calls",
+            waiting=self._limits.waiting,
+            waiting_of_one=self._limits.long_waiting_of_one,
         )
 
     async def execute(
@@ -208,8 +217,9 @@ class Gate:
                 return await self._recorder.fail_or_raise(reached, error)
 
     def _turn(self, request: CallRequest) -> AbstractAsyncContextManager[None]:
-        """Return the wait for the call's turn: quick calls queue fairly by account; others have their own queues."""
-        return self._queue.turn() if request.tool is not None and request.tool.is_quick else nullcontext()
+        """Return the wait for the call's turn, by account. Long calls, such as commands, also have their own queues."""
+        is_quick = request.tool is not None and request.tool.is_quick
+        return self._queue.turn() if is_quick else self._long_queue.turn()
 
     async def _find_tool(self, call: ToolCall, caller: Caller) -> Tool | None:
         """Return the tool with this name in the caller's workspace."""

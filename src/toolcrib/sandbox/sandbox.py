@@ -116,6 +116,11 @@ class Sandbox:
         self._probing = asyncio.Lock()
 
     @property
+    def isolation(self) -> Isolation | None:
+        """What ``probe`` found, once it has ended."""
+        return self._isolation
+
+    @property
     def network(self) -> EgressNetwork:
         """What commands with hosts may contact."""
         return self._network

@@ -304,6 +304,10 @@ def translate_error() -> Iterator[None]:
         raise
 
 
+# Statements that may wait for a connection of one pool.
+_MOST_WAITING = 1_000
+
+
 def _pool(dsn: str, name: str, size: int) -> Pool:
     conninfo = make_conninfo(dsn, application_name=name, options=_OPTIONS)
     return AsyncConnectionPool(
@@ -311,6 +315,8 @@ def _pool(dsn: str, name: str, size: int) -> Pool:
         connection_class=Connection,
         min_size=min(2, size),
         max_size=size,
+        # More would only time out. They get 503 at once.
+        max_waiting=_MOST_WAITING,
         open=False,
         kwargs={"autocommit": True, "prepare_threshold": 1},
         name=name,

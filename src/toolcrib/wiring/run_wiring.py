@@ -79,7 +79,12 @@ async def run_service(
         await execute(run)
 
     runner = RunWorker(
-        engine.stores.runs, execute_recovered, heartbeat, node=settings.node_name, slots=_RUNS_AT_ONCE, drain=engine.drain
+        engine.stores.runs,
+        execute_recovered,
+        heartbeat,
+        node=settings.node_name,
+        slots=_RUNS_AT_ONCE,
+        drain=engine.drain,
     )
     periodic = periodic_jobs(engine)
     queue = DurableQueue(

@@ -105,6 +105,7 @@ def api_services(
         login_links=LoginLinks(secret, node=settings.node_name),
         setup_links=SetupLinks(secret),
         drain=engine.drain,
+        recovery=engine.workspace_services.sync.trees.recovery,
     )
 
 

@@ -2,17 +2,18 @@
 
 from typing import Literal
 
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter
 from pydantic import Field
 
 import toolcrib
-from toolcrib.api.api_services import Injected
+from toolcrib.api.api_services import ApiServices, Injected
 from toolcrib.api.auth.principal import PUBLIC, Present
 from toolcrib.api.http_errors import examples
+from toolcrib.api.readiness import CheckState, NodeChecks
 from toolcrib.api.routers import api_router, operation_id
+from toolcrib.core.errors import NotReady
 from toolcrib.sandbox.sandbox import IsolationLevel
 from toolcrib.schemas.schema_base import OutModel
-from toolcrib.storage.database import is_online
 
 router = APIRouter(tags=["health"], generate_unique_id_function=operation_id)
 # The status route is under the API's prefix; the health routes are not.
@@ -24,6 +25,21 @@ class HealthOut(OutModel):
     database: Literal["ok"] = "ok"
     version: str = Field(examples=["0.1.0"])
     node: str = Field(examples=["node-1"])
+
+
+class RecoveryOut(OutModel):
+    """Workspaces whose last changes a crash kept from the disk. The log names those that are quarantined."""
+
+    workspaces: int = Field(description="Not recovered yet, including the quarantined ones.")
+    quarantined: int = Field(description="Their recovery failed, and is tried again. Their calls get 503.")
+
+
+class ReadyOut(HealthOut):
+    """The state of each check."""
+
+    disk: CheckState
+    sandbox: CheckState
+    recovery: RecoveryOut
 
 
 class IsolationGapOut(OutModel):
@@ -63,19 +79,38 @@ async def live() -> AliveOut:
 
 
 @router.get("/readyz", openapi_extra=PUBLIC, responses=examples("UNAVAILABLE"))
-async def ready(services: Injected) -> HealthOut:
-    """Return 200 if this node takes requests. 503 while it stops or its database does not answer."""
-    return await health(services)
+async def ready(services: Injected) -> ReadyOut:
+    """Return 200 if this node takes requests, with the state of each check.
+
+    503 while it stops, or if its database or its disk does not work. Recovery after a crash does not make it unready:
+    a request waits for the recovery of its own workspace only.
+    """
+    found = await _require_ready(services)
+    waiting = services.recovery.status
+    return ReadyOut(
+        version=toolcrib.__version__,
+        node=services.settings.node_name,
+        disk=found.disk,
+        sandbox=found.sandbox,
+        recovery=RecoveryOut(workspaces=waiting.waiting, quarantined=waiting.quarantined),
+    )
 
 
 @router.get("/health", openapi_extra=PUBLIC, responses=examples("UNAVAILABLE"))
 async def health(services: Injected) -> HealthOut:
-    """Return the same as `/readyz`."""
-    if services.drain.has_begun:
-        raise HTTPException(503, "The server is stopping. Use another node.", {"Retry-After": "5"})
-    if not await is_online(services.database):
-        raise HTTPException(503, "The database is not available.", {"Retry-After": "5"})
+    """Return 200 and 503 as `/readyz` does."""
+    await _require_ready(services)
     return HealthOut(version=toolcrib.__version__, node=services.settings.node_name)
+
+
+async def _require_ready(services: ApiServices) -> NodeChecks:
+    if services.drain.has_begun:
+        raise NotReady("The server is stopping. Use another node.")
+    found = await services.readiness.check(services)
+    if found.failed:
+        words = " ".join(f"The {name} is not available." for name in found.failed)
+        raise NotReady(words, fields={name: str(state) for name, state in found._asdict().items()})
+    return found
 
 
 @status_router.get("/status", responses=examples("UNAVAILABLE"))

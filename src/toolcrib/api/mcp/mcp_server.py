@@ -225,6 +225,9 @@ def _unforeseen(error: Exception, tool: str) -> MCPError:
 
 
 def _mcp_error(error: ToolcribError) -> MCPError:
-    return MCPError(
-        INVALID_REQUEST, error.message, {"code": error.code, **({"fields": error.fields} if error.fields else {})}
-    )
+    data: dict[str, Any] = {"code": error.code}
+    if error.fields:
+        data["fields"] = error.fields
+    if error.retry_after is not None:
+        data["retry_after"] = error.retry_after
+    return MCPError(INVALID_REQUEST, error.message, data)

@@ -214,6 +214,8 @@ class ChatProtocol:
         payload = {**about, "code": error.code, "message": error.message}
         if error.fields:
             payload["fields"] = error.fields
+        if error.retry_after is not None:
+            payload["retryAfter"] = error.retry_after
         message: dict[str, Any] = {"type": "chat:error", "payload": payload}
         if reply is not None:
             message["id"] = reply

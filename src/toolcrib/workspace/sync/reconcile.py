@@ -30,9 +30,7 @@ _ANYWHERE = mount_root(Mount.PROJECT)
 class Reconciler:
     """Reconciles paths, and recovers workspaces."""
 
-    def __init__(
-        self, changes: ChangeSetStore, mounts: MountTable, trees: TreeRebuilder, *, node: str
-    ) -> None:
+    def __init__(self, changes: ChangeSetStore, mounts: MountTable, trees: TreeRebuilder, *, node: str) -> None:
         self.trees = trees
         self._changes = changes
         self._mounts = mounts
@@ -129,7 +127,7 @@ class Reconciler:
         await self.trees.recovery.run(self.recover)
 
     async def recover_first(self, workspace_id: WorkspaceId) -> None:
-        """Recover a workspace that waits for it now, because a call needs it. Its use of the trees raises the errors."""
+        """Recover a workspace that waits for it, because a call needs it. Errors are raised when it is used."""
         if self.trees.recovery.is_waiting(workspace_id):
             with suppress(OSError, ToolcribError, OperationalError):
                 await self.recover(Tenant(workspace_id))

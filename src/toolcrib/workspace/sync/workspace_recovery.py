@@ -1,7 +1,7 @@
 """Recovers workspaces after a crash, each by itself: applies what was committed and is not on disk.
 
-A server serves at once. A call that needs a workspace waits until that one is recovered, the others are recovered in the
-background. A workspace whose recovery fails is quarantined: its calls get an error, and it is tried again later.
+A server serves at once. A call that needs a workspace waits until that one is recovered; the others are recovered in
+the background. A workspace whose recovery fails is quarantined: its calls get an error, and it is tried again later.
 """
 
 import asyncio
@@ -224,6 +224,6 @@ def _reason(error: Exception) -> str:
         case OSError(strerror=str(words)):
             return words
         case ToolcribError():
-            return error.message
+            return error.message.rstrip(".")
         case _:
             return "an internal error, which the server's log explains"
