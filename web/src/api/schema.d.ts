@@ -1580,7 +1580,10 @@ export interface paths {
         };
         /**
          * Ready
-         * @description Return 200 if this node takes requests. 503 while it stops or its database does not answer.
+         * @description Return 200 if this node takes requests, with the state of each check.
+         *
+         *     503 while it stops, or if its database or its disk does not work. Recovery after a crash does not make it unready:
+         *     a request waits for the recovery of its own workspace only.
          */
         get: operations["ready"];
         put?: never;
@@ -1600,7 +1603,7 @@ export interface paths {
         };
         /**
          * Health
-         * @description Return the same as `/readyz`.
+         * @description Return 200 and 503 as `/readyz` does.
          */
         get: operations["health"];
         put?: never;
@@ -2416,6 +2419,12 @@ export interface components {
          */
         ChangeKind: "created" | "modified" | "moved" | "deleted" | "touched";
         /**
+         * CheckState
+         * @description The state of one check. Only ``failed`` takes the node out of service.
+         * @enum {string}
+         */
+        CheckState: "ok" | "failed" | "checking" | "off";
+        /**
          * CostGroup
          * @description What costs are added up by. A day is one of UTC. A session's are those of its child runs too.
          * @enum {string}
@@ -2553,7 +2562,7 @@ export interface components {
              * @description Stable error code for programs.
              * @enum {string}
              */
-            code: "VALIDATION_ERROR" | "TOOL_FAILED" | "INVALID_TOKEN" | "FORBIDDEN" | "NOT_PERMITTED" | "APPROVAL_REQUIRED" | "APPROVAL_DENIED" | "GIVEN_UP" | "APPROVAL_EXPIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "CONFLICT" | "SUPERSEDED" | "INTERRUPTED" | "TOO_LARGE" | "RATE_LIMITED" | "INTERNAL_ERROR" | "MISCONFIGURED" | "PROVIDER_ERROR" | "UNAVAILABLE" | "NOT_ON_DISK" | "TIMED_OUT";
+            code: "VALIDATION_ERROR" | "TOOL_FAILED" | "INVALID_TOKEN" | "FORBIDDEN" | "NOT_PERMITTED" | "APPROVAL_REQUIRED" | "APPROVAL_DENIED" | "GIVEN_UP" | "APPROVAL_EXPIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "CONFLICT" | "SUPERSEDED" | "INTERRUPTED" | "TOO_LARGE" | "RATE_LIMITED" | "INTERNAL_ERROR" | "MISCONFIGURED" | "PROVIDER_ERROR" | "UNAVAILABLE" | "OVERLOADED" | "QUARANTINED" | "NOT_ON_DISK" | "TIMED_OUT";
             /**
              * Fields
              * @description What was expected, for each invalid field.
@@ -4094,6 +4103,53 @@ export interface components {
              * @description Names of the questions answered with a button.
              */
             answered_with_button: string[];
+        };
+        /**
+         * ReadyOut
+         * @description The state of each check.
+         */
+        ReadyOut: {
+            /**
+             * Status
+             * @default ok
+             * @constant
+             */
+            status: "ok";
+            /**
+             * Database
+             * @default ok
+             * @constant
+             */
+            database: "ok";
+            /**
+             * Version
+             * @example 0.1.0
+             */
+            version: string;
+            /**
+             * Node
+             * @example node-1
+             */
+            node: string;
+            disk: components["schemas"]["CheckState"];
+            sandbox: components["schemas"]["CheckState"];
+            recovery: components["schemas"]["RecoveryOut"];
+        };
+        /**
+         * RecoveryOut
+         * @description Workspaces whose last changes a crash kept from the disk. The log names those that are quarantined.
+         */
+        RecoveryOut: {
+            /**
+             * Workspaces
+             * @description Not recovered yet, including the quarantined ones.
+             */
+            workspaces: number;
+            /**
+             * Quarantined
+             * @description Their recovery failed, and is tried again. Their calls get 503.
+             */
+            quarantined: number;
         };
         /** RefreshIn */
         RefreshIn: {
@@ -11101,7 +11157,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HealthOut"];
+                    "application/json": components["schemas"]["ReadyOut"];
                 };
             };
             /** @description Service Unavailable */
