@@ -36,6 +36,8 @@ trust: autonomous
 context_window: 100000
 tool_permissions: {write: {allowed: true}}
 """
+# Other work on the machine delays some of the starts.
+TRIES = 3
 GUIDED = "trust: guided\ntool_permissions: {write: {allowed: true}}"
 
 
@@ -138,13 +140,12 @@ async def test_port_opens_at_once_although_a_crash_left_30000_files_unfinished(
     cluster = await ServerCluster.opened(server)
     other = await another_workspace(cluster, server)
     assert (await call(server, cluster, other, write("/before.txt"))).is_success
-    server.kill()
-    empty = await asyncio.to_thread(seconds_to_start, server)
+    empty = [await asyncio.to_thread(seconds_to_restart, server) for _ in range(TRIES)]
     making = "mkdir d && cd d && for i in $(seq 30000); do echo $i > f$i; done"
     await leaves_unfinished(cluster, server, urls, ToolCall("bash", {"command": making, "timeout": 600}), steps=1_000)
-    server.kill()
 
-    full = await asyncio.to_thread(seconds_to_start, server)
+    # None of them lives long enough to recover so many files.
+    full = [await asyncio.to_thread(seconds_to_restart, server) for _ in range(TRIES)]
     began = time.monotonic()
     ready = await get(server, "/readyz")
     beside = await call(server, cluster, other, read("/before.txt"))
@@ -153,19 +154,17 @@ async def test_port_opens_at_once_although_a_crash_left_30000_files_unfinished(
     # The call waits for its own workspace, which it finds whole.
     whole = await call(server, cluster, cluster.workspace, read("/d/f30000"))
 
-    assert full <= empty + 1.0, (full, empty)
+    assert min(full) <= min(empty) + 1.0, (full, empty)
     assert (ready.status_code, ready.json()["recovery"]) == (200, {"workspaces": 1, "quarantined": 0})
     assert beside.is_success, beside.text
     assert ready_then["workspaces"] == 1, f"The recovery had ended already, after {beside_seconds:.1f} s."
     assert "30000" in whole.text, whole.text
     assert len(list((project_of(server, cluster) / "d").iterdir())) == 30_000
     assert (await get(server, "/readyz")).json()["recovery"]["workspaces"] == 0
-    print(
-        f"Empty start {empty:.2f} s, with 30,000 pending files {full:.2f} s; the other workspace {beside_seconds:.2f} s."
-    )
 
 
-def seconds_to_start(server: Server) -> float:
+def seconds_to_restart(server: Server) -> float:
+    server.kill()
     began = time.monotonic()
     server.start()
     return time.monotonic() - began

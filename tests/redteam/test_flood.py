@@ -1,8 +1,11 @@
 """Two thousand requests at once: the excess is rejected at once, others are served, and the server stays small."""
 
 import asyncio
+import json
+import resource
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
@@ -11,6 +14,7 @@ import pytest
 from tests.faults.server import Server
 from tests.redteam.visitors import Visitor, visitor
 from tests.wait_until import PATIENCE
+from toolcrib.api.connection_limits import raise_descriptor_limit
 
 pytestmark = [pytest.mark.req("SY-5", part="overload"), pytest.mark.redteam]
 
@@ -19,10 +23,19 @@ REQUESTS = 2_000
 MOST_GROWTH = 200
 
 
+@pytest.fixture(autouse=True)
+def many_descriptors() -> Iterator[None]:
+    """Let this process open as many connections as it may."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    raise_descriptor_limit()
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
 async def test_2000_requests_of_one_account_delay_no_other_and_fail_in_no_other_way(served: Server) -> None:
     async with visitor(served) as stranger, visitor(served) as person:
-        for one in (stranger, person):
-            await one.result("write", path="/a.txt", content="a\n")
+        for visiting in (stranger, person):
+            await visiting.result("write", path="/a.txt", content="a\n")
         before = resident_megabytes(served.pid)
         flood = [asyncio.create_task(status_of(stranger, number)) for number in range(REQUESTS)]
         try:
@@ -46,20 +59,26 @@ async def test_2000_requests_of_one_account_delay_no_other_and_fail_in_no_other_
 
 async def status_of(stranger: Visitor, number: int) -> tuple[int, str | None]:
     """Send one request of the flood on a connection of its own; half of them are calls, half of them other routes."""
-    limits = httpx2.Limits(max_connections=1)
-    base, headers = str(stranger.client.base_url), dict(stranger.client.headers)
-    async with httpx2.AsyncClient(
-        base_url=base, headers=headers, timeout=PATIENCE, trust_env=False, limits=limits
-    ) as http:
-        if number % 2:
-            answer = await http.post(
-                f"/workspaces/{stranger.workspace_id}/tools", json={"tool": "read", "args": {"path": "/a.txt"}}
-            )
-        else:
-            answer = await http.get(f"/workspaces/{stranger.workspace_id}/sessions")
-    if answer.status_code == 503:
-        assert int(answer.headers["retry-after"]) >= 1
-    return answer.status_code, answer.json().get("code") if answer.is_error else None
+    url = httpx2.URL(stranger.client.base_url)
+    path = f"/api/v1/workspaces/{stranger.workspace_id}"
+    body = json.dumps({"tool": "read", "args": {"path": "/a.txt"}}).encode() if number % 2 else b""
+    head = (
+        f"{'POST' if number % 2 else 'GET'} {path}/{'tools' if number % 2 else 'sessions'} HTTP/1.1\r\n"
+        f"Host: localhost\r\nAuthorization: {stranger.client.headers['authorization']}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    # From several addresses: one address may have a quarter of all connections that wait.
+    reader, writer = await asyncio.open_connection(url.host, url.port, local_addr=(f"127.0.0.{number % 8 + 1}", 0))
+    try:
+        writer.write(head.encode() + body)
+        answer = await asyncio.wait_for(reader.read(), PATIENCE)
+    finally:
+        writer.close()
+    headers, _, content = answer.partition(b"\r\n\r\n")
+    status = int(headers.split()[1])
+    if status == 503:
+        assert b"retry-after: 1" in headers.lower(), headers
+    return status, None if status == 200 else json.loads(content)["code"]
 
 
 def resident_megabytes(pid: int) -> float:

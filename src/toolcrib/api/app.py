@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from socket import socket
 from typing import Any, Final
 
 import uvicorn
@@ -154,6 +155,15 @@ def _living(mcp_app: McpApp, watchdog: LoopWatchdog, lifespan: Lifespan | None) 
 class Listener(uvicorn.Server):
     """The web server. It leaves signals to its program, which ends it with ``should_exit``."""
 
+    def __init__(self, config: uvicorn.Config, *, is_serving: asyncio.Event) -> None:
+        super().__init__(config)
+        self._is_serving = is_serving
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        """Open the port, and say so."""
+        await super().startup(sockets)
+        self._is_serving.set()
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Do nothing: uvicorn would raise a signal again when it has ended, while the services are still open."""
@@ -182,7 +192,7 @@ def listener(services: ApiServices) -> Listener:
         timeout_graceful_shutdown=10,
     )
     freeze_gc()
-    return Listener(config)
+    return Listener(config, is_serving=services.recovery.is_serving)
 
 
 def _describe(app: FastAPI) -> dict[str, Any]:

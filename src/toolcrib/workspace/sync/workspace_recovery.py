@@ -30,6 +30,8 @@ _ANYWHERE = mount_root(Mount.PROJECT)
 _AT_ONCE = 2
 _FIRST_RETRY_SECONDS = 1.0
 _LONGEST_RETRY_SECONDS = 300.0
+# The background begins when the server listens, because it would delay that, or after this time.
+_START_SECONDS = 10.0
 
 # Checks the trees of a workspace in a home epoch, and recovers it.
 Recover = Callable[[Tenant, int | None], Awaitable[int]]
@@ -69,6 +71,8 @@ class WorkspaceRecovery:
         self._running: dict[WorkspaceId, asyncio.Task[int]] = {}
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._found = asyncio.Event()
+        # Set when the server listens.
+        self.is_serving = asyncio.Event()
         self._is_stopping = False
 
     @property
@@ -87,6 +91,9 @@ class WorkspaceRecovery:
 
     async def run(self, recover: Recover) -> None:
         """Recover what was found in the background, one after another, and what failed again and again."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_START_SECONDS):
+                await self.is_serving.wait()
         while True:
             now = time.monotonic()
             due = next((id_ for id_, one in self._waiting.items() if one.retry_at <= now), None)
