@@ -54,7 +54,7 @@ class Campaign:
         loop = asyncio.get_running_loop()
         loop.call_later(self.random.uniform(0, MOST_SECONDS), self.server.kill)
         await asyncio.gather(*working)
-        self.server.start()
+        self.server.start_and_recover()
         self.check()
 
     def check(self) -> None:

@@ -67,7 +67,7 @@ class Campaign:
         await self.run(kill_after=self.random.uniform(0, 1.2 * min(self.seconds)))
         # The command may have ended before its kill.
         await self.killed.wait()
-        self.server.start()
+        self.server.start_and_recover()
         self.check()
 
     def _kill(self) -> None:

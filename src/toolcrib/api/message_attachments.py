@@ -6,7 +6,7 @@ from dataclasses import replace
 from toolcrib.api.api_services import ApiServices
 from toolcrib.core.attachments import KINDS, MAX_ATTACHMENTS
 from toolcrib.core.callers import Caller
-from toolcrib.core.errors import BadArguments
+from toolcrib.core.errors import BadArguments, MayHaveBegun, Overloaded, Quarantined
 from toolcrib.core.ids import CallId, new_id
 from toolcrib.core.tool_calls import ToolCall
 from toolcrib.runs.read_attachments import is_attachable
@@ -40,6 +40,9 @@ async def _attach(services: ApiServices, caller: Caller, number: int, file: str 
     else:
         call = ToolCall("read", {"path": file})
     outcome = await services.executor.execute(call, caller)
+    if isinstance(outcome.error, Overloaded | Quarantined):
+        # The file is not at fault. What was attached before it would be attached again.
+        raise outcome.error if number == 0 else MayHaveBegun(outcome.error.message)
     if outcome.error is not None:
         raise BadArguments({field: next(iter(outcome.error.fields.values()), outcome.error.message)})
     if isinstance(file, AttachedFile):

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from toolcrib.api.api_services import services_of
-from toolcrib.api.auth.principal import Principal, authenticate, tenant_for, workspace_id_of
+from toolcrib.api.auth.principal import ACCESS_COOKIE, Principal, authenticate, tenant_for, workspace_id_of
 from toolcrib.api.http_errors import answer_to
 from toolcrib.core.errors import BadArguments, Overloaded, TooLarge
 from toolcrib.core.strict_json import SMALL_BYTES, check_json, strict_json
@@ -146,8 +146,10 @@ _BEGINNINGS: Final = frozenset({"http.response.start", "websocket.accept", "webs
 
 # Beyond this limit a request is rejected at once with a Retry-After, because waiting would not help.
 _MAX_IN_FLIGHT: Final = 1_000
-# Of one token or key, so that its owner cannot use up the limit of all. Before authentication, which takes a query.
+# Of one token or key, so that its owner does not use up the limit of all. Before authentication, which takes a query:
+# who invents tokens is stopped by the limit of all, and by their connections' limits.
 _MAX_OF_ONE: Final = 256
+_COOKIE: Final = f"{ACCESS_COOKIE}=".encode()
 _ALWAYS_ANSWERED: Final = frozenset({"/health", "/livez", "/readyz"})
 
 
@@ -245,13 +247,13 @@ class RequestGuard:
 
 
 def _credential(scope: Scope) -> bytes:
-    """Return the token, key or cookies of a request as they are. Only their owner knows them."""
+    """Return the token or key of a request, however its header is spelled. It is not checked yet."""
     found = b""
     for name, value in scope["headers"]:
         if name == b"authorization":
-            return bytes(value)
+            return bytes(value.partition(b" ")[2].strip())
         if name == b"cookie":
-            found = value
+            found = next((one.strip() for one in value.split(b";") if one.strip().startswith(_COOKIE)), b"")
     return found
 
 

@@ -3,10 +3,11 @@
 import json
 import random
 import socket
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
@@ -62,9 +63,11 @@ class HttpClient:
             verify=not self._server.startswith("http://"),
         )
         self._streams: WeakSet[MessageStream[Any]] = WeakSet()
+        self._closed = threading.Event()
 
     def close(self) -> None:
         """Close the client. Open streams end, in whichever thread they are read."""
+        self._closed.set()
         for stream in self._streams:
             stream.close()
         self._client.close()
@@ -92,7 +95,7 @@ class HttpClient:
         given: dict[str, Any] = {"params": params, "json": body}
         if content is not None:
             given = {"params": params, "content": content, "headers": {"Content-Type": "application/octet-stream"}}
-        patience = _Patience()
+        patience = _Patience(self._closed)
         while True:
             try:
                 response = self._client.request(method, path, **given)
@@ -114,19 +117,17 @@ class HttpClient:
         The server sends a sign of life every few seconds, so that no work is too long. Closing the ``handle`` ends the
         request, which then raises ``ServerUnreachable``, and the work.
         """
-        patience = _Patience()
+        wire = handle or StreamHandle()
+        patience = _Patience(wire.cut)
         while True:
-            ended = self._streamed(path, body, on_output, handle)
+            ended = self._streamed(path, body, on_output, wire)
             if ended["status"] < 400:
                 return ended["body"]
             if not patience.waited("POST", ended["status"], ended.get("headers", {}), ended["body"]):
                 raise _error(ended["status"], ended["body"])
 
-    def _streamed(
-        self, path: str, body: Any, on_output: Callable[[str], None], handle: "StreamHandle | None"
-    ) -> dict[str, Any]:
+    def _streamed(self, path: str, body: Any, on_output: Callable[[str], None], wire: "StreamHandle") -> dict[str, Any]:
         """Return status and body of the response, and its headers unless it was a stream."""
-        wire = handle or StreamHandle()
         headers, ended = {"Accept": "text/event-stream"}, None
         try:
             with self._client.stream("POST", path, json=body, headers=headers, timeout=_STREAM) as response:
@@ -200,8 +201,10 @@ class HttpClient:
 class _Patience:
     """The waits of one request to a server that is overloaded: as long as it asks for, within a limit."""
 
-    def __init__(self) -> None:
+    def __init__(self, ended: threading.Event) -> None:
+        """``ended`` ends a wait early: nobody wants the response any more."""
         self._until = time.monotonic() + _LONGEST_SECONDS
+        self._ended = ended
 
     def waited(self, method: str, status: int, headers: Mapping[str, str], data: Any) -> bool:
         """Wait if the request can be repeated as it is, and return whether it can.
@@ -217,8 +220,7 @@ class _Patience:
         seconds *= 1 + random.random() / 2  # noqa: S311 - no secret
         if time.monotonic() + seconds > self._until:
             return False
-        time.sleep(seconds)
-        return True
+        return not self._ended.wait(seconds)
 
 
 @dataclass(slots=True)
@@ -226,7 +228,12 @@ class StreamHandle:
     """The socket of a stream, so that it can be closed from another thread."""
 
     line: socket.socket | None = None
-    is_cut: bool = False
+    cut: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it was closed."""
+        return self.cut.is_set()
 
     def open(self, line: socket.socket) -> None:
         """Keep the socket; one that was closed before it was opened ends at once."""
@@ -236,7 +243,7 @@ class StreamHandle:
 
     def close(self) -> None:
         """End the stream, in whichever thread it is read."""
-        self.is_cut = True
+        self.cut.set()
         if self.line is not None:
             with suppress(OSError):
                 self.line.shutdown(socket.SHUT_RDWR)

@@ -15,6 +15,7 @@ ToolcribError
 │   │   ├── WriteLimitExceeded  more than this caller may write at once
 │   │   └── TooCostly          more work than one call may cause
 │   ├── Overloaded             too many calls wait already; retry in a moment
+│   ├── MayHaveBegun           the call began, and could not end because of overload or a quarantine
 │   ├── Quarantined            the workspace cannot be used until its recovery after a crash succeeds
 │   ├── TimedOut
 │   └── Interrupted            the call was cancelled, or its server stopped
@@ -138,6 +139,12 @@ class Overloaded(ToolFailed):
 
     code = "OVERLOADED"
     retry_after = 1.0
+
+
+class MayHaveBegun(ToolFailed):
+    """Clients repeat a call after ``Overloaded`` or ``Quarantined`` by themselves, and never after this."""
+
+    code = "UNAVAILABLE"
 
 
 class Quarantined(ToolFailed):

@@ -16,8 +16,11 @@ from toolcrib.core.errors import (
     BaseChanged,
     CallDenied,
     Conflict,
+    MayHaveBegun,
     NotFound,
+    Overloaded,
     PermissionDenied,
+    Quarantined,
     TimedOut,
     ToolcribError,
     ToolFailed,
@@ -212,9 +215,9 @@ class Gate:
             except CommitInterrupted as interrupted:
                 raise interrupted.error  # noqa: B904 - the caller gets the error itself; its record belongs to the commit
             except _RunFailed as failed:
-                return await self._recorder.fail_or_raise(reached, failed.error, failed.report)
+                return await self._recorder.fail_or_raise(reached, _as_begun(reached, failed.error), failed.report)
             except BaseException as error:  # noqa: BLE001 - raised again unless it is an outcome
-                return await self._recorder.fail_or_raise(reached, error)
+                return await self._recorder.fail_or_raise(reached, _as_begun(reached, error))
 
     def _turn(self, request: CallRequest) -> AbstractAsyncContextManager[None]:
         """Return the wait for the call's turn, by account. Long calls, such as commands, also have their own queues."""
@@ -435,6 +438,14 @@ class Gate:
             return time.monotonic() + tool.timeout(authorized.arguments, caller)
         permission = permission_for(caller.agent.rules, tool.name) if caller.agent else None
         return time.monotonic() + ((permission and permission.timeout) or self._limits.call_seconds)
+
+
+def _as_begun(reached: CallRequest, error: BaseException) -> BaseException:
+    """Return the error of a call that was let in and may have had an effect outside: no client repeats it by itself."""
+    is_early = not isinstance(reached, AuthorizedCall) or reached.is_repeatable
+    if is_early or not isinstance(error, Overloaded | Quarantined):
+        return error
+    return MayHaveBegun(error.message)
 
 
 def _ignore(_: str) -> None:

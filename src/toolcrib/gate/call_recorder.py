@@ -17,6 +17,7 @@ from toolcrib.core.errors import (
     NotFound,
     Overloaded,
     ProtectedPath,
+    Quarantined,
     SandboxViolation,
     Superseded,
     ToolcribError,
@@ -203,8 +204,8 @@ class CallRecorder:
         outcome = Outcome(
             request.caller.call_id,
             state or (OutcomeState.DENIED if denied else OutcomeState.DONE),
-            # Overload keeps its own error in every dialect: the same call may succeed in a moment.
-            result=None if isinstance(error, Overloaded) else request.encode_error(error),
+            # These keep their own error in every dialect: the same call may succeed later.
+            result=None if isinstance(error, Overloaded | Quarantined) else request.encode_error(error),
             error=error,
         )
         audit = audit_record(request, "denied" if denied else "failed", error=error, report=report)

@@ -11,7 +11,7 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import AsyncConnectionPool, TooManyRequests
 from pydantic import TypeAdapter
 
 from toolcrib.core.callers import Caller, WorkspaceRole
@@ -336,6 +336,9 @@ async def is_online(database: Database) -> bool:
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS), database.connection() as connection:
             await connection.execute("select 1")
+    except TooManyRequests:
+        # Other statements wait for it too: this server is busy, and the database may be well.
+        return True
     except (psycopg.OperationalError, TimeoutError):
         return False
     return True

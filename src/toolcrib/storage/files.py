@@ -215,15 +215,29 @@ class FileStore:
             )
             return {WorkspaceId(id_): epoch for id_, epoch in await cursor.fetchall()}
 
-    async def any_pending(self, tenant: Tenant) -> bool:
-        """Return whether the workspace has committed changes that may not be on disk, other than those of a rebuild."""
-        async with self._database.connection(Tenant(tenant.workspace_id)) as connection:
-            row = await connection.returned_row(
-                "select exists (select from toolcrib.pending_applies p "
-                "where p.workspace_id = %s and p.rebuild_id is null)",
-                (tenant.workspace_id,),
+    async def any_pending(self, workspace_id: WorkspaceId, *, node: str) -> bool:
+        """Return whether a workspace has committed changes that may not be on disk, other than those of a rebuild.
+
+        Raises:
+            NotFound: It was deleted.
+            Superseded: Another node has its trees.
+        """
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                """
+                select w.root_path, w.home_node, w.home_epoch,
+                       exists (select from toolcrib.pending_applies p
+                               where p.workspace_id = w.id and p.rebuild_id is null)
+                from toolcrib.workspaces w where w.id = %s
+                """,
+                (workspace_id,),
             )
-            return bool(row[0])
+            row = await cursor.fetchone()
+        if row is None:
+            raise NotFound("This workspace was deleted.")
+        *home, is_pending = row
+        WorkspaceHome(*home).require(node)
+        return bool(is_pending)
 
     async def workspaces_rebuilding(self, node: str) -> list[WorkspaceId]:
         """Return the workspaces of this node whose trees are not completely rebuilt."""

@@ -31,6 +31,7 @@ from toolcrib.core.errors import (
     CallDenied,
     Forbidden,
     NotFound,
+    Overloaded,
     PathOutsideMount,
     PermissionDenied,
     ProtectedPath,
@@ -41,6 +42,7 @@ from toolcrib.core.errors import (
 from toolcrib.core.tool_calls import OutcomeState, ToolCall
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, OperationalError, Tenant
+from toolcrib.tools.tool import tool
 from toolcrib.wiring.tool_runtime import assemble
 
 pytestmark = pytest.mark.req("PO-4", part="the executor")
@@ -211,10 +213,10 @@ async def test_viewer_reads_and_cannot_write_and_no_approval_is_requested(
 
     assert (await workspace.call("read", person, path="/a.txt")).succeeded
     assert (await workspace.call("ls", person)).succeeded
-    for tool, arguments in WRITING_CALLS.items():
+    for name, arguments in WRITING_CALLS.items():
         if role is WorkspaceRole.VIEWER:
             with pytest.raises(Forbidden, match="viewer"):
-                await workspace.call(tool, person, **arguments)
+                await workspace.call(name, person, **arguments)
     if role is not WorkspaceRole.VIEWER:
         assert (await workspace.call("write", person, path="/b.txt", content="b")).succeeded
     assert (workspace.project / "a.txt").read_text() == "a\n"
@@ -361,9 +363,9 @@ async def test_node_that_lost_a_workspace_changes_nothing_in_it(workspace: Works
         workspace, "update toolcrib.workspaces set home_node = 'another', home_epoch = home_epoch + 1 where id = %s"
     )
 
-    for tool, arguments in WRITING_CALLS.items():
+    for name, arguments in WRITING_CALLS.items():
         with pytest.raises(Superseded, match="node"):
-            await workspace.call(tool, **arguments)
+            await workspace.call(name, **arguments)
     # Its disk may contain anything by now, or nothing.
     with pytest.raises(Superseded, match="node"):
         await workspace.call("read", path="/a.txt")
@@ -417,3 +419,23 @@ async def test_person_gets_the_complete_result(workspace: WorkspaceFixture) -> N
     outcome = await workspace.call("read", path="/long.txt")
 
     assert (outcome.result["content"], dict(outcome.metadata)) == (text, {})
+
+
+@pytest.mark.req("SY-5", part="overload")
+@pytest.mark.parametrize(("is_repeatable", "code"), [(False, "UNAVAILABLE"), (True, "OVERLOADED")])
+async def test_overload_after_a_call_began_says_so_unless_it_may_be_repeated(
+    workspace: WorkspaceFixture, is_repeatable: bool, code: str
+) -> None:
+    sent = []
+
+    @tool(name="send_and_search", idempotent=is_repeatable)
+    async def send_and_search() -> str:
+        """Do something outside, and then more than the server has room for."""
+        sent.append("letter")
+        raise Overloaded("Too many searches are queued. Try again in a moment.")
+
+    outcome = await with_tools(workspace, send_and_search).call("send_and_search")
+
+    assert sent == ["letter"]
+    assert outcome.error is not None
+    assert (outcome.error.code, outcome.error.message) == (code, "Too many searches are queued. Try again in a moment.")

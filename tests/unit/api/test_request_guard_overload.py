@@ -53,6 +53,7 @@ async def test_requests_of_one_token_beyond_its_limit_get_503_and_others_are_ser
         for _ in waiting:
             await inside.acquire()
         refused = await client.get("/slow", headers=hers)
+        respelled = await client.get("/slow", headers={"Authorization": "bEarer   hers"})
         waiting.append(asyncio.create_task(client.get("/slow", headers=his)))
         await inside.acquire()
         go_on.set()
@@ -60,5 +61,6 @@ async def test_requests_of_one_token_beyond_its_limit_get_503_and_others_are_ser
         afterwards = await client.get("/slow", headers=hers)
 
     assert (refused.status_code, refused.headers["retry-after"], refused.json()["code"]) == (503, "1", "OVERLOADED")
+    assert respelled.status_code == 503
     assert answered == [200, 200, 200]
     assert afterwards.status_code == 200

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.client.http_client import HttpClient, ServerUnavailable
+from toolcrib.client.http_client import HttpClient, ServerUnavailable, StreamHandle
 
 pytestmark = pytest.mark.req("SY-5", part="overload")
 
@@ -82,6 +82,19 @@ def test_request_that_may_have_begun_is_not_repeated() -> None:
         client.send("POST", "/things", {"a": 1})
 
     assert received == ["POST"]
+
+
+def test_streamed_call_that_is_ended_while_it_waits_is_never_begun() -> None:
+    handle = StreamHandle()
+    with answering(refused("OVERLOADED", after="20"), DONE) as (client, received):
+        ending = threading.Timer(0.2, handle.close)
+        ending.start()
+        began = time.monotonic()
+        with pytest.raises(ServerUnavailable):
+            client.send_streamed("/things", {"a": 1}, lambda _: None, handle)
+
+    assert received == ["POST"]
+    assert time.monotonic() - began < 10
 
 
 def test_client_does_not_wait_for_longer_than_its_limit() -> None:

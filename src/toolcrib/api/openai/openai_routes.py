@@ -101,7 +101,7 @@ def _no_model(message: str) -> NotFound:
 
 
 # Errors after which clients may retry. A retry starts another run, so only errors from before the run are here.
-_AGAIN: Final = frozenset({"RATE_LIMITED", "UNAVAILABLE"})
+_AGAIN: Final = frozenset({"OVERLOADED", "QUARANTINED", "RATE_LIMITED"})
 # OpenAI's codes; other errors have our own code in lower case.
 _CODES: Final[Mapping[str, str]] = {
     "INVALID_TOKEN": "invalid_api_key",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from toolcrib.core.callers import WorkspaceRole
-from toolcrib.core.errors import Conflict, Forbidden, NotFound, Quarantined, Superseded, ToolcribError
+from toolcrib.core.errors import Conflict, Forbidden, NotFound, Overloaded, Quarantined, Superseded, ToolcribError
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.core.paths import Mount, mount_root
 from toolcrib.storage.change_sets import ChangeSetStore
@@ -26,8 +26,10 @@ from toolcrib.workspace.sync.crash_recovery import redo_pending
 log = structlog.get_logger(__name__)
 
 _ANYWHERE = mount_root(Mount.PROJECT)
-# Each recovery holds a database connection. One of them is the background's, so that calls need not wait for it.
-_AT_ONCE = 2
+# Each recovery holds a database connection. One of them is the background's, and some may hang with their disk.
+_AT_ONCE = 4
+# How long a call, or the background with its other workspaces, waits for one recovery.
+_PATIENCE_SECONDS = 30.0
 _FIRST_RETRY_SECONDS = 1.0
 _LONGEST_RETRY_SECONDS = 300.0
 # The background begins when the server listens, because it would delay that, or after this time.
@@ -121,7 +123,7 @@ class WorkspaceRecovery:
             one.ended.set()
 
     def is_waiting(self, workspace_id: WorkspaceId) -> bool:
-        """Whether the workspace waits for its recovery, and is not quarantined."""
+        """Whether the workspace waits for a recovery that may be tried now."""
         one = self._waiting.get(workspace_id)
         return one is not None and one.retry_at <= time.monotonic()
 
@@ -140,6 +142,7 @@ class WorkspaceRecovery:
             home_epoch: Raise ``Superseded`` if the home's epoch is another one.
 
         Raises:
+            Overloaded: It takes long. It goes on.
             Quarantined: It failed, now or a short while ago.
         """
         self.require_usable(tenant.workspace_id)
@@ -148,16 +151,23 @@ class WorkspaceRecovery:
             task = asyncio.create_task(self._recover(tenant, home_epoch))
             self._running[tenant.workspace_id] = task
             task.add_done_callback(lambda _: self._running.pop(tenant.workspace_id))
-        return await asyncio.shield(task)
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                return await asyncio.shield(task)
+        except TimeoutError:
+            # Of a great many files, or on a disk that hangs: it goes on, and holds up nobody else.
+            raise Overloaded(
+                "This workspace is being recovered after its server crashed, which takes long. Try again in a moment."
+            ) from None
 
     async def _recover(self, tenant: Tenant, home_epoch: int | None) -> int:
         found = 0
         try:
-            if await self._files.any_pending(tenant):
+            if await self._files.any_pending(tenant.workspace_id, node=self._node):
                 async with self._room:
                     found = await self._redo(tenant, home_epoch)
-        except (Conflict, Superseded, OperationalError):
-            # Of another process, another node, or the database: not of this workspace's disk.
+        except (Conflict, Superseded, NotFound, Forbidden, OperationalError):
+            # Of another process, another node, a deletion, or the database: not of this workspace's disk.
             raise
         except Exception as error:
             raise self._quarantine(tenant.workspace_id, error) from error
@@ -190,7 +200,7 @@ class WorkspaceRecovery:
         except (Superseded, NotFound, Forbidden):
             # It moved to another node, or was deleted.
             self._end(workspace_id)
-        except (Conflict, OperationalError) as error:
+        except (Conflict, Overloaded, OperationalError) as error:
             self._delay(one)
             log.warning("recovery.delayed", workspace_id=str(workspace_id), error=str(error))
         except Exception as error:  # noqa: BLE001 - one workspace must not stop the recovery of the others
