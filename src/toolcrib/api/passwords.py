@@ -16,6 +16,8 @@ from cryptography.exceptions import InvalidKey
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 from starlette.exceptions import HTTPException
 
+from toolcrib.runtime.fair_queue import FairQueue
+
 # Each hash takes 64 MB and a core for about 0.2 s: many logins at once must not take all of either. And OpenSSL (4.0.3)
 # never ends two at once that have several lanes each: each holds threads that the other waits for.
 _one_at_a_time = threading.Lock()
@@ -24,6 +26,9 @@ _HOUR = 60 * _MINUTE
 # Beyond this many keys the oldest are dropped: counting does not stop a client with so many addresses.
 _REMEMBERED = 50_000
 _FIRST_WAIT = 5.0
+# Hashes that may wait: of all, and of one address.
+_MOST_WAITING = 256
+_MOST_WAITING_OF_ONE = 128
 _SALT_BYTES = 16
 _HASH_BYTES = 32
 
@@ -64,17 +69,17 @@ class Passwords:
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
         self._hasher = hasher or PasswordHasher()
         self._nobodys_hash: str | None = None
-        # Those that wait for the lock must not occupy threads.
-        self._turns = asyncio.Semaphore(1)
+        # Those that wait must not occupy threads. Addresses take turns, so that one cannot keep others from logging in.
+        self._turns = FairQueue(1, what="logins", waiting=_MOST_WAITING, waiting_of_one=_MOST_WAITING_OF_ONE)
 
-    async def hash(self, password: str) -> str:
-        """Hash a password."""
-        async with self._turns:
+    async def hash(self, password: str, *, address: str = "") -> str:
+        """Hash a password, for a client at this address."""
+        async with self._turns.turn(address):
             return await asyncio.to_thread(self._hasher.hash, password)
 
-    async def matches(self, password: str, stored_hash: str | None) -> bool:
+    async def matches(self, password: str, stored_hash: str | None, *, address: str = "") -> bool:
         """Return whether a password is correct. Without a stored hash it is not, but the check takes equally long."""
-        async with self._turns:
+        async with self._turns.turn(address):
             # Created at the first check, for any user: the server starts faster without it.
             if self._nobodys_hash is None:
                 self._nobodys_hash = await asyncio.to_thread(self._hasher.hash, secrets.token_urlsafe())

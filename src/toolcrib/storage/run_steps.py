@@ -185,11 +185,14 @@ class RunStepStore(RunStore):
         async with self._database.as_system() as connection:
             cursor = await connection.execute(
                 """
-                select r.id from toolcrib.runs r
-                join unnest(%(workspaces)s::uuid[], %(runs)s::uuid[]) as asked (workspace_id, id)
-                    using (workspace_id, id)
-                join toolcrib.live_processes(%(lease)s) p on p.id = r.worker_id
-                where r.state = 'running'
+                select r.id from unnest(%(workspaces)s::uuid[], %(runs)s::uuid[]) as asked (workspace_id, id)
+                -- Look up by key: as a join, all runs at work would be compared with each of these.
+                cross join lateral (
+                    select r.id, r.worker_id from toolcrib.runs r
+                    where r.workspace_id = asked.workspace_id and r.id = asked.id and r.state = 'running'
+                    limit 1
+                ) r
+                where exists (select from toolcrib.live_processes(%(lease)s) p where p.id = r.worker_id)
                 """,
                 {"workspaces": list(run_ids.values()), "runs": list(run_ids), "lease": lease},
             )

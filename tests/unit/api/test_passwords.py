@@ -8,6 +8,7 @@ from starlette.exceptions import HTTPException
 
 from tests.wait_until import PATIENCE
 from toolcrib.api.passwords import Backoff, PasswordHasher, Passwords, RateWindow
+from toolcrib.core.errors import Overloaded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,20 @@ async def test_many_at_once_of_several_servers_in_a_process_all_end() -> None:
         matches = await asyncio.gather(*(servers[0].matches("correct horse", one) for one in stored))
 
     assert matches == [True] * 6
+
+
+@pytest.mark.req("SY-5", part="overload")
+async def test_many_logins_of_one_address_are_rejected_and_those_of_another_are_checked(hasher: CountingHasher) -> None:
+    passwords = Passwords(hasher)
+    stored = await passwords.hash("correct horse")
+
+    flood = [asyncio.ensure_future(passwords.matches("guess", stored, address="10.0.0.1")) for _ in range(500)]
+    mine = await passwords.matches("correct horse", stored, address="10.0.0.2")
+    ended = await asyncio.gather(*flood, return_exceptions=True)
+
+    assert mine
+    assert {type(one) for one in ended} == {bool, Overloaded}
+    assert sum(isinstance(one, Overloaded) for one in ended) > 300
 
 
 @pytest.mark.req("AP-2")

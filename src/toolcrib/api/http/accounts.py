@@ -59,7 +59,7 @@ async def register(given: RegisterIn, request: Request, services: Injected) -> U
         create = services.accounts.create_user
     else:
         raise Forbidden("Registration is closed on this server. Ask its operator for an account.")
-    password_hash = await services.passwords.hash(given.password.get_secret_value())
+    password_hash = await services.passwords.hash(given.password.get_secret_value(), address=address_of(request))
     profile = await create(email=given.email, full_name=given.full_name, password_hash=password_hash)
     return UserOut.model_validate(profile)
 
@@ -76,7 +76,8 @@ async def login(given: LoginIn, request: Request, response: Response, services: 
     who = (address_of(request), given.email)
     services.limits.login.take(who)
     found = await services.accounts.find_login(given.email)
-    right = await services.passwords.matches(given.password.get_secret_value(), found.password_hash if found else None)
+    stored = found.password_hash if found else None
+    right = await services.passwords.matches(given.password.get_secret_value(), stored, address=who[0])
     if found is None or not right:
         raise Unauthenticated("Wrong email address or password.")
     services.limits.login.forget(who)

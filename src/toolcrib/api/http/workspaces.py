@@ -162,8 +162,8 @@ async def accept_invitation(
 ) -> TokenOut:
     """Accept an invitation: creates the account, adds it to the workspace and logs in. An invitation works once."""
     _reject_where_disabled(services)
-    services.limits.registration.take(address_of(request))
-    password_hash = await services.passwords.hash(given.password.get_secret_value())
+    services.limits.registration.take(address := address_of(request))
+    password_hash = await services.passwords.hash(given.password.get_secret_value(), address=address)
     profile = await services.invitations.accept(
         given.token.get_secret_value(), full_name=given.full_name, password_hash=password_hash
     )
