@@ -172,8 +172,8 @@ class WorkspaceClient:
         self.told.unknown_lines.add(line)
 
         async def is_there() -> bool:
-            found = await self.call("grep", pattern=f"^{line}$", path=LOG)
-            return line in str(found)
+            counted = await self.call("bash", command=f"grep -cx {line} .{LOG} || true")
+            return int(counted["output"]) > 0
 
         call = {"tool": "bash", "args": {"command": f"echo {line} >> .{LOG}"}}
         if await self._change("bash", call, is_there):

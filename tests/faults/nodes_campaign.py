@@ -177,9 +177,8 @@ class Campaign:
         """Kill a node, empty its disk, and start it again under its name."""
         node.server.kill()
         node.empty_disk()
-        began = time.monotonic()
-        await asyncio.to_thread(node.server.start)
-        return await self._served_again(began)
+        said, _ = await asyncio.gather(self._served_again(), asyncio.to_thread(node.server.start))
+        return said
 
     async def _cut(self, node: Node, network: str) -> str:
         node.machine.cut(network)
@@ -194,18 +193,17 @@ class Campaign:
         said, _ = await asyncio.gather(self._served_again(), pause(seconds))
         return f"for {seconds:.1f} s, {said}"
 
-    async def _served_again(self, began: float | None = None) -> str:
-        began = began or time.monotonic()
-        limit = self.lease + self.within
-        took = max(await asyncio.gather(*(self._served_after(client, began, limit) for client in self.clients)))
+    async def _served_again(self) -> str:
+        took = max(await asyncio.gather(*(self._served_after(client) for client in self.clients)))
         self.slowest = max(self.slowest, took)
         return f"all served after {took:.1f} s"
 
-    async def _served_after(self, client: WorkspaceClient, began: float, limit: float) -> float:
+    async def _served_after(self, client: WorkspaceClient) -> float:
         """Ask all nodes until one serves the workspace. Returns the seconds."""
+        began, limit = time.monotonic(), self.lease + self.within
         asking = {asyncio.create_task(self._asked(client, node.server)) for node in self.nodes}
         try:
-            async with asyncio.timeout(began + limit - time.monotonic()):
+            async with asyncio.timeout(limit):
                 _, asking = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError:
             why = {node.name: await client.probe(node.server) for node in self.nodes}
