@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -368,6 +369,9 @@ def main(arguments: list[str]) -> int:
     if not namespaces.is_inside():
         seed = secrets.randbits(32) if given.seed is None else given.seed
         namespaces.enter(__spec__.name, [*arguments, "--seed", str(seed)])
+    # The first process of a namespace gets only signals that it handles. A shell may have told it to ignore SIGINT.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     _say(f"seed {given.seed}")
     began = time.monotonic()
     kept = tempfile.TemporaryDirectory(prefix="toolcrib-nodes-", ignore_cleanup_errors=True)

@@ -15,12 +15,13 @@ CHECKOUT = Path(__file__).parents[2]
 @pytest.mark.req("SC-1", part="a silent home is taken over")
 @pytest.mark.req("SC-2")
 @pytest.mark.xdist_group("kill")
-def test_twenty_faults_of_three_nodes_lose_and_repeat_nothing() -> None:
+def test_twenty_faults_of_three_nodes_lose_and_repeat_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.faults.nodes_campaign", "--faults", str(FAULTS)]
 
     # Killed with everything inside if it takes too long or the test is interrupted.
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
     ended = subprocess.run(
-        command, cwd=CHECKOUT, env=os.environ, capture_output=True, text=True, timeout=MOST_SECONDS, check=False
+        command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, timeout=MOST_SECONDS, check=False
     )
 
     assert ended.returncode == 0, (ended.stdout + ended.stderr)[-20_000:]
