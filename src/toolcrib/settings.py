@@ -170,6 +170,21 @@ class Settings(BaseSettings):
     )
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
     port: int = Field(default=3000, ge=1, le=65535, description="Port to listen on.")
+    internal_host: str = Field(
+        default="127.0.0.1", description="Address of the internal listener, which only other nodes use."
+    )
+    internal_port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65535,
+        description="Port of the internal listener. With it, nodes forward calls to the node that has the files. "
+        "By default there is none.",
+    )
+    internal_url: str | None = Field(
+        default=None,
+        description="URL at which other nodes reach the internal listener. By default, internal_host and "
+        "internal_port.",
+    )
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=("localhost", "127.0.0.1", "[::1]"),
         description="Accepted Host headers, comma-separated.",
@@ -273,6 +288,23 @@ class Settings(BaseSettings):
     def system_url(self) -> str:
         """The DSN of the system role."""
         return self.system_database_url or as_system_role(self.database_url)
+
+    @property
+    def internal_address(self) -> str | None:
+        """The URL at which other nodes reach this one; None without an internal listener.
+
+        Raises:
+            Misconfigured: The listener has no address that another node could use.
+        """
+        if self.internal_port is None:
+            return None
+        if self.internal_url is None and self.internal_host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+            raise Misconfigured(
+                f"TOOLCRIB_INTERNAL_HOST is {self.internal_host}, which other nodes cannot connect to. Set "
+                "TOOLCRIB_INTERNAL_URL to the URL of this node's internal listener, such as http://10.0.0.2:3001."
+            )
+        host = f"[{self.internal_host}]" if ":" in self.internal_host else self.internal_host
+        return (self.internal_url or f"http://{host}:{self.internal_port}").rstrip("/")
 
     @property
     def audit_anchor(self) -> Path:

@@ -30,7 +30,6 @@ from toolcrib.storage.sessions import SessionStore
 from toolcrib.storage.tool_calls import CallHistoryStore, ToolCallStore
 from toolcrib.storage.users import UserStore
 from toolcrib.storage.workspaces import WorkspaceStore
-from toolcrib.workspace.packages.installer import PackageInstaller
 
 if TYPE_CHECKING:
     from toolcrib.events import EventHub
@@ -39,12 +38,14 @@ if TYPE_CHECKING:
     from toolcrib.gate.paused_calls import PausedCalls
     from toolcrib.gate.session_agents import SessionAgents
     from toolcrib.mcp.mcp_toolsets import McpToolsets
+    from toolcrib.nodes.call_forwarding import ForwardingGate, ForwardingPackages
     from toolcrib.providers.provider_registry import ProviderRegistry
     from toolcrib.runs.loaded_run import CredentialResolver
     from toolcrib.runs.run_service import RunService
     from toolcrib.runs.schedules import ScheduleService
     from toolcrib.tools.tool_registry import ToolRegistry
     from toolcrib.websearch.brave import SearchKeys
+    from toolcrib.workspace.packages.installer import PackageInstaller
     from toolcrib.workspace.sync.workspace_recovery import WorkspaceRecovery
 
 
@@ -88,7 +89,7 @@ class ApiServices:
     keys: ApiKeyStore
     workspaces: WorkspaceStore
     agents: AgentStore
-    packages: PackageInstaller
+    packages: "PackageInstaller | ForwardingPackages"
     files: FileStore
     audit: AuditStore
     verifier: "AuditVerifier"
@@ -111,7 +112,7 @@ class ApiServices:
     model_access: "CredentialResolver"
     search_keys: "SearchKeys"
     providers: "ProviderRegistry"
-    executor: "Gate"
+    executor: "Gate | ForwardingGate"
     registry: "ToolRegistry"
     toolbox: "McpToolsets"
     passwords: Passwords

@@ -33,6 +33,8 @@ ToolcribError
 ├── Unauthenticated            the caller's identity is unknown
 ├── Forbidden                  the caller is known and has no access
 ├── Superseded                 another node or a later epoch owns this now
+│   └── HomeMoved              another node has the workspace's files
+├── HomeUnavailable            the node with the workspace's files does not answer; retry in a moment
 ├── ApplyFailed                committed, but not yet written to disk
 ├── NotReady                   this server does not take requests now; `fields` has the state of each check
 └── Misconfigured              the operator must fix the configuration before the server starts
@@ -266,6 +268,20 @@ class Forbidden(ToolcribError):
 
 class Superseded(ToolcribError):
     code = "SUPERSEDED"
+
+
+class HomeMoved(Superseded):
+    """Another node has the workspace's files. Nothing was committed here.
+
+    Attributes:
+        has_begun: The tool ran before this was noticed, so it may have acted outside the workspace.
+    """
+
+    has_begun = False
+
+
+class HomeUnavailable(ToolcribError):
+    code = "UNAVAILABLE"
 
 
 class ApplyFailed(ToolcribError):

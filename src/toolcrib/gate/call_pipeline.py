@@ -16,6 +16,7 @@ from toolcrib.core.errors import (
     BaseChanged,
     CallDenied,
     Conflict,
+    HomeMoved,
     MayHaveBegun,
     NotFound,
     Overloaded,
@@ -135,6 +136,7 @@ class Gate:
         Raises:
             Forbidden: The caller is not a member of the workspace.
             Superseded: Another process has taken over the run.
+            HomeMoved: Another node has the workspace's files. The call may be made there.
         """
         tool = await self._find_tool(call, caller)
         return await self._logged(CallRequest(call, caller, tool, emit=emit, continues=continues))
@@ -377,6 +379,9 @@ class Gate:
                 return run
             try:
                 return await self._recorder.commit(authorized, run)
+            except HomeMoved as moved:
+                moved.has_begun = True
+                raise
             except BaseChanged as changed:
                 if changed.drifted and run.change_set is not None:
                     tenant = Tenant.of(authorized.caller)
@@ -406,10 +411,11 @@ class Gate:
         draft = Draft(tree)
         emit = authorized.emit or (_ignore if caller.session_id is None else self._recorder.publish_output(caller))
         context = ToolContext(caller, tree, draft, deadline, emit, remarks=report, resources=self._registry.resources)
-        seconds = deadline - time.monotonic()
+        seconds, has_begun = deadline - time.monotonic(), False
         try:
             if not tool.checks_membership or not authorized.effects.paths:
                 await tree.check_membership()
+            has_begun = True
             async with asyncio.timeout(seconds if isfinite(seconds) else None):
                 result = await tool.run(authorized.arguments, context)
                 if draft.changes and caller.agent is not None and caller.session_id is not None:
@@ -421,6 +427,8 @@ class Gate:
         except BaseException as error:
             # A function that runs in a thread goes on; it can learn that nobody waits for it.
             context.cancelled.set()
+            if isinstance(error, HomeMoved):
+                error.has_begun = has_begun
             raise _RunFailed(error, report) from error
         change_set = draft.change_set(caller) if draft.changes else None
         return ToolRun(result, change_set, report, tuple(context.asked))

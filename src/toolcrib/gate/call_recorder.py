@@ -13,6 +13,7 @@ from toolcrib.core.change_sets import ChangeSet
 from toolcrib.core.errors import (
     CallDenied,
     Forbidden,
+    HomeMoved,
     Interrupted,
     NotFound,
     Overloaded,
@@ -175,6 +176,8 @@ class CallRecorder:
                 return await self.fail(request, error, report=report)
             case Forbidden():
                 await self._audit_writer.append(audit_record(request, "denied", error=error, rule=MEMBERSHIP))
+            case HomeMoved(has_begun=True) if not request.is_repeatable and request.caller.run_epoch is None:
+                return await self.mark_unknown(request)
             case Superseded():
                 await self._audit_writer.append(audit_record(request, "failed", error=error, report=report))
             case asyncio.CancelledError():

@@ -147,17 +147,7 @@ class PausedCalls:
             result = run.result if run else None
             pause = await self._insert(connection, authorized, approval, arguments=arguments, planned_result=result)
         self._notify(pause)
-        return Outcome(
-            caller.call_id,
-            OutcomeState.PAUSED,
-            metadata={
-                "status": "approval_pending",
-                "pause_id": pause.id,
-                "call_id": caller.call_id,
-                "reason": reason,
-                "expires_at": pause.expires_at,
-            },
-        )
+        return paused_outcome(pause)
 
     async def pause_for_answers(self, authorized: AuthorizedCall, run: ToolRun) -> Outcome:
         """Pause the call: write its row, its questions and the event in one transaction."""
@@ -165,16 +155,7 @@ class PausedCalls:
         async with self._store.transaction(Tenant.of(caller), WorkspaceRole.MEMBER) as connection:
             pause = await self._insert(connection, authorized, QuestionRequest(run.questions))
         self._notify(pause)
-        return Outcome(
-            caller.call_id,
-            OutcomeState.PAUSED,
-            result={
-                "status": "question_pending",
-                "question_id": str(pause.id),
-                "questions": question_items(run.questions),
-            },
-            metadata={"status": "question_pending", "pause_id": pause.id},
-        )
+        return paused_outcome(pause)
 
     async def decide(self, tenant: Tenant, pause_id: PauseId, decision: ApprovalDecision, *, via: str) -> PausedCall:
         """Record a person's decision. The first decision counts.
@@ -442,3 +423,26 @@ class PausedCalls:
     def _notify(self, pause: PausedCall) -> None:
         if pause.session_id is not None:
             self._live.notify(pause.workspace_id, pause.session_id)
+
+
+def paused_outcome(pause: PausedCall) -> Outcome:
+    """Return what the caller of a paused call receives."""
+    if pause.kind is PauseKind.QUESTION:
+        items = {
+            "status": "question_pending",
+            "question_id": str(pause.id),
+            "questions": question_items(pause.questions),
+        }
+        metadata = {"status": "question_pending", "pause_id": pause.id}
+        return Outcome(pause.call_id, OutcomeState.PAUSED, result=items, metadata=metadata)
+    return Outcome(
+        pause.call_id,
+        OutcomeState.PAUSED,
+        metadata={
+            "status": "approval_pending",
+            "pause_id": pause.id,
+            "call_id": pause.call_id,
+            "reason": pause.approval.reason,
+            "expires_at": pause.expires_at,
+        },
+    )

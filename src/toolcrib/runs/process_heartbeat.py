@@ -17,10 +17,12 @@ log = structlog.get_logger(__name__)
 class ProcessHeartbeat:
     """Beats four times per lease. After half a lease of silence, other processes may take over at any moment."""
 
-    def __init__(self, dsn: str, *, node: str, lease: float, process_id: ProcessId | None = None) -> None:
+    def __init__(
+        self, dsn: str, *, node: str, lease: float, process_id: ProcessId | None = None, address: str | None = None
+    ) -> None:
         self.id = process_id or ProcessId(new_id())
         self.lease = lease
-        self._connection = HeartbeatConnection(dsn, self.id, node)
+        self._connection = HeartbeatConnection(dsn, self.id, node, address=address)
         self._last = self._steady_since = time.monotonic()
         self._slept = False
         # The last beat did not reach the database.
@@ -29,9 +31,15 @@ class ProcessHeartbeat:
 
     @classmethod
     @contextmanager
-    def start(cls, dsn: str, *, node: str, lease: float, process_id: ProcessId | None = None) -> Iterator[Self]:
-        """Start the heartbeat thread. On exit, stop it and remove the process: its claims are free at once."""
-        heartbeat = cls(dsn, node=node, lease=lease, process_id=process_id)
+    def start(
+        cls, dsn: str, *, node: str, lease: float, process_id: ProcessId | None = None, address: str | None = None
+    ) -> Iterator[Self]:
+        """Start the heartbeat thread. On exit, stop it and remove the process: its claims are free at once.
+
+        Args:
+            address: The URL of this process's internal listener, to which other nodes forward calls.
+        """
+        heartbeat = cls(dsn, node=node, lease=lease, process_id=process_id, address=address)
         heartbeat._connection.beat()
         thread = threading.Thread(target=heartbeat._beat_for_ever, name="toolcrib-heart", daemon=True)
         thread.start()

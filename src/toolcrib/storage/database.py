@@ -15,7 +15,7 @@ from psycopg_pool import AsyncConnectionPool, TooManyRequests
 from pydantic import TypeAdapter
 
 from toolcrib.core.callers import Caller, WorkspaceRole
-from toolcrib.core.errors import Conflict, Forbidden, Misconfigured, NotFound, Superseded, Unauthenticated
+from toolcrib.core.errors import Conflict, Forbidden, HomeMoved, Misconfigured, NotFound, Superseded, Unauthenticated
 from toolcrib.core.ids import ProcessId, UserId, WorkspaceId
 from toolcrib.storage.migrate import newest_revision
 
@@ -289,7 +289,9 @@ def translate_error() -> Iterator[None]:
             case "TC401":
                 raise Unauthenticated("This token was revoked. Log in again.") from None
             case "TC409":
-                raise Superseded("This workspace moved to another node. Call that node.") from None
+                raise Superseded("Another process has taken over this run.") from None
+            case "TC421":
+                raise HomeMoved("This workspace moved to another node. Call that node.") from None
             case "TC404":
                 raise NotFound("There is no such session in this workspace.") from None
             case "TC410":

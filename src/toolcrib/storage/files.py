@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from toolcrib.core.callers import WorkspaceRole
-from toolcrib.core.errors import Forbidden, NotFound, Superseded
+from toolcrib.core.errors import Forbidden, HomeMoved, NotFound
 from toolcrib.core.files import (
     AuthorKind,
     ContentKind,
@@ -36,9 +36,9 @@ class WorkspaceHome:
     epoch: int
 
     def require(self, node: str) -> None:
-        """Raise Superseded unless this node has the tree: another node's disk does not show the workspace."""
+        """Raise HomeMoved unless this node has the tree: another node's disk does not show the workspace."""
         if self.node not in (None, node):
-            raise Superseded(f"This workspace is on node {self.node!r}, and this is {node!r}. Call that node.")
+            raise HomeMoved(f"This workspace is on node {self.node!r}, and this is {node!r}. Call that node.")
 
 
 @dataclass(frozen=True, slots=True)

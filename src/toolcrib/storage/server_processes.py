@@ -73,10 +73,11 @@ def forget_those_of(node: str, dsn: str) -> None:
 class HeartbeatConnection:
     """Sends heartbeats on its own connection, from a thread: a busy server is not dead."""
 
-    def __init__(self, dsn: str, process_id: ProcessId, node: str) -> None:
+    def __init__(self, dsn: str, process_id: ProcessId, node: str, *, address: str | None = None) -> None:
         self._dsn = dsn
         self._process_id = process_id
         self._node = node
+        self._address = address
         self._connection: psycopg.Connection | None = None
 
     def beat(self) -> None:
@@ -101,13 +102,13 @@ class HeartbeatConnection:
         connection.execute(
             """
             with node as (
-                insert into toolcrib.nodes (name) values (%(node)s)
-                on conflict (name) do update set seen_at = now()
+                insert into toolcrib.nodes (name, address) values (%(node)s, %(address)s)
+                on conflict (name) do update set seen_at = now(), address = excluded.address
             )
             insert into toolcrib.server_processes (id, node) values (%(process)s, %(node)s)
             on conflict (id) do update set heartbeat_at = now()
             """,
-            {"process": self._process_id, "node": self._node},
+            {"process": self._process_id, "node": self._node, "address": self._address},
         )
 
     def remove(self) -> None:

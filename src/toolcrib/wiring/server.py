@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -36,6 +36,9 @@ from toolcrib.workspace.retention_worker import TrashCollector
 
 log = structlog.get_logger(__name__)
 
+if TYPE_CHECKING:
+    from toolcrib.wiring.node_wiring import Forwarding
+
 _LOCAL_QUEUE_AFTER = 5.0
 
 
@@ -58,12 +61,14 @@ def api_services(
     *,
     run_service: RunService | None = None,
     passwords: Passwords | None = None,
+    forwarding: "Forwarding | None" = None,
 ) -> ApiServices:
     """Create what the routes use.
 
     Args:
         run_service: Without one, runs are stored for the workers of other processes.
         passwords: By default with the usual cost of a hash.
+        forwarding: Without it, calls in workspaces of other nodes are refused.
     """
     settings, stores = engine.settings, engine.stores
     secret = settings.jwt_secret.get_secret_value()
@@ -74,7 +79,7 @@ def api_services(
         keys=stores.keys,
         workspaces=stores.workspaces,
         agents=stores.agents,
-        packages=engine.packages,
+        packages=engine.packages if forwarding is None else forwarding.packages,
         files=stores.files,
         audit=stores.audit,
         verifier=audit_verifier(settings, stores),
@@ -87,7 +92,7 @@ def api_services(
         conversation_cursors=ConversationCursorStore(engine.database),
         tickets=TicketStore(engine.database),
         live=live,
-        executor=engine.executor,
+        executor=engine.executor if forwarding is None else forwarding.gate,
         registry=engine.registry,
         toolbox=engine.toolbox,
         paused_calls=engine.paused_calls,
@@ -135,6 +140,7 @@ async def services(
                 node=settings.node_name,
                 lease=settings.heartbeat_lease_seconds,
                 process_id=process_id,
+                address=settings.internal_address,
             )
         )
         engine = assemble(settings, database, tools=tools, live=live, process_id=process_id, binds_logins=binds_logins)
@@ -151,7 +157,13 @@ async def services(
         runs = await opened.enter_async_context(
             run_service(engine, run_executor(engine, providers), heartbeat, queue_after=queue_after)
         )
-        api = api_services(engine, live, providers, run_service=runs)
+        forwarding = None
+        if settings.internal_address is not None:
+            # Imported here: a single server does not need the library.
+            from toolcrib.wiring.node_wiring import forwarding_between_nodes
+
+            forwarding = await opened.enter_async_context(forwarding_between_nodes(engine, settings.internal_address))
+        api = api_services(engine, live, providers, run_service=runs, forwarding=forwarding)
         exporter = CheckpointExporter(
             api.verifier, file=settings.audit_checkpoint_file, url=settings.audit_checkpoint_url
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 from secrets import token_hex
 from uuid import UUID
 
-from toolcrib.core.errors import Misconfigured, Superseded, ToolFailed
+from toolcrib.core.errors import HomeMoved, Misconfigured, ToolFailed
 from toolcrib.core.files import FILE_MODE
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.core.paths import Mount, WorkspacePath, mount_root
@@ -82,9 +82,9 @@ class MountTable:
         return found is not None and home_epoch in (None, found.home_epoch)
 
     def require_current(self, workspace_id: WorkspaceId, home_epoch: int) -> None:
-        """Raise Superseded if the trees were checked in an earlier epoch: another node has changed them since."""
+        """Raise HomeMoved if the trees were checked in an earlier epoch: another node has changed them since."""
         if workspace_id in self.checked and not self.is_checked(workspace_id, home_epoch):
-            raise Superseded("This workspace was on another node for a while. Call again.")
+            raise HomeMoved("This workspace was on another node for a while. Call again.")
 
     def forget(self, workspace_id: WorkspaceId) -> None:
         """Close the roots of a workspace whose trees are gone."""

@@ -28,7 +28,7 @@ begin
         select from toolcrib.workspaces w
         where w.id = p_workspace and w.home_epoch = p_epoch and coalesce(w.home_node, p_node) = p_node
     ) then
-        raise exception 'another node is the home of this workspace' using errcode = 'TC409';
+        raise exception 'another node is the home of this workspace' using errcode = 'TC421';
     end if;
 
     -- A blob that is already stored does not count again.

@@ -334,7 +334,9 @@ create table nodes (
     -- The last heartbeat of one of its processes. When a node is silent, others become the home of its workspaces.
     seen_at      timestamptz not null default now(),
     -- It gives its workspaces to other nodes, and gets no new ones.
-    is_draining  boolean not null default false
+    is_draining  boolean not null default false,
+    -- The URL of its internal listener, to which other nodes forward calls. Null: it has none.
+    address      text
 );
 
 -- Server processes and their heartbeats. When one stops, others take over its work.

@@ -1,0 +1,34 @@
+"""Remembers which node is the home of each workspace, and where it can be reached."""
+
+from collections import OrderedDict
+from typing import Final
+
+from toolcrib.core.ids import WorkspaceId
+from toolcrib.storage.node_addresses import HomeAddress, NodeAddressStore
+
+_REMEMBERED: Final = 50_000
+
+
+class HomeDirectory:
+    """Looks a home up once. What it remembers may be out of date: the home itself says so, and is looked up again."""
+
+    def __init__(self, addresses: NodeAddressStore, *, node: str) -> None:
+        self._addresses = addresses
+        self._node = node
+        self._known: OrderedDict[WorkspaceId, HomeAddress] = OrderedDict()
+
+    async def elsewhere(self, workspace_id: WorkspaceId) -> HomeAddress | None:
+        """Return the other node that has the workspace's files; None if this node does, or none has them yet."""
+        home = self._known.get(workspace_id)
+        if home is None:
+            home = await self._addresses.home_of(workspace_id)
+            if home is None:
+                return None
+            self._known[workspace_id] = home
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return None if home.node == self._node else home
+
+    def forget(self, workspace_id: WorkspaceId) -> None:
+        """Look the home up again when it is needed next."""
+        self._known.pop(workspace_id, None)
