@@ -10,6 +10,7 @@ from toolcrib.gate.call_recorder import audit_record, ended_record
 from toolcrib.gate.call_stages import CallRequest
 from toolcrib.gate.paused_calls import PausedCalls, paused_outcome
 from toolcrib.policy.model_results import model_result
+from toolcrib.policy.permissions import granted_hosts
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.tool_calls import StoredCall, ToolCallStore
 from toolcrib.tools.tool_registry import ToolRegistry
@@ -60,7 +61,7 @@ class LostCalls:
         if (known := await self.stored(caller)) is not None:
             return known
         request = CallRequest(call, caller, await self._registry.find(caller.workspace_id, call.name))
-        if request.is_repeatable:
+        if request.is_repeatable and not _may_contact_hosts(request):
             state, rest = OutcomeState.DONE, "Nothing was changed. Call again."
         else:
             state, rest = OutcomeState.UNKNOWN, "It is unknown whether it took effect. Check before you repeat it."
@@ -83,6 +84,18 @@ class LostCalls:
         if caller.session_id is not None:
             self._events.notify(caller.workspace_id, caller.session_id)
         return outcome
+
+
+def _may_contact_hosts(request: CallRequest) -> bool:
+    """Whether the call is a command that may have contacted a host before its node was lost."""
+    tool, agent = request.tool, request.caller.agent
+    if tool is None:
+        return False
+    try:
+        effects = tool.effects(tool.parse(request.call.arguments))
+    except ToolcribError:
+        return False
+    return effects.command is not None and bool(effects.hosts or (agent and granted_hosts(agent.rules, tool.name)))
 
 
 def _outcome(row: StoredCall, caller: Caller) -> Outcome:

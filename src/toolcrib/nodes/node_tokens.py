@@ -83,7 +83,16 @@ class NodeTokens:
         self._audience = _audience(node, address)
         self._clock = clock
         self._began = clock()
-        self._jwt = jwt.PyJWT(options={"require": _REQUIRED, "strict_aud": True, "enforce_minimum_key_length": True})
+        self._jwt = jwt.PyJWT(
+            options={
+                "require": _REQUIRED,
+                "strict_aud": True,
+                "enforce_minimum_key_length": True,
+                # Checked by the clock of this class.
+                "verify_exp": False,
+                "verify_iat": False,
+            }
+        )
         # Accepted nonces, oldest first, with the time until which each must be remembered.
         self._accepted: dict[str, float] = {}
 
@@ -108,9 +117,11 @@ class NodeTokens:
             Unauthenticated: It is forged, expired, used before, for another process or for another operation.
         """
         key, claims = self._decode(token)
-        nonce, issued, expires = claims["jti"], claims["iat"], claims["exp"]
+        nonce, issued, expires, now = claims["jti"], float(claims["iat"]), float(claims["exp"]), self._clock()
+        is_current = issued - _LEEWAY_SECONDS <= now < expires + _LEEWAY_SECONDS
         # A process that restarted does not know which tokens it accepted before.
-        if claims["op"] != operation or issued < self._began or expires > issued + LIFETIME_SECONDS:
+        is_ours = claims["op"] == operation and issued >= self._began and expires <= issued + LIFETIME_SECONDS
+        if not (is_current and is_ours):
             raise Unauthenticated(_REFUSED)
         self._use(nonce, expires + _LEEWAY_SECONDS)
         return AcceptedToken(claims["iss"], claims["sha256"], FrameSealer(key.answers, nonce))
@@ -118,9 +129,7 @@ class NodeTokens:
     def _decode(self, token: str) -> tuple["_Keys", dict[str, Any]]:
         for key in self._keys:
             try:
-                return key, self._jwt.decode(
-                    token, key.requests, algorithms=[_ALGORITHM], audience=self._audience, leeway=_LEEWAY_SECONDS
-                )
+                return key, self._jwt.decode(token, key.requests, algorithms=[_ALGORITHM], audience=self._audience)
             except jwt.InvalidSignatureError:
                 continue
             except jwt.PyJWTError:
