@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import secrets
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,21 +78,6 @@ async def test_errors_are_those_of_the_home(shared: PairedWorkspace, servers: tu
 
 
 async def test_output_of_a_command_is_streamed(shared: PairedWorkspace) -> None:
-    """The second line is printed only after the first one has arrived, so it was not sent at the end."""
-    command = "echo begun; until [ -e /project/go ]; do :; done; echo ended; rm go"
-    async with shared.client() as http, asyncio.timeout(PATIENCE):
-        body, accept = {"tool": "bash", "args": {"command": command}}, {"Accept": "text/event-stream"}
-        messages = []
-        async with http.stream("POST", f"{shared.url}/tools", json=body, headers=accept) as answer:
-            async for line in answer.aiter_lines():
-                if not line.startswith("data: "):
-                    continue
-                messages.append(json.loads(line[6:]))
-                if "begun" in line:
-                    break
-    shown = "".join(one["payload"]["text"] for one in messages if one["type"] == "output")
-    assert "begun" in shown
-
     whole = await shared.streamed("bash", command="for n in 1 2 3; do echo line $n; done; echo made > made.txt")
 
     assert [one["type"] for one in whole][-1] == "end"
@@ -264,15 +251,53 @@ async def test_large_file_is_written_and_read(shared: PairedWorkspace) -> None:
     assert await shared.result("read", path="/large.txt") == answer
 
 
-def commands_with(text: str) -> list[str]:
-    """The processes of this machine whose command line contains this text."""
-    found = []
+async def test_client_that_disconnects_ends_the_command_at_the_home(shared: PairedWorkspace) -> None:
+    command = f"echo begun; sleep 86400.{secrets.randbelow(10**9)}"
+    body, accept = {"tool": "bash", "args": {"command": command}}, {"Accept": "text/event-stream"}
+    async with (
+        asyncio.timeout(PATIENCE),
+        shared.client() as http,
+        http.stream("POST", f"{shared.url}/tools", json=body, headers=accept) as answer,
+    ):
+        async for line in answer.aiter_lines():
+            if "begun" in line:
+                break
+        assert is_running(command)
+
+    await ended(command)
+
+
+async def test_cancelled_websocket_call_ends_at_the_home(shared: PairedWorkspace) -> None:
+    session = await shared.session()
+    command = f"sleep 86400.{secrets.randbelow(10**9)}"
+    url = f"{shared.second.origin.replace('http', 'ws')}/api/v1/workspaces/{shared.workspace}/ws"
+    headers = {"Authorization": f"Bearer {shared.token}"}
+    async with connect(url, proxy=None, additional_headers=headers) as socket, asyncio.timeout(PATIENCE):
+        call = {"conversationId": session, "tool": "bash", "args": {"command": command}}
+        await socket.send(json.dumps({"type": "chat:tool-call", "payload": call, "id": 1}))
+        while not await asyncio.to_thread(is_running, command):
+            pass
+        await socket.send(json.dumps({"type": "chat:cancel", "payload": {"conversationId": session}, "id": 2}))
+        result: dict[str, Any] = {}
+        while result.get("type") != "chat:tool-result":
+            result = json.loads(await socket.recv())
+
+    await ended(command)
+    assert "cancelled" in json.dumps(result)
+
+
+def is_running(command: str) -> bool:
+    """Whether a process of this machine has this command's last word in its command line."""
+    word = command.split()[-1].encode()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            try:
-                line = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if text.encode() in line:
-                found.append(entry.name)
-    return found
+            with suppress(OSError):
+                if word in (entry / "cmdline").read_bytes():
+                    return True
+    return False
+
+
+async def ended(command: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while await asyncio.to_thread(is_running, command):
+            pass
