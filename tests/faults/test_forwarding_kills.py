@@ -80,7 +80,7 @@ async def test_writes_during_a_kill_of_the_home_are_answered_truly_and_done_once
     assert all(count == 1 for count in versions_of(urls).values())
 
 
-@pytest.mark.req("SC-7", part="a frozen node holds nobody up after its lease")
+@pytest.mark.req("SC-7", part="a frozen node is fenced")
 async def test_frozen_home_holds_nobody_up_and_does_nothing_when_it_wakes(
     shared: PairedWorkspace, urls: DatabaseUrls
 ) -> None:
