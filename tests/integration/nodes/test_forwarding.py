@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 from websockets.asyncio.client import connect
 
 from tests.fakes.packages import AGENT, DOCUMENT, package_of
@@ -183,12 +185,10 @@ async def test_paused_call_is_decided_at_the_other_node_and_runs_at_the_home(sha
 
 
 async def test_mcp_client_reads_writes_and_sees_progress(shared: PairedWorkspace) -> None:
-    from mcp import Client
-    from mcp.client.streamable_http import streamable_http_client
 
     shown: list[str] = []
 
-    async def progress(_: float, __: float | None, message: str | None) -> None:
+    async def show(progress: float, total: float | None, message: str | None) -> None:
         shown.append(message or "")
 
     async with shared.client() as http:
@@ -198,7 +198,7 @@ async def test_mcp_client_reads_writes_and_sees_progress(shared: PairedWorkspace
         async with Client(transport) as client:
             await client.call_tool("write", {"path": "/by-mcp.txt", "content": "mcp\n"})
             read = await client.call_tool("read", {"path": "/by-mcp.txt"})
-            ran = await client.call_tool("bash", {"command": "echo shown"}, progress_callback=progress)
+            ran = await client.call_tool("bash", {"command": "echo shown"}, progress_callback=show)
 
     assert (shared.project / "by-mcp.txt").read_text() == "mcp\n"
     assert "mcp" in str(read.content)
