@@ -2,6 +2,7 @@
 
 import os
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -10,6 +11,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from toolcrib.core.errors import Misconfigured
+from toolcrib.runtime.disk_identity import DiskIdentity
 
 MINIMUM_SECRET_BYTES = 32
 # Secrets that appear in documentation and examples everywhere, our own included.
@@ -166,7 +168,8 @@ class Settings(BaseSettings):
     )
     node_name: str = Field(
         default_factory=socket.gethostname,
-        description="Name of this node. Workspaces are tied to the node whose disk holds their files.",
+        description="Name of this node, whose disk has the files of its workspaces. By default the name that the data "
+        "directory was first used with, else that of the host.",
     )
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
     port: int = Field(default=3000, ge=1, le=65535, description="Port to listen on.")
@@ -329,11 +332,13 @@ class Settings(BaseSettings):
 def load_settings(**given: Any) -> Settings:
     """Load the settings that are not given from the environment.
 
+    Without a node name, it is the one that the data directory has: the name of a host changes, its disk does not.
+
     Raises:
         Misconfigured: Settings are missing or invalid; the message names their variables.
     """
     try:
-        return Settings(**given)
+        settings = Settings(**given)
     except ValidationError as error:
         wrong = [
             f"TOOLCRIB_{'_'.join(map(str, detail['loc'])).upper()}: "
@@ -341,6 +346,12 @@ def load_settings(**given: Any) -> Settings:
             for detail in error.errors(include_url=False, include_input=False)
         ]
         raise Misconfigured("Settings are missing or invalid:\n  " + "\n  ".join(wrong)) from None
+    if "node_name" not in settings.model_fields_set:
+        # A command that needs no disk also works where it cannot be read. The server reads it again.
+        with suppress(OSError, Misconfigured):
+            if (disk := DiskIdentity.load(settings.data_dir)) is not None:
+                return settings.model_copy(update={"node_name": disk.node})
+    return settings
 
 
 def _reject_weak(name: str, secret: SecretStr) -> None:

@@ -29,7 +29,8 @@ class Server:
         self.address = address
         self.data_dir = directory / "data"
         self.jwt_secret = secrets.token_urlsafe(48)
-        self.node = "killed"
+        # Its own name: a node has one disk.
+        self.node = f"killed-{secrets.token_hex(4)}"
         # The program to start; a test may use another one that serves the same way.
         self.program = [TOOLCRIB]
         self._port = free_port()

@@ -1,15 +1,18 @@
-"""``toolcrib nodes``: lists the nodes of an installation, and drains them."""
+"""``toolcrib nodes``: lists the nodes of an installation, drains and renames them."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from toolcrib.cli.command_options import JsonOption, in_database
 from toolcrib.cli.terminal_text import Row, age, print_list
+from toolcrib.core.errors import Conflict, NotFound
+from toolcrib.runtime.disk_identity import DiskIdentity
 from toolcrib.settings import load_settings
 from toolcrib.storage.homes import HomeStore, Node
 
-app = typer.Typer(help="List the nodes of an installation, and drain them.", no_args_is_help=True)
+app = typer.Typer(help="List the nodes of an installation, drain or rename them.", no_args_is_help=True)
 
 NodeArgument = Annotated[str, typer.Argument(help="Its name: `toolcrib nodes list` shows them.")]
 
@@ -48,6 +51,30 @@ def drain(
         if undo
         else f"{node} gives its workspaces away. `toolcrib nodes list` shows how many it still has."
     )
+
+
+@app.command()
+def rename(
+    old: Annotated[str, typer.Argument(help="Its name now.")],
+    new: Annotated[str, typer.Argument(help="Its name from now on. Also set TOOLCRIB_NODE_NAME, if you use it.")],
+) -> None:
+    """Give a node another name, with its workspaces and its queue.
+
+    Run it on the node, with the settings of its server, while that is stopped.
+
+    Example: toolcrib nodes rename node-2 node-7
+    """
+    settings = load_settings()
+    disk = DiskIdentity.load(settings.data_dir)
+    if disk is None:
+        raise NotFound(f"No server has used {settings.data_dir} yet. Set TOOLCRIB_DATA_DIR as the server has it.")
+    if disk.node not in (old, new):
+        raise Conflict(f"The workspaces in {settings.data_dir} are those of node {disk.node!r}, not of {old!r}.")
+    lease = settings.heartbeat_lease_seconds
+    in_database(lambda database: HomeStore(database).rename(old, new, disk.disk_id, lease=lease))
+    # Last: until then, the same command may be repeated.
+    replace(disk, node=new).save(settings.data_dir)
+    typer.echo(f"Node {old} is now {new}.")
 
 
 def _state(node: Node) -> str:

@@ -88,8 +88,8 @@ class WorkspaceDeletion:
         await in_thread(self._drop_trees, one.workspace_id)
 
     def _drop_trees(self, workspace_id: WorkspaceId) -> None:
-        for above in ("workspaces", "mcp"):
-            folder = self._data_dir / above / str(workspace_id)
+        folders = [self._data_dir / above / str(workspace_id) for above in ("workspaces", "mcp")]
+        for folder in (*folders, *self._mounts.aside.of(workspace_id)):
             if folder.is_symlink() or not folder.is_dir():
                 continue
             make_private(self._bin, self._data_dir)

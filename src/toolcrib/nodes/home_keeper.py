@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 import structlog
@@ -13,9 +13,12 @@ from toolcrib.core.ids import WorkspaceId
 from toolcrib.runs.durable import DurableQueue
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.sandbox.transaction import remove_staging
 from toolcrib.storage.database import OperationalError
 from toolcrib.storage.homes import HomeStore, NodeHeartbeat
 from toolcrib.storage.server_processes import ServerProcessStore
+from toolcrib.workspace.fs.mounts import MountTable
+from toolcrib.workspace.sync.rebuild import TreeRebuilder
 
 log = structlog.get_logger(__name__)
 
@@ -23,10 +26,13 @@ log = structlog.get_logger(__name__)
 _LOOK_SECONDS: Final = 1.0
 # How often entries are moved that came into the queue of a dead node after it was taken over.
 _MOVE_SECONDS: Final = 5.0
-# How often trees are discarded that other nodes have taken over.
+# How often this disk is searched for trees that other nodes have taken over, and for old ones that were put aside.
 _SWEEP_SECONDS: Final = 60.0
+_ASIDE_SECONDS: Final = 3600.0
 # Other nodes take over at the same time: small batches share the work between them.
 _BATCH: Final = 100
+# Trees that are put aside, or taken back, at a time.
+_AT_ONCE: Final = 8
 
 
 class HomeKeeper:
@@ -38,66 +44,99 @@ class HomeKeeper:
         processes: ServerProcessStore,
         heartbeat: ProcessHeartbeat,
         queue: DurableQueue,
+        mounts: MountTable,
+        trees: TreeRebuilder,
         *,
         node: str,
         taken: Callable[[], Awaitable[None]],
         leaving: Callable[[WorkspaceId], Awaitable[None]],
-        stored: Callable[[], list[WorkspaceId]],
-        discard: Callable[[WorkspaceId], Awaitable[None]],
     ) -> None:
         """Create the keeper.
 
         Args:
             queue: The node's queue, which gets the work of workspaces that it takes over.
-            taken: Starts what waits in workspaces that were taken over.
+            taken: Starts what waits in workspaces that were taken over. Their trees are rebuilt when they are used.
             leaving: Stores what only the disk knows of a workspace that is given away.
-            stored: Lists the workspaces that have trees on this node's disk.
-            discard: Discards the trees of a workspace that has another home.
         """
         self._homes = homes
         self._processes = processes
         self._heartbeat = heartbeat
         self._queue = queue
+        self._mounts = mounts
+        self._trees = trees
         self._node = node
         self._taken = taken
         self._leaving = leaving
-        self._stored = stored
-        self._discard = discard
-        self._swept = time.monotonic() - _SWEEP_SECONDS
+        self._is_draining = False
         # When this process first read the last heartbeat of each node.
         self._read_at: dict[tuple[str, datetime], float] = {}
         self._moved = time.monotonic() - _MOVE_SECONDS
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Look, and tidy the disk, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._repeat(self.look, min(_LOOK_SECONDS, self._heartbeat.lease / 4)))
+            # Beside it: a disk with many trees must not delay a takeover.
+            group.create_task(self._repeat(self.sweep, _SWEEP_SECONDS))
+            group.create_task(self._repeat(self.sweep_aside, _ASIDE_SECONDS))
+
+    async def _repeat(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         while True:
+            # If this process could not reach the database, others could not either: nobody is dead.
+            if not self._heartbeat.is_steady:
+                await asyncio.sleep(min(_LOOK_SECONDS, self._heartbeat.lease / 4))
+                continue
             try:
-                # If this process could not reach the database, others could not either: nobody is dead.
-                if self._heartbeat.is_steady:
-                    await self.look()
-                    await self._sweep()
+                await work()
             except OperationalError as error:
                 log.warning("homes.database_error", error=str(error))
             except Exception:
                 # No other task here does this, so no error may end this loop.
-                log.exception("homes.look_failed")
-            await asyncio.sleep(min(_LOOK_SECONDS, self._heartbeat.lease / 4))
+                log.exception("homes.failed", work=work.__name__)
+            await asyncio.sleep(seconds)
 
     async def look(self) -> None:
         """Take over the workspaces of silent nodes or, while this node drains, give its own away."""
         nodes = await self._homes.look(lease=self._heartbeat.lease)
-        is_draining = any(node.is_draining for node in nodes if node.name == self._node)
+        self._is_draining = any(node.is_draining for node in nodes if node.name == self._node)
         silent = self._silent(nodes)
-        if is_draining:
+        names = [node.name for node in silent]
+        if self._is_draining:
             await self._give_away()
-        elif silent:
-            await self._take_over(silent)
+        elif any(node.has_homes for node in silent):
+            await self._take_over(names)
         if silent and time.monotonic() >= self._moved + _MOVE_SECONDS:
             # What was delayed there comes into the queue of a dead node at its time.
-            await self._queue.move_here(silent, self._homes)
+            await self._queue.move_here(names, self._homes)
             self._moved = time.monotonic()
 
-    def _silent(self, nodes: Sequence[NodeHeartbeat]) -> list[str]:
+    async def sweep(self) -> None:
+        """Settle the trees of workspaces that other nodes took over while this one was away.
+
+        It takes those back that were not used there, unless it drains, and puts the others aside.
+        """
+        elsewhere = await self._homes.elsewhere(self._node, await in_thread(self._mounts.stored))
+        is_home = False
+        for start in range(0, len(elsewhere), _AT_ONCE):
+            is_home |= any(await asyncio.gather(*map(self._settle, elsewhere[start : start + _AT_ONCE])))
+        if is_home:
+            await self._taken()
+
+    async def _settle(self, workspace_id: WorkspaceId) -> bool:
+        """Settle the trees of one workspace. If that fails, they stay, and the others are settled."""
+        try:
+            return await self._trees.discard(workspace_id, takes_back=not self._is_draining)
+        except (OSError, ToolcribError) as error:
+            log.error("homes.not_settled", workspace_id=str(workspace_id), error=str(error))
+            return False
+
+    async def sweep_aside(self) -> None:
+        """Delete trees that were put aside long ago, or that take too much space."""
+        for tree in await in_thread(self._mounts.aside.expired, datetime.now(UTC)):
+            log.info("homes.aside_deleted", tree=tree.name)
+            await in_thread(remove_staging, tree)
+
+    def _silent(self, nodes: Sequence[NodeHeartbeat]) -> list[NodeHeartbeat]:
         """Return the other nodes that have sent nothing for a lease, by the clock of this process too.
 
         The database's clock jumps when its machine slept, or when another one takes its place.
@@ -107,7 +146,7 @@ class HomeKeeper:
         for node in nodes:
             self._read_at[node.name, node.seen_at] = known.get((node.name, node.seen_at), now)
         return [
-            node.name
+            node
             for node in nodes
             if node.name != self._node
             and node.is_silent
@@ -119,27 +158,28 @@ class HomeKeeper:
         lease = self._heartbeat.lease
         # A process that is suspended, or cut off, keeps its locks.
         await self._processes.end_sessions_of_dead(seconds=lease)
+        count, told = 0, time.monotonic()
         while workspaces := await self._homes.take_over(self._node, silent, lease=lease, limit=_BATCH):
-            log.warning("homes.taken_over", workspaces=len(workspaces), nodes=silent)
-            await self._queue.move_here(silent, self._homes)
-            await self._taken()
+            count += len(workspaces)
+            if time.monotonic() > told + _LOOK_SECONDS:
+                await self._start_taken(silent)
+                told = time.monotonic()
+        if count:
+            log.warning("homes.taken_over", workspaces=count, nodes=silent)
+            await self._start_taken(silent)
 
-    async def _sweep(self) -> None:
-        """Discard the trees of workspaces that other nodes took over while this one was away."""
-        if time.monotonic() < self._swept + _SWEEP_SECONDS:
-            return
-        self._swept = time.monotonic()
-        for workspace_id in await self._homes.elsewhere(self._node, await in_thread(self._stored)):
-            await self._discard(workspace_id)
+    async def _start_taken(self, silent: Sequence[str]) -> None:
+        await self._queue.move_here(silent, self._homes)
+        await self._taken()
 
     async def _give_away(self) -> None:
-        successor = await self._homes.successor_of(self._node, lease=self._heartbeat.lease)
-        if successor is None:
-            log.warning("homes.no_successor")
-            return
         after: WorkspaceId | None = None
         while idle := await self._homes.idle_at(self._node, after=after, limit=_BATCH):
             after = idle[-1]
+            successor = await self._homes.successor_of(self._node, lease=self._heartbeat.lease)
+            if successor is None:
+                log.warning("homes.no_successor")
+                return
             recorded = [workspace_id for workspace_id in idle if await self._is_recorded(workspace_id)]
             given = await self._homes.give_away(self._node, recorded, successor)
             log.info("homes.given_away", workspaces=len(given), to=successor)

@@ -5,9 +5,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self
+from uuid import UUID
 
 import structlog
 
+from toolcrib.core.errors import Misconfigured
 from toolcrib.core.ids import ProcessId, new_id
 from toolcrib.storage.server_processes import HeartbeatConnection
 
@@ -18,11 +20,18 @@ class ProcessHeartbeat:
     """Beats four times per lease. After half a lease of silence, other processes may take over at any moment."""
 
     def __init__(
-        self, dsn: str, *, node: str, lease: float, process_id: ProcessId | None = None, address: str | None = None
+        self,
+        dsn: str,
+        *,
+        node: str,
+        lease: float,
+        process_id: ProcessId | None = None,
+        disk_id: UUID | None = None,
+        address: str | None = None,
     ) -> None:
         self.id = process_id or ProcessId(new_id())
         self.lease = lease
-        self._connection = HeartbeatConnection(dsn, self.id, node, address=address)
+        self._connection = HeartbeatConnection(dsn, self.id, node, disk_id, address=address)
         self._last = self._steady_since = time.monotonic()
         self._slept = False
         # The last beat did not reach the database.
@@ -32,15 +41,30 @@ class ProcessHeartbeat:
     @classmethod
     @contextmanager
     def start(
-        cls, dsn: str, *, node: str, lease: float, process_id: ProcessId | None = None, address: str | None = None
+        cls,
+        dsn: str,
+        *,
+        node: str,
+        lease: float,
+        process_id: ProcessId | None = None,
+        disk_id: UUID | None = None,
+        address: str | None = None,
     ) -> Iterator[Self]:
         """Start the heartbeat thread. On exit, stop it and remove the process: its claims are free at once.
 
         Args:
             address: The URL of this process's internal listener, to which other nodes forward calls.
+
+        Raises:
+            Misconfigured: A live process of this node uses another disk.
         """
-        heartbeat = cls(dsn, node=node, lease=lease, process_id=process_id, address=address)
-        heartbeat._connection.beat()
+        heartbeat = cls(dsn, node=node, lease=lease, process_id=process_id, disk_id=disk_id, address=address)
+        if not heartbeat._connection.register(lease=lease):
+            heartbeat._connection.close()
+            raise Misconfigured(
+                f"Another server is node {node!r}, with another data directory. Give each node its own "
+                f"TOOLCRIB_NODE_NAME. If that server was just killed, start this one again in {lease:g} seconds."
+            )
         thread = threading.Thread(target=heartbeat._beat_for_ever, name="toolcrib-heart", daemon=True)
         thread.start()
         try:

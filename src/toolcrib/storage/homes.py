@@ -1,10 +1,12 @@
 """Homes: which node has the tree of a workspace, and how that changes. With the system role."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import LiteralString
+from uuid import UUID
 
-from toolcrib.core.errors import NotFound
+from toolcrib.core.errors import Conflict, NotFound, Superseded
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.storage.change_sets import workspace_lock
 from toolcrib.storage.database import Connection, Store, Tenant
@@ -42,6 +44,8 @@ class NodeHeartbeat:
     seen_at: datetime
     is_silent: bool
     is_draining: bool
+    # Whether it has workspaces that other nodes may take over.
+    has_homes: bool
 
 
 class HomeStore(Store):
@@ -76,14 +80,52 @@ class HomeStore(Store):
         if cursor.rowcount == 0:
             raise NotFound(f"There is no node {node!r}. `toolcrib nodes list` shows them.")
 
+    async def rename(self, old: str, new: str, disk_id: UUID, *, lease: float) -> None:
+        """Give a stopped node another name: whatever names it, names the new one. May be repeated.
+
+        Args:
+            disk_id: Of its data directory, so that nobody renames another node by mistake.
+
+        Raises:
+            NotFound: There was never a node of this name.
+            Conflict: It runs, or has another data directory, or the new name is another node's.
+        """
+        async with self._database.as_system() as connection, connection.transaction():
+            cursor = await connection.execute(
+                """
+                select n.name, n.disk_id, exists (select from toolcrib.live_processes(%(lease)s)
+                                                  join toolcrib.server_processes p using (id) where p.node = n.name)
+                from toolcrib.nodes n where n.name in (%(old)s, %(new)s) order by n.name for update
+                """,
+                {"old": old, "new": new, "lease": lease},
+            )
+            known = {name: (disk, is_alive) for name, disk, is_alive in await cursor.fetchall()}
+            if old not in known and known.get(new, (None, False))[0] == disk_id:
+                # An interrupted renaming came this far.
+                return
+            _require_renamable(old, new, known, disk_id)
+            if new in known and await self._has_homes(connection, new):
+                raise Conflict(f"There is a node {new!r} with workspaces of its own. Choose another name.")
+            for statement in _RENAMES:
+                await connection.execute(statement, {"old": old, "new": new})
+
+    async def _has_homes(self, connection: Connection, node: str) -> bool:
+        row = await connection.returned_row(
+            "select exists (select from toolcrib.workspaces where home_node = %s)", (node,)
+        )
+        return bool(row[0])
+
     async def look(self, *, lease: float) -> list[NodeHeartbeat]:
         """Return the last heartbeat of every node."""
         async with self._database.as_system() as connection:
             return await connection.fetch_all(
                 NodeHeartbeat,
                 """
-                select name, seen_at, seen_at < now() - make_interval(secs => %s) as is_silent, is_draining
-                from toolcrib.nodes order by name
+                select n.name, n.seen_at, n.seen_at < now() - make_interval(secs => %s) as is_silent, n.is_draining,
+                       n.disk_id is not null
+                       and exists (select from toolcrib.workspaces w
+                                   where w.home_node = n.name and w.root_path is null) as has_homes
+                from toolcrib.nodes n order by n.name
                 """,
                 (lease,),
             )
@@ -109,14 +151,15 @@ class HomeStore(Store):
     async def take_over(self, node: str, silent: Sequence[str], *, lease: float, limit: int) -> list[WorkspaceId]:
         """Become the home of some workspaces of silent nodes. Returns which; none if other nodes are at the rest.
 
-        A workspace whose lock a session of the silent node still holds is left for later: it may be committing.
+        A workspace whose lock a session of the silent node still holds is left for later: it may be committing. The
+        disk of a local server is its user's, and nobody takes it over.
         """
         async with self._database.as_system() as connection, connection.transaction():
             cursor = await connection.execute(
                 f"""
                 select w.id from toolcrib.workspaces w
                 join toolcrib.nodes n on n.name = w.home_node and n.seen_at < now() - make_interval(secs => %(lease)s)
-                where w.home_node = any (%(silent)s) and {_MOVES}
+                where w.home_node = any (%(silent)s) and n.disk_id is not null and {_MOVES}
                 order by w.home_node, w.id limit %(limit)s for no key update of w skip locked
                 """,  # noqa: S608 - a constant of this module
                 {"silent": list(silent), "lease": lease, "limit": limit},
@@ -150,10 +193,51 @@ class HomeStore(Store):
             return await _move(connection, [WorkspaceId(id_) for (id_,) in await cursor.fetchall()], to)
 
     async def successor_of(self, node: str, *, lease: float) -> str | None:
-        """Return the other live node with the fewest workspaces that is not draining; None if there is none."""
-        others = [one for one in await self.nodes(lease=lease) if one.is_alive and not one.is_draining]
-        found = min((one for one in others if one.name != node), key=lambda one: one.workspaces, default=None)
-        return None if found is None else found.name
+        """Return another live node that is not draining: of two at random, the one with fewer workspaces.
+
+        None if there is none. To count the workspaces of all nodes each time would take long.
+        """
+        async with self._database.as_system() as connection:
+            row = await connection.fetch_row(
+                """
+                select c.name from (
+                    select n.name from toolcrib.nodes n
+                    where n.name <> %(node)s and not n.is_draining and n.disk_id is not null
+                      and n.seen_at > now() - make_interval(secs => %(lease)s)
+                    order by random() limit 2
+                ) c
+                order by (select count(*) from toolcrib.workspaces w where w.home_node = c.name) limit 1
+                """,
+                {"node": node, "lease": lease},
+            )
+        return None if row is None else str(row[0])
+
+
+# Whatever names a node. A queue's name has the node's in it, see ``enqueue_workflow`` in SQL.
+_RENAMES: tuple[LiteralString, ...] = (
+    "delete from toolcrib.nodes where name = %(new)s",
+    "update toolcrib.nodes set name = %(new)s where name = %(old)s",
+    "delete from toolcrib.server_processes where node in (%(old)s, %(new)s)",
+    "update toolcrib.workspaces set home_node = %(new)s where home_node = %(old)s",
+    """update toolcrib.workspaces set former_homes = array_replace(former_homes, %(old)s, %(new)s)
+       where former_homes @> array[%(old)s]""",
+    "update toolcrib.trash set node = %(new)s where node = %(old)s",
+    "update toolcrib.background_processes set node = %(new)s where node = %(old)s",
+    """delete from toolcrib.deleted_workspaces d using toolcrib.deleted_workspaces o
+       where d.node = %(new)s and o.node = %(old)s and o.workspace_id = d.workspace_id""",
+    "update toolcrib.deleted_workspaces set node = %(new)s where node = %(old)s",
+    "update dbos.workflow_status set queue_name = 'runs@' || %(new)s where queue_name = 'runs@' || %(old)s",
+)
+
+
+def _require_renamable(old: str, new: str, known: Mapping[str, tuple[UUID | None, bool]], disk_id: UUID) -> None:
+    if old not in known:
+        raise NotFound(f"There is no node {old!r}. `toolcrib nodes list` shows them.")
+    if known[old][0] not in (None, disk_id):
+        raise Conflict(f"Node {old!r} has another data directory than this one. Run this command there.")
+    for name in (old, new):
+        if name in known and known[name][1]:
+            raise Conflict(f"Node {name!r} is running. Stop its servers first.")
 
 
 async def set_home_epoch(connection: Connection, tenant: Tenant, epoch: int) -> None:
@@ -164,6 +248,36 @@ async def set_home_epoch(connection: Connection, tenant: Tenant, epoch: int) -> 
     )
 
 
+async def take_back(connection: Connection, tenant: Tenant, node: str, *, epoch: int) -> int | None:
+    """Make this node the home again of a workspace that another one took over and has not used. Returns the new epoch.
+
+    The caller holds the lock of the whole workspace.
+
+    Args:
+        epoch: Of the tree that this node still has. A new home raises the epoch once more before it reads or writes
+            anything: so the next epoch means that the tree is as this node left it.
+    """
+    row = await connection.fetch_row(
+        f"""
+        update toolcrib.workspaces w
+        set home_node = %(node)s, home_epoch = w.home_epoch + 1,
+            former_homes = array_append(array_remove(w.former_homes, w.home_node), w.home_node)
+        where w.id = %(workspace)s and w.home_epoch = %(epoch)s + 1 and w.home_node not in ('', %(node)s)
+          and {_MOVES} and not {_IS_BUSY}
+        returning w.home_epoch
+        """,  # noqa: S608 - constants of this module
+        {"node": node, "workspace": tenant.workspace_id, "epoch": epoch},
+    )
+    return None if row is None else int(row[0])
+
+
+async def require_disk(connection: Connection, node: str, disk_id: UUID) -> None:
+    """Raise Superseded if another disk is now that of the node. The caller holds the lock of a whole workspace."""
+    row = await connection.fetch_row("select disk_id from toolcrib.nodes where name = %s", (node,))
+    if row is not None and row[0] not in (None, disk_id):
+        raise Superseded(f"Another disk is now that of node {node!r}. Stop this server.")
+
+
 async def _move(connection: Connection, workspace_ids: Sequence[WorkspaceId], node: str) -> list[WorkspaceId]:
     """Change the home of those of these workspaces whose lock is free. Their rows are locked.
 
@@ -172,7 +286,9 @@ async def _move(connection: Connection, workspace_ids: Sequence[WorkspaceId], no
     """
     cursor = await connection.execute(
         """
-        update toolcrib.workspaces w set home_node = %s, home_epoch = w.home_epoch + 1
+        update toolcrib.workspaces w
+        set home_node = %s, home_epoch = w.home_epoch + 1,
+            former_homes = array_append(array_remove(w.former_homes, w.home_node), w.home_node)
         from (select f.id from unnest(%s::uuid[], %s::bigint[]) as f (id, lock)
               where pg_try_advisory_xact_lock(f.lock)) free
         where w.id = free.id returning w.id

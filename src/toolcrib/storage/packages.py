@@ -3,20 +3,27 @@
 from collections.abc import Awaitable, Callable
 
 from toolcrib.core.callers import WorkspaceRole
-from toolcrib.core.errors import Conflict, NotFound
+from toolcrib.core.errors import Conflict, NotFound, Superseded
 from toolcrib.core.json_text import json_text
 from toolcrib.core.packages import Package, PackageContents, Workflow
 from toolcrib.storage.agents import put_packaged
 from toolcrib.storage.database import Connection, Store, Tenant
+from toolcrib.storage.files import WorkspaceHome
 
 
 class PackageStore(Store):
     """Queries on packages. A workspace has one at a time, visible under @pkg."""
 
-    async def install(self, tenant: Tenant, contents: PackageContents, path: Callable[[], Awaitable[None]]) -> Package:
-        """Install a package and its agents, or another version of it. ``path`` writes its files, under the lock."""
+    async def install(
+        self, tenant: Tenant, contents: PackageContents, home: WorkspaceHome, path: Callable[[], Awaitable[None]]
+    ) -> Package:
+        """Install a package and its agents, or another version of it. ``path`` writes its files, under the lock.
+
+        Raises:
+            Superseded: The workspace has another home, or another epoch, than ``home``.
+        """
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
-            await _lock(connection, tenant)
+            await _lock(connection, tenant, home)
             known = await connection.fetch_row(
                 "select name from toolcrib.packages where workspace_id = %s", (tenant.workspace_id,)
             )
@@ -63,10 +70,16 @@ class PackageStore(Store):
                 (tenant.workspace_id,),
             )
 
-    async def remove(self, tenant: Tenant, name: str, take_away: Callable[[], Awaitable[None]]) -> None:
-        """Remove a package and its agents. Sessions that run its workflow keep their rules."""
+    async def remove(
+        self, tenant: Tenant, name: str, home: WorkspaceHome, take_away: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Remove a package and its agents. Sessions that run its workflow keep their rules.
+
+        Raises:
+            Superseded: As ``install`` does.
+        """
         async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:
-            await _lock(connection, tenant)
+            await _lock(connection, tenant, home)
             cursor = await connection.execute(
                 "delete from toolcrib.packages where workspace_id = %s and name = %s", (tenant.workspace_id, name)
             )
@@ -101,9 +114,13 @@ _COLUMNS = """
 """
 
 
-async def _lock(connection: Connection, tenant: Tenant) -> None:
-    """Serialize changes of a workspace's package."""
-    await connection.execute("select from toolcrib.workspaces where id = %s for no key update", (tenant.workspace_id,))
+async def _lock(connection: Connection, tenant: Tenant, home: WorkspaceHome) -> None:
+    """Serialize changes of a workspace's package. Until the end of the transaction, its home stays the same."""
+    row = await connection.fetch_row(
+        "select home_node, home_epoch from toolcrib.workspaces where id = %s for no key update", (tenant.workspace_id,)
+    )
+    if row != (home.node, home.epoch):
+        raise Superseded("This workspace has moved to another node. Call again.")
 
 
 def _no_package(name: str) -> NotFound:

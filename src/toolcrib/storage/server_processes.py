@@ -1,9 +1,12 @@
 """Live server processes and their heartbeats. With the system role."""
 
 from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
 
 import psycopg
 
+from toolcrib.core.errors import Superseded
 from toolcrib.core.ids import ProcessId
 from toolcrib.storage.database import Connection, Store, session_name
 
@@ -71,45 +74,75 @@ def forget_those_of(node: str, dsn: str) -> None:
 
 
 class HeartbeatConnection:
-    """Sends heartbeats on its own connection, from a thread: a busy server is not dead."""
+    """Sends heartbeats on its own connection, from a thread: a busy server is not dead.
 
-    def __init__(self, dsn: str, process_id: ProcessId, node: str, *, address: str | None = None) -> None:
+    ``disk_id`` is that of the node's data directory. Without one, the node is a local server.
+    """
+
+    def __init__(
+        self, dsn: str, process_id: ProcessId, node: str, disk_id: UUID | None = None, *, address: str | None = None
+    ) -> None:
         self._dsn = dsn
         self._process_id = process_id
         self._node = node
+        self._disk_id = disk_id
         self._address = address
         self._connection: psycopg.Connection | None = None
 
+    def register(self, *, lease: float) -> bool:
+        """Send the first heartbeat, and make this disk the node's. Raises if the database cannot be reached.
+
+        Returns False, and registers nothing, if a live process of this node uses another disk: both would think that
+        they have the node's workspaces.
+        """
+        connection = self._opened()
+        with connection.transaction():
+            # The row's lock makes processes that start at the same time take turns.
+            connection.execute("insert into toolcrib.nodes (name) values (%s) on conflict do nothing", (self._node,))
+            [known] = _row(
+                connection.execute("select disk_id from toolcrib.nodes where name = %s for update", (self._node,))
+            )
+            [is_alive] = _row(
+                connection.execute(
+                    """
+                    select exists (select from toolcrib.live_processes(%s)
+                                   join toolcrib.server_processes p using (id) where p.node = %s)
+                    """,
+                    (lease, self._node),
+                )
+            )
+            if is_alive and known != self._disk_id:
+                return False
+            connection.execute("update toolcrib.nodes set disk_id = %s where name = %s", (self._disk_id, self._node))
+            self._send(connection)
+        return True
+
     def beat(self) -> None:
-        """Send a heartbeat. Raises if the database cannot be reached."""
+        """Send a heartbeat. Raises if the database cannot be reached, or if another disk is now the node's."""
         if self._connection is not None and not self._connection.closed:
             try:
-                self._send(self._connection)
+                return self._send(self._connection)
             except psycopg.OperationalError:
                 # Others ended it while this process was suspended. They do so again until it has a heartbeat.
                 self._connection.close()
-            else:
-                return
-        self._connection = psycopg.connect(
-            self._dsn,
-            autocommit=True,
-            connect_timeout=5,
-            application_name=session_name("toolcrib-heart", self._process_id),
-        )
-        self._send(self._connection)
+        return self._send(self._opened())
 
     def _send(self, connection: psycopg.Connection) -> None:
-        connection.execute(
+        cursor = connection.execute(
             """
             with node as (
-                insert into toolcrib.nodes (name, address) values (%(node)s, %(address)s)
+                insert into toolcrib.nodes as n (name, disk_id, address) values (%(node)s, %(disk)s, %(address)s)
                 on conflict (name) do update set seen_at = now(), address = excluded.address
+                where n.disk_id is not distinct from excluded.disk_id
+                returning name
             )
-            insert into toolcrib.server_processes (id, node) values (%(process)s, %(node)s)
+            insert into toolcrib.server_processes (id, node) select %(process)s, name from node
             on conflict (id) do update set heartbeat_at = now()
             """,
-            {"process": self._process_id, "node": self._node, "address": self._address},
+            {"process": self._process_id, "node": self._node, "disk": self._disk_id, "address": self._address},
         )
+        if cursor.rowcount == 0:
+            raise Superseded(f"Another disk is now that of node {self._node!r}. Stop this server.")
 
     def remove(self) -> None:
         """Remove the process, after its last heartbeat: its claims are free at once. Raises as ``beat`` does."""
@@ -120,3 +153,19 @@ class HeartbeatConnection:
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
+
+    def _opened(self) -> psycopg.Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(
+                self._dsn,
+                autocommit=True,
+                connect_timeout=5,
+                application_name=session_name("toolcrib-heart", self._process_id),
+            )
+        return self._connection
+
+
+def _row(cursor: psycopg.Cursor[tuple[Any, ...]]) -> tuple[Any, ...]:
+    row = cursor.fetchone()
+    assert row is not None
+    return row

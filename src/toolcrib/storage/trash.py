@@ -203,14 +203,14 @@ async def record_trashed(
     )
 
 
-async def count_kept(connection: Connection, tenant: Tenant, *, node: str) -> int:
-    """Return how many entries the trash of this node keeps, without what is only staged."""
+async def count_kept(connection: Connection, tenant: Tenant) -> int:
+    """Return how many entries the trash keeps, on all nodes, without what is only staged."""
     [count] = await connection.returned_row(
         """
         select count(*) from toolcrib.trash
-        where workspace_id = %s and node = %s and expired_at is null and expires_at > now() and change_set_id <> %s
+        where workspace_id = %s and expired_at is null and expires_at > now() and change_set_id <> %s
         """,
-        (tenant.workspace_id, node, _STAGED),
+        (tenant.workspace_id, _STAGED),
     )
     return int(count)
 

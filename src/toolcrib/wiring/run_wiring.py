@@ -112,11 +112,11 @@ async def run_service(
         processes,
         heartbeat,
         queue,
+        engine.workspace_services.mounts,
+        engine.workspace_services.sync.trees,
         node=settings.node_name,
         taken=start_taken,
         leaving=partial(record_tree, engine.workspace_services),
-        stored=engine.workspace_services.mounts.stored,
-        discard=engine.workspace_services.sync.trees.discard,
     )
     keeping = asyncio.create_task(keeper.run()) if settings.take_over_homes and not queue_after else None
 

@@ -21,6 +21,7 @@ from toolcrib.providers.provider_registry import ProviderRegistry, open_provider
 from toolcrib.runs.loaded_run import CredentialResolver
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.runs.run_service import RunService
+from toolcrib.runtime.disk_identity import DiskIdentity
 from toolcrib.settings import Settings
 from toolcrib.storage.api_keys import TicketStore
 from toolcrib.storage.database import Database, OperationalError
@@ -122,6 +123,8 @@ async def services(
     settings.reject_weak_secrets()
     tools = (*tools, *await asyncio.to_thread(load_python_tools, settings.tools_module))
     process_id = ProcessId(new_id())
+    # A local server's name does not come from its host, and its directory is locked.
+    disk_id = None if binds_logins else DiskIdentity.ensure(settings.data_dir, settings.node_name).disk_id
     async with AsyncExitStack() as opened:
         database = await opened.enter_async_context(
             Database.open(
@@ -141,6 +144,7 @@ async def services(
                 lease=settings.heartbeat_lease_seconds,
                 process_id=process_id,
                 address=settings.internal_address,
+                disk_id=disk_id,
             )
         )
         engine = assemble(settings, database, tools=tools, live=live, process_id=process_id, binds_logins=binds_logins)

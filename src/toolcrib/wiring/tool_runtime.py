@@ -24,6 +24,7 @@ from toolcrib.gate.workflow_guard import WorkflowGuard
 from toolcrib.mcp.mcp_toolsets import McpToolsets
 from toolcrib.network.network_policy import NetworkPolicy
 from toolcrib.runs.model_slots import ModelSlots
+from toolcrib.runtime.disk_identity import DiskIdentity
 from toolcrib.runtime.drain import Drain
 from toolcrib.runtime.process_setup import freeze_gc, keep_private
 from toolcrib.sandbox.bubblewrap import ViewMount
@@ -71,6 +72,7 @@ from toolcrib.websearch.page_fetch import PageFetcher
 from toolcrib.websearch.search_engine import FallbackSearch, SearchEngine
 from toolcrib.websearch.searxng import SearXNG
 from toolcrib.workspace.changes.commit import Committer
+from toolcrib.workspace.fs.aside import AsideDirectory
 from toolcrib.workspace.fs.mounts import VIEWED, MountTable
 from toolcrib.workspace.fs.ripgrep import Ripgrep
 from toolcrib.workspace.packages.installer import PackageInstaller
@@ -163,7 +165,8 @@ def assemble(
     live = live or NullPublisher()
     stores = Stores(settings, database, binds_logins=binds_logins)
     keep_private(settings.data_dir)
-    mounts = MountTable(settings.data_dir)
+    aside = AsideDirectory(settings.data_dir, keep=timedelta(days=settings.trash_retention_days))
+    mounts = MountTable(settings.data_dir, aside=aside)
     search_keys = SearchKeys(stores.access, url=settings.brave_url)
     search = FallbackSearch(search_engines(settings), seconds=settings.web_search_timeout_seconds)
     sandbox = sandbox or command_sandbox(settings)
@@ -180,6 +183,7 @@ def assemble(
         mounts,
         node=settings.node_name,
         trash=trash_limits(settings),
+        disk_id=None if (disk := DiskIdentity.load(settings.data_dir)) is None else disk.disk_id,
         checks_repository=partial(check_repository, sandbox, shell),
     )
     workspace_services = WorkspaceServices(
@@ -206,7 +210,7 @@ def assemble(
     )
     # A call belongs to a process, not to a node: a node may have several processes.
     process_id = process_id or ProcessId(new_id())
-    committer = Committer(stores.changes, mounts, node=settings.node_name, trash=trash_limits(settings))
+    committer = Committer(stores.changes, mounts, trees, node=settings.node_name, trash=trash_limits(settings))
     background = BackgroundShell(
         sandbox,
         shell,
@@ -308,7 +312,7 @@ def assemble(
         background=background,
         toolbox=toolbox,
         search_keys=search_keys,
-        packages=PackageInstaller(PackageStore(database), stores.files, mounts, node=settings.node_name),
+        packages=PackageInstaller(PackageStore(database), stores.files, mounts, trees, node=settings.node_name),
     )
 
 

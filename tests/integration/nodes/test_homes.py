@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -21,6 +22,7 @@ from toolcrib.providers.provider_registry import ProviderRegistry
 from toolcrib.runs.durable import DurableQueue
 from toolcrib.runs.periodic_jobs import PeriodicJobs
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
+from toolcrib.runtime.disk_identity import DiskIdentity
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 from toolcrib.storage.files import WorkspaceHome
@@ -39,9 +41,9 @@ def name() -> str:
     return f"node-{new_id()}"
 
 
-def beat(settings: Settings, node: str) -> None:
+def beat(settings: Settings, node: str, *, disk_id: UUID | None = None) -> None:
     """The only heartbeat of a node."""
-    connection = HeartbeatConnection(settings.system_url, ProcessId(new_id()), node)
+    connection = HeartbeatConnection(settings.system_url, ProcessId(new_id()), node, disk_id or uuid4())
     connection.beat()
     connection.close()
 
@@ -158,7 +160,8 @@ async def server(
         update={"node_name": node, "data_dir": settings.data_dir / node, "take_over_homes": True}
     )
     here = replace(fixture, workspace=fixture.workspace.with_engine(there))
-    with ProcessHeartbeat.start(settings.system_url, node=node, lease=LEASE) as heartbeat:
+    disk = DiskIdentity.ensure(there.data_dir, node)
+    with ProcessHeartbeat.start(settings.system_url, node=node, lease=LEASE, disk_id=disk.disk_id) as heartbeat:
         async with run_service(here.workspace.engine, advance or here.advance, heartbeat):
             yield here.workspace.engine.wake_signal
 

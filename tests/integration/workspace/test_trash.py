@@ -303,7 +303,11 @@ async def displace(workspace: WorkspaceFixture, *paths: str) -> str:
 def committer(workspace: WorkspaceFixture) -> Committer:
     workspace_services, settings = workspace.engine.workspace_services, workspace.settings
     return Committer(
-        workspace_services.changes, workspace_services.mounts, node=settings.node_name, trash=trash_limits(settings)
+        workspace_services.changes,
+        workspace_services.mounts,
+        workspace_services.sync.trees,
+        node=settings.node_name,
+        trash=trash_limits(settings),
     )
 
 

@@ -26,6 +26,7 @@ from toolcrib.workspace.fs.mounts import MountTable, WorkspaceDisks
 from toolcrib.workspace.sync.apply_to_disk import apply
 from toolcrib.workspace.sync.path_state import disk_matches_head
 from toolcrib.workspace.sync.read_only_folders import find_read_only, folders_changed_by, read_only_error
+from toolcrib.workspace.sync.rebuild import TreeRebuilder
 
 # Bytes that stay free on the disk for other users.
 _SPARE = 1_000_000
@@ -38,10 +39,17 @@ class Committer:
     """
 
     def __init__(
-        self, changes: ChangeSetStore, mounts: MountTable, *, node: str, trash: TrashLimits | None = None
+        self,
+        changes: ChangeSetStore,
+        mounts: MountTable,
+        trees: TreeRebuilder,
+        *,
+        node: str,
+        trash: TrashLimits | None = None,
     ) -> None:
         self._changes = changes
         self._mounts = mounts
+        self._trees = trees
         self._node = node
         self._trash = trash or TrashLimits()
 
@@ -83,6 +91,7 @@ class Committer:
         # The folders must still exist for what is put into them. The root always does.
         parents = {change.after.path: change.after.path.parent for change in change_set.changes if change.after}
         watched = sorted({*paths, *(parent for parent in parents.values() if parent.path != "/")})
+        await self._trees.ensure(tenant.workspace_id)
         async with self._changes.lock(tenant, paths, whole=any(map(_displaces_folder, change_set.changes))) as locked:
             seen = await locked.lookup(watched, needs)
             found = dict(zip(watched, seen.files, strict=True))

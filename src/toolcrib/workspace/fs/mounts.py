@@ -17,12 +17,15 @@ from toolcrib.core.files import FILE_MODE
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.core.paths import Mount, WorkspacePath, mount_root
 from toolcrib.runtime.process_setup import make_private
+from toolcrib.workspace.fs.aside import AsideDirectory
 from toolcrib.workspace.fs.mount_writer import MountWriter
 from toolcrib.workspace.fs.trash import TrashDirectory
 
 # Where commands in the sandbox see the mounts.
 VIEWED = {mount: f"/{mount}" for mount in Mount}
 
+# In a workspace's directory: says that this disk has its trees. See ``sync.tree_marker``.
+MARKER = "marker.json"
 # Roots kept open at once. An evicted root closes with its last reference.
 _OPEN_ROOTS = 512
 # In a workspace's directory: the installed packages, and the link to the current one.
@@ -44,9 +47,10 @@ class CheckedTrees:
 class MountTable:
     """Opens and caches the mounts of all workspaces."""
 
-    def __init__(self, data_dir: Path, *, openat2: bool | None = None) -> None:
+    def __init__(self, data_dir: Path, *, aside: AsideDirectory | None = None, openat2: bool | None = None) -> None:
         self._data_dir = data_dir
         self._openat2 = openat2
+        self.aside = aside or AsideDirectory(data_dir)
         self.packages = PackageFolders(data_dir)
         # Workspaces whose marker this process has checked. See ``sync.rebuild``.
         self.checked: dict[WorkspaceId, CheckedTrees] = {}
@@ -82,9 +86,20 @@ class MountTable:
         return found is not None and home_epoch in (None, found.home_epoch)
 
     def require_current(self, workspace_id: WorkspaceId, home_epoch: int) -> None:
-        """Raise HomeMoved if the trees were checked in an earlier epoch: another node has changed them since."""
-        if workspace_id in self.checked and not self.is_checked(workspace_id, home_epoch):
+        """Raise HomeMoved unless the trees were checked in this epoch, and are still there. For all that writes.
+
+        In another epoch, another node or disk has changed them. What is written to a disk that was emptied would make
+        its tree look like one from which all other files were deleted.
+        """
+        if not self.is_checked(workspace_id, home_epoch):
             raise HomeMoved("This workspace was on another node for a while. Call again.")
+        if not self.has_marker(workspace_id):
+            self.forget(workspace_id)
+            raise HomeMoved("The files of this workspace are missing on its node's disk. Call again to restore them.")
+
+    def has_marker(self, workspace_id: WorkspaceId) -> bool:
+        """Whether this disk has the workspace's marker now."""
+        return (self.beside(workspace_id) / MARKER).exists()
 
     def forget(self, workspace_id: WorkspaceId) -> None:
         """Close the roots of a workspace whose trees are gone."""
@@ -120,14 +135,9 @@ class MountTable:
         return found
 
     def put_aside(self, workspace_id: WorkspaceId) -> None:
-        """Move the workspace's own directory to ``aside`` in one step: it may have what no other node has.
-
-        The caller holds the lock of the whole workspace.
-        """
+        """Put the workspace's own directory aside in one step. The caller holds the lock of the whole workspace."""
         self.forget(workspace_id)
-        make_private(folder := self._data_dir / "aside", self._data_dir)
-        with suppress(FileNotFoundError):
-            self.beside(workspace_id).rename(folder / f"{workspace_id}-{token_hex(4)}")
+        self.aside.put(self.beside(workspace_id), workspace_id)
 
     def is_missing(self, workspace_id: WorkspaceId, tree: str | None, path: WorkspacePath) -> bool:
         """Whether the directory of a path's mount does not exist or has nothing in it. Creates nothing.

@@ -16,15 +16,19 @@ from toolcrib.storage.files import FileStore, WorkspaceHome
 from toolcrib.storage.packages import PackageStore
 from toolcrib.workspace.fs.mounts import MountTable
 from toolcrib.workspace.packages.package_archive import package_in
+from toolcrib.workspace.sync.rebuild import TreeRebuilder
 
 
 class PackageInstaller:
     """Changes a workspace's package: its row, its agents and its files together."""
 
-    def __init__(self, rows: PackageStore, files: FileStore, mounts: MountTable, *, node: str) -> None:
+    def __init__(
+        self, rows: PackageStore, files: FileStore, mounts: MountTable, trees: TreeRebuilder, *, node: str
+    ) -> None:
         self.rows = rows
         self._files = files
         self._mounts = mounts
+        self._trees = trees
         self._node = node
 
     async def require_installer(self, tenant: Tenant) -> None:
@@ -39,18 +43,21 @@ class PackageInstaller:
     async def install(self, tenant: Tenant, archive: bytes) -> Package:
         """Install a package archive, or replace the installed version. Owners only."""
         await self._home(tenant, WorkspaceRole.OWNER)
+        contents = await package_in(archive)
+        home = await self._home(tenant, WorkspaceRole.OWNER)
         # Shielded: a cancelled request must not leave files without their row.
-        return await asyncio.shield(self._install(tenant, await package_in(archive)))
+        return await asyncio.shield(self._install(tenant, contents, home))
 
-    async def _install(self, tenant: Tenant, contents: PackageContents) -> Package:
+    async def _install(self, tenant: Tenant, contents: PackageContents, home: WorkspaceHome) -> Package:
         folders, before, is_placed = self._mounts.packages, None, False
 
         async def path() -> None:
             nonlocal before, is_placed
+            self._mounts.require_current(tenant.workspace_id, home.epoch)
             before, is_placed = await in_thread(folders.put, tenant.workspace_id, contents.files), True
 
         try:
-            return await self.rows.install(tenant, contents, path)
+            return await self.rows.install(tenant, contents, home, path)
         except BaseException:
             if is_placed:
                 folders.show(tenant.workspace_id, before)
@@ -58,12 +65,13 @@ class PackageInstaller:
 
     async def remove(self, tenant: Tenant, name: str) -> None:
         """Remove a package with its agents. Owners only."""
-        await self._home(tenant, WorkspaceRole.OWNER)
+        home = await self._home(tenant, WorkspaceRole.OWNER)
 
         async def take_away() -> None:
+            self._mounts.require_current(tenant.workspace_id, home.epoch)
             await in_thread(self._mounts.packages.show, tenant.workspace_id, None)
 
-        await asyncio.shield(self.rows.remove(tenant, name, take_away))
+        await asyncio.shield(self.rows.remove(tenant, name, home, take_away))
 
     async def workflow(self, tenant: Tenant, name: str) -> tuple[bytes, Workflow]:
         """Return the document and the workflow that a run of a package starts with."""
@@ -76,10 +84,17 @@ class PackageInstaller:
         """Write the workflow document into the session's @state."""
         home = await self._home(tenant, WorkspaceRole.MEMBER)
         path = replace(WORKFLOW, scope=str(session_id))
+        self._mounts.require_current(tenant.workspace_id, home.epoch)
         disk = self._mounts.disk(tenant.workspace_id, home.root_path, path)
         await in_thread(partial(disk.write, path, document, mode=FILE_MODE))
 
     async def _home(self, tenant: Tenant, needs: WorkspaceRole) -> WorkspaceHome:
-        home = (await self._files.lookup(tenant, [mount_root(Mount.PROJECT)], needs)).home
+        """Check the caller's role, and that this disk has the trees. Returns the home in which that is true."""
+        root = [mount_root(Mount.PROJECT)]
+        home = (await self._files.lookup(tenant, root, needs)).home
         home.require(self._node)
+        if not self._mounts.is_checked(tenant.workspace_id, home.epoch):
+            # It may begin a rebuild, in another epoch.
+            await self._trees.ensure(tenant.workspace_id, home_epoch=home.epoch)
+            home = (await self._files.lookup(tenant, root, needs)).home
         return home

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 from weakref import WeakValueDictionary
 
 import structlog
@@ -34,7 +34,7 @@ from toolcrib.storage.files import (
     list_tracked_trees,
     list_untracked,
 )
-from toolcrib.storage.homes import set_home_epoch
+from toolcrib.storage.homes import require_disk, set_home_epoch, take_back
 from toolcrib.storage.packages import installed_package
 from toolcrib.storage.trash import TrashLimits, count_kept
 from toolcrib.workspace.fs.gitignore import RULES
@@ -42,7 +42,7 @@ from toolcrib.workspace.fs.mounts import CheckedTrees, MountTable, WorkspaceDisk
 from toolcrib.workspace.sync.apply_to_disk import apply
 from toolcrib.workspace.sync.crash_recovery import redo_pending
 from toolcrib.workspace.sync.path_state import MOST_BYTES
-from toolcrib.workspace.sync.tree_marker import MARKER, LostContent, TreeMarker, few_lost
+from toolcrib.workspace.sync.tree_marker import LostContent, TreeMarker, few_lost
 from toolcrib.workspace.sync.workspace_recovery import WorkspaceRecovery
 
 log = structlog.get_logger(__name__)
@@ -61,7 +61,10 @@ RepositoryCheck = Callable[[Path, str], Awaitable[str | None]]
 
 
 class TreeRebuilder:
-    """Checks markers, and rebuilds trees. ``checks_repository`` examines rebuilt git repositories."""
+    """Checks markers, and rebuilds trees.
+
+    ``disk_id`` is that of this node's data directory. ``checks_repository`` examines rebuilt git repositories.
+    """
 
     def __init__(
         self,
@@ -71,6 +74,7 @@ class TreeRebuilder:
         *,
         node: str,
         trash: TrashLimits,
+        disk_id: UUID | None = None,
         checks_repository: RepositoryCheck | None = None,
     ) -> None:
         self._files = files
@@ -78,6 +82,7 @@ class TreeRebuilder:
         self._mounts = mounts
         self._node = node
         self._trash = trash
+        self._disk_id = disk_id
         self._checks_repository = checks_repository
         self.recovery = WorkspaceRecovery(files, changes, mounts, node=node, trash=trash)
         self._turns: WeakValueDictionary[WorkspaceId, asyncio.Lock] = WeakValueDictionary()
@@ -113,6 +118,9 @@ class TreeRebuilder:
         async with self._turn(workspace_id):
             if not self._mounts.is_checked(workspace_id, home_epoch):
                 marker = await asyncio.shield(self._checked(Tenant(workspace_id), asked=asked, adopt=adopt))
+                if not self._mounts.is_checked(workspace_id, marker.home_epoch):
+                    # Another process of this node may have put the directories aside that are open here.
+                    self._mounts.forget(workspace_id)
                 await self.recovery.recover(Tenant(workspace_id), marker.home_epoch)
                 self._mounts.checked[workspace_id] = CheckedTrees(marker.home_epoch, marker.rebuild_id is None)
                 if marker.rebuild_id is not None:
@@ -127,7 +135,7 @@ class TreeRebuilder:
 
     def has_marker(self, workspace_id: WorkspaceId) -> bool:
         """Whether this disk has the workspace's marker now."""
-        return (self._mounts.beside(workspace_id) / MARKER).exists()
+        return self._mounts.has_marker(workspace_id)
 
     async def complete(self, workspace_id: WorkspaceId, *, asked: bool = False, adopt: bool = False) -> TreeMarker:
         """Wait until the trees are whole. Rebuilds what is missing now, without waiting for a turn."""
@@ -146,19 +154,34 @@ class TreeRebuilder:
         """Write files of a rebuild to disk, unless another process has written them meanwhile."""
         await asyncio.shield(self._restore_files(tenant, files))
 
-    async def discard(self, workspace_id: WorkspaceId) -> None:
-        """Put the trees of a workspace aside that another node has taken over."""
-        async with self._changes.lock(Tenant(workspace_id), [], whole=True) as locked:
+    async def discard(self, workspace_id: WorkspaceId, *, takes_back: bool = False) -> bool:
+        """Put the trees of a workspace aside that another node has taken over.
+
+        With ``takes_back``, this node becomes the home again instead if that node has not used the workspace yet: then
+        these trees are right, with all that the history does not have. Returns whether it is the home.
+        """
+        tenant = Tenant(workspace_id)
+        async with self._changes.lock(tenant, [], whole=True) as locked:
             home = (await locked.lookup([_ROOT], WorkspaceRole.VIEWER)).home
-            marker = await in_thread(TreeMarker.load, self._mounts.beside(workspace_id))
+            folder = self._mounts.beside(workspace_id)
+            marker = await in_thread(TreeMarker.load, folder)
             if home.node in (None, self._node):
-                return
-            if marker is None or marker.home_epoch >= home.epoch:
-                # Nobody has taken it over: the same disk, under another name.
+                return True
+            if marker is not None and marker.home_epoch >= home.epoch:
+                # Nobody has taken it over: the database was restored, or a rebuild was interrupted as it began.
                 log.error("rebuild.tree_of_another_node", workspace_id=str(workspace_id), home=home.node)
-                return
+                return False
+            if takes_back and marker is not None:
+                async with locked.transaction() as connection:
+                    epoch = await take_back(connection, tenant, self._node, epoch=marker.home_epoch)
+                if epoch is not None:
+                    # After the row: if this is not done, the trees are put aside, and rebuilt.
+                    await in_thread(replace(marker, home_epoch=epoch).save, folder)
+                    log.info("rebuild.taken_back", workspace_id=str(workspace_id), home=home.node)
+                    return True
             log.warning("rebuild.put_aside", workspace_id=str(workspace_id), home=home.node)
             await in_thread(self._mounts.put_aside, workspace_id)
+            return False
 
     async def run(self) -> None:
         """Complete rebuilds in the background: those that calls begin, and those that a crash interrupted."""
@@ -198,6 +221,9 @@ class TreeRebuilder:
         async with self._changes.lock(tenant, [], whole=True) as locked:
             home = (await locked.lookup([_ROOT], WorkspaceRole.VIEWER)).home
             home.require(self._node)
+            if self._disk_id is not None:
+                async with locked.transaction() as connection:
+                    await require_disk(connection, self._node, self._disk_id)
             # Under the lock: another process of this node may have been faster.
             marker = await in_thread(TreeMarker.load, folder)
             if marker is not None and marker.home_epoch < home.epoch:
@@ -213,6 +239,10 @@ class TreeRebuilder:
             if marker is not None and marker.rebuild_id is None:
                 return marker
             async with locked.transaction() as connection:
+                if marker is None:
+                    # What a process has checked before, on this disk or on another of this node, is not true any more.
+                    home = replace(home, epoch=home.epoch + 1)
+                    await set_home_epoch(connection, tenant, home.epoch)
                 if marker is not None and marker.rebuild_id is not None:
                     self._resumed.add(tenant.workspace_id)
                     if await is_rebuilding(connection, tenant, marker.rebuild_id):
@@ -281,7 +311,7 @@ class TreeRebuilder:
         """Return what the workspace's directory had beside the trees: the trash, and the files of a package."""
         found: list[LostContent] = []
         beside = self._mounts.beside(tenant.workspace_id)
-        if not (beside / "trash").exists() and (count := await count_kept(connection, tenant, node=self._node)):
+        if not (beside / "trash").exists() and (count := await count_kept(connection, tenant)):
             found.append(LostContent("the trash", f"{count} displaced files, which undo could have brought back"))
         package = await installed_package(connection, tenant)
         if package is not None and self._mounts.packages.current(tenant.workspace_id) is None:
@@ -292,7 +322,7 @@ class TreeRebuilder:
         """Write the ignore files first: they decide what every search sees."""
         if marker.rebuild_id is None:
             return
-        await self._restore_all(tenant, name=RULES)
+        await self._restore_all(tenant, name=RULES, epoch=marker.home_epoch)
 
     async def _completed(self, tenant: Tenant, marker: TreeMarker) -> TreeMarker:
         await self._restore_all(tenant)
@@ -309,20 +339,21 @@ class TreeRebuilder:
             log.warning("rebuild.lost", workspace_id=str(tenant.workspace_id), path=one.path, reason=one.reason)
         return marker
 
-    async def _restore_all(self, tenant: Tenant, *, name: str | None = None) -> None:
-        """Write all files that are missing, or all of a name."""
+    async def _restore_all(self, tenant: Tenant, *, name: str | None = None, epoch: int | None = None) -> None:
+        """Write all files that are missing, or all of a name; with ``epoch``, of trees that were checked in it."""
         after: FileId | None = None
         while batch := await self._files.next_rebuilding(tenant, after=after, limit=_BATCH_FILES, name=name):
             batch = _within_bytes(batch)
-            await self.restore_files(tenant, batch)
+            await asyncio.shield(self._restore_files(tenant, batch, epoch))
             after = batch[-1].id
 
-    async def _restore_files(self, tenant: Tenant, files: Sequence[File]) -> None:
+    async def _restore_files(self, tenant: Tenant, files: Sequence[File], epoch: int | None = None) -> None:
         paths = [file.state.path for file in files]
         async with self._changes.lock(tenant, paths) as locked:
             home = (await locked.lookup(paths[:1], WorkspaceRole.VIEWER)).home
             home.require(self._node)
-            self._mounts.require_current(tenant.workspace_id, home.epoch)
+            if epoch is None or epoch != home.epoch:
+                self._mounts.require_current(tenant.workspace_id, home.epoch)
             async with locked.transaction() as connection:
                 pending = await list_rebuilding(connection, tenant, [file.id for file in files])
             disk_of = self._mounts.disks_of(tenant.workspace_id, home.root_path)

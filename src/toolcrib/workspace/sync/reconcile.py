@@ -59,7 +59,7 @@ class Reconciler:
         """
         committed: tuple[ChangeSet, ...] = ()
         paths, is_emptied = sorted(set(paths)), False
-        await self.trees.ensure(tenant.workspace_id)
+        await self.trees.ensure_again(tenant.workspace_id)
         async with self._changes.lock(tenant, paths) as locked:
             seen = await locked.lookup(paths, WorkspaceRole.VIEWER)
             seen.home.require(self._node)

@@ -1,18 +1,17 @@
 """The marker of a workspace's trees on a disk. Without one, a disk never had them, or lost them."""
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 from uuid import UUID
 
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.core.json_text import json_text
+from toolcrib.runtime.durable_file import replace_durably
+from toolcrib.workspace.fs.mounts import MARKER
 
-MARKER = "marker.json"
 # The most losses that a marker lists.
 _MOST_LOST = 10_000
 
@@ -63,17 +62,7 @@ class TreeMarker:
 
     def save(self, folder: Path) -> None:
         """Replace the marker, durably and in one step."""
-        fresh = folder / f"{MARKER}.{token_hex(8)}"
-        with fresh.open("wb") as file:
-            file.write(json_text(asdict(self)).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.rename(folder / MARKER)
-        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
+        replace_durably(folder / MARKER, json_text(asdict(self)).encode())
 
 
 def few_lost(lost: Sequence[LostContent]) -> tuple[LostContent, ...]:

@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 import structlog
 
 from toolcrib.core.callers import WorkspaceRole
-from toolcrib.core.errors import Conflict, Forbidden, NotFound, Overloaded, Quarantined, Superseded, ToolcribError
+from toolcrib.core.errors import (
+    Conflict,
+    Forbidden,
+    HomeMoved,
+    NotFound,
+    Overloaded,
+    Quarantined,
+    Superseded,
+    ToolcribError,
+)
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.core.paths import Mount, mount_root
 from toolcrib.storage.change_sets import ChangeSetStore
@@ -180,9 +189,10 @@ class WorkspaceRecovery:
         async with self._changes.lock(tenant, [], whole=True) as locked:
             home = (await locked.lookup([_ANYWHERE], WorkspaceRole.VIEWER)).home
             home.require(self._node)
-            self._mounts.require_current(tenant.workspace_id, home.epoch)
-            if home_epoch not in (None, home.epoch):
-                raise Superseded("This workspace was on another node for a while. Call again.")
+            if home_epoch is None:
+                self._mounts.require_current(tenant.workspace_id, home.epoch)
+            elif home_epoch != home.epoch:
+                raise HomeMoved("This workspace was on another node for a while. Call again.")
             async with locked.transaction() as connection:
                 pending = await list_pending(connection, tenant)
             disk_of = self._mounts.disks_of(tenant.workspace_id, home.root_path)

@@ -10,6 +10,7 @@ begin
     select p_workspace, n.node, p_user
     from (select '' as node
           union select w.home_node from toolcrib.workspaces w where w.id = p_workspace and w.home_node is not null
+          union select unnest(w.former_homes) from toolcrib.workspaces w where w.id = p_workspace
           union select t.node from toolcrib.trash t where t.workspace_id = p_workspace) n
     on conflict do nothing;
     update toolcrib.workspaces set home_node = '', home_epoch = home_epoch + 1 where id = p_workspace;

@@ -331,6 +331,8 @@ create index model_starts_time on model_starts (user_id, provider, started_at);
 -- Nodes: each has a disk with the trees of its workspaces, and one or more server processes.
 create table nodes (
     name         text primary key,
+    -- Of its data directory. Null: the disk of a local server, which is nobody else's to replace.
+    disk_id      uuid,
     -- The last heartbeat of one of its processes. When a node is silent, others become the home of its workspaces.
     seen_at      timestamptz not null default now(),
     -- It gives its workspaces to other nodes, and gets no new ones.

@@ -8,6 +8,8 @@ create table workspaces (
     -- The node that has the tree. A commit carries the epoch that it read and fails if the epoch has changed.
     home_node         text,
     home_epoch        bigint not null default 0,
+    -- Nodes that had the tree before, and may still have a copy.
+    former_homes      text[] not null default '{}',
     -- No session trusts an agent more than this. Null: no limit.
     max_trust         text check (max_trust in ('supervised', 'guided', 'review', 'autonomous')),
     -- Answers messages that name no agent.
