@@ -270,7 +270,9 @@ async def test_earlier_reader_does_not_clear_the_mark_of_a_later_change(yard: Ya
 
     # The last step of a read, if another commit came between its stat and this.
     seen = AppliedFile(file.id, file.version_id, file.fingerprint)
-    await yard.engine.workspace_services.changes.save_fingerprints(Tenant.of(yard.caller), [seen])
+    services, tenant = yard.engine.workspace_services, Tenant.of(yard.caller)
+    home = (await services.files.lookup(tenant, [file.state.path])).home
+    await services.changes.save_fingerprints(tenant, [seen], home)
 
     await yard.recovers()
     assert yard.at("/a.txt").read_text() == OURS

@@ -58,10 +58,17 @@ class ChangeSetStore:
             finally:
                 await change.release()
 
-    async def save_fingerprints(self, tenant: Tenant, applied: Sequence[AppliedFile]) -> None:
-        """Save the fingerprints of files that were found to match their head."""
+    async def save_fingerprints(self, tenant: Tenant, applied: Sequence[AppliedFile], home: WorkspaceHome) -> None:
+        """Save the fingerprints of files that were found to match their head, unless the home has changed since.
+
+        Takes no lock, so it never says that a change is applied: another node may have to apply it.
+        """
         async with self._database.connection(tenant) as connection:
-            await _mark_applied(connection, tenant, applied)
+            await connection.execute(
+                "select toolcrib.save_fingerprints(%s, %s, %s)",
+                (tenant.workspace_id, home.epoch, _applied_json(applied)),
+                prepare=True,
+            )
 
 
 class LockedCommit:
@@ -254,12 +261,17 @@ def _kept(change: FileChange) -> EntryState:
 
 
 async def _mark_applied(connection: Connection, tenant: Tenant, applied: Sequence[AppliedFile]) -> None:
-    rows = [
-        {"file_id": s.file_id, "version_id": s.version_id, "fingerprint": s.fingerprint and s.fingerprint.values}
-        for s in applied
-    ]
     await connection.execute(
-        "select toolcrib.mark_applied(%s, %s)", (tenant.workspace_id, json_text(rows)), prepare=True
+        "select toolcrib.mark_applied(%s, %s)", (tenant.workspace_id, _applied_json(applied)), prepare=True
+    )
+
+
+def _applied_json(applied: Sequence[AppliedFile]) -> str:
+    return json_text(
+        [
+            {"file_id": s.file_id, "version_id": s.version_id, "fingerprint": s.fingerprint and s.fingerprint.values}
+            for s in applied
+        ]
     )
 
 

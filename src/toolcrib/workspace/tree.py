@@ -377,7 +377,7 @@ class WorkspaceTree:
         file, node = reading.path_state.file, reading.path_state.node
         if file and node and not (file.fingerprint and file.fingerprint.is_proof_of(node.fingerprint)):
             seen = AppliedFile(file.id, file.version_id, node.fingerprint)
-            await self.services.changes.save_fingerprints(self.tenant, [seen])
+            await self.services.changes.save_fingerprints(self.tenant, [seen], await self._known_home())
         return reading
 
 

@@ -108,6 +108,26 @@ begin
 end
 $$;
 
+-- Stores the fingerprints of files that match their head, without a lock. Those of another epoch are of another disk, and
+-- a file that is not applied yet has none.
+create or replace function toolcrib.save_fingerprints(p_workspace uuid, p_epoch bigint, p_files jsonb) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, toolcrib, pg_temp
+as $$
+declare
+    v_one  record;
+begin
+    perform set_config('synchronous_commit', 'off', true);
+    for v_one in
+        select * from jsonb_to_recordset(p_files) as s (file_id uuid, version_id uuid, fingerprint bigint[])
+    loop
+        update files f set fingerprint = v_one.fingerprint
+        where f.workspace_id = p_workspace and f.id = v_one.file_id and f.version_id = v_one.version_id
+          and exists (select from workspaces w where w.id = p_workspace and w.home_epoch = p_epoch)
+          and not exists (select from pending_applies p where p.workspace_id = p_workspace and p.file_id = v_one.file_id);
+    end loop;
+end
+$$;
+
 -- Marks a change as applied to disk: stores the fingerprints of the files, deletes their rows in `pending_applies`, and
 -- releases the locks. This commit need not be durable: if it is lost, crash recovery finds the files on disk and repeats
 -- it.

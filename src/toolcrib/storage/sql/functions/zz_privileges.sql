@@ -29,7 +29,7 @@ revoke insert on audit_records from toolcrib_system;
 grant select on alembic_version to toolcrib_app;
 
 grant select on users, members, agents, api_keys, grants to toolcrib_definer;
-grant select (id, max_trust, home_node) on workspaces to toolcrib_definer;
+grant select (id, max_trust, home_node, home_epoch) on workspaces to toolcrib_definer;
 grant select (workspace_id, id, session_id, state, held) on runs to toolcrib_definer;
 grant select (workspace_id, state, resumed_at) on paused_calls to toolcrib_definer;
 grant select, update (revoked_at) on refresh_tokens to toolcrib_definer;
