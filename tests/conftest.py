@@ -97,6 +97,8 @@ def settings(database_urls: DatabaseUrls, tmp_path: Path) -> Settings:
 
 def new_settings(urls: DatabaseUrls, data_dir: Path, **more: Any) -> Settings:
     """Return settings with new secrets."""
+    # Tests share a database: a server must not go on with what an earlier test left behind.
+    more = {"take_over_homes": False, **more}
     return Settings(
         database_url=urls.app,
         system_database_url=urls.system,

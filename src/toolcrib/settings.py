@@ -118,9 +118,9 @@ class Settings(BaseSettings):
         description="A process without a heartbeat for this long counts as dead. Other processes take over its runs.",
     )
     take_over_homes: bool = Field(
-        default=False,
+        default=True,
         description="Serve the workspaces of nodes that are silent, and give workspaces away while this node drains. "
-        "Off by default: what only a node's disk has, such as ignored files, does not move with a workspace.",
+        "What only a node's disk has, such as ignored files, does not move. Local mode never does this.",
     )
     drain_seconds: float = Field(
         default=20,

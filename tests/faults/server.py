@@ -46,6 +46,8 @@ class Server:
             "TOOLCRIB_AUDIT_SEAL_INTERVAL_SECONDS": "0.1",
             "TOOLCRIB_DATA_DIR": str(self.data_dir),
             "TOOLCRIB_NODE_NAME": self.node,
+            # Tests share a database: a server must not go on with what an earlier test left behind.
+            "TOOLCRIB_TAKE_OVER_HOMES": "false",
             "TOOLCRIB_POOL_SIZE": str(POOL_SIZE),
             "TOOLCRIB_OPEN_REGISTRATION": "true",
             # One login lasts for all the kills.

@@ -40,8 +40,8 @@ def drain(
 ) -> None:
     """Let a node give its workspaces to other nodes, before you stop it for good.
 
-    Its server must run, with TOOLCRIB_TAKE_OVER_HOMES. Each workspace moves when nothing is at work in it. Ignored
-    files, such as node_modules, do not move: they are on the node's disk only.
+    Its server must run. Each workspace moves when nothing is at work in it. Ignored files, such as node_modules, do
+    not move: they stay on the node's disk, in `aside` in its data directory.
 
     Example: toolcrib nodes drain node-2
     """

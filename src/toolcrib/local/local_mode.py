@@ -349,6 +349,8 @@ def _settings(urls: DatabaseUrls, found: LocalProject) -> "Settings":
         "data_dir": project,
         "jwt_secret": SecretStr(secret),
         "open_registration": False,
+        # This disk is its user's, and so are those of others.
+        "take_over_homes": False,
         "host": "127.0.0.1",
     }
     usual: dict[str, object] = {

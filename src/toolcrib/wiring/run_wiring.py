@@ -118,7 +118,7 @@ async def run_service(
         taken=start_taken,
         leaving=partial(record_tree, engine.workspace_services),
     )
-    keeping = asyncio.create_task(keeper.run()) if settings.take_over_homes and not queue_after else None
+    keeping = asyncio.create_task(keeper.run()) if settings.take_over_homes else None
 
     async def finish() -> None:
         # The queue first, so that what the worker releases does not come back to this process.

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
@@ -18,11 +19,13 @@ from toolcrib.core.ids import ProcessId, RunId, new_id
 from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.core.runs import Run, RunEnding, RunState
 from toolcrib.events.event_bus import WakeSignal
+from toolcrib.gate.workspace_deletion import WorkspaceDeletion
 from toolcrib.providers.provider_registry import ProviderRegistry
 from toolcrib.runs.durable import DurableQueue
 from toolcrib.runs.periodic_jobs import PeriodicJobs
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.runtime.disk_identity import DiskIdentity
+from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 from toolcrib.storage.files import WorkspaceHome
@@ -152,12 +155,16 @@ async def test_own_directory_of_a_user_stays_with_its_node(
 
 @asynccontextmanager
 async def server(
-    fixture: RunFixture, node: str, *, advance: Callable[[Run], Awaitable[None]] | None = None
+    fixture: RunFixture,
+    node: str,
+    *,
+    advance: Callable[[Run], Awaitable[None]] | None = None,
+    data_dir: Path | None = None,
 ) -> AsyncIterator[WakeSignal]:
-    """The loop of a server of this node, with its own disk."""
+    """The loop of a server of this node, with its own disk; by default, a new one."""
     settings = fixture.workspace.settings
     there = settings.model_copy(
-        update={"node_name": node, "data_dir": settings.data_dir / node, "take_over_homes": True}
+        update={"node_name": node, "data_dir": data_dir or settings.data_dir / node, "take_over_homes": True}
     )
     here = replace(fixture, workspace=fixture.workspace.with_engine(there))
     disk = DiskIdentity.ensure(there.data_dir, node)
@@ -274,6 +281,176 @@ async def test_tree_is_put_aside_only_if_another_node_took_it_over(
     [aside] = (settings.data_dir / "aside").iterdir()
     assert (aside / "project/a.txt").read_text() == "a\n"
     assert not (settings.data_dir / "workspaces" / str(workspace_id)).exists()
+
+
+async def at_node(database: Database, settings: Settings, node: str) -> WorkspaceFixture:
+    """A workspace on a node with its own disk, with a file and an ignored one."""
+    there = settings.model_copy(update={"node_name": node, "data_dir": settings.data_dir / node})
+    workspace = await new_workspace(database, there)
+    await workspace.result("write", path="/.gitignore", content="out/\n")
+    await workspace.result("write", path="/a.txt", content="a\n")
+    (workspace.project / "out").mkdir()
+    (workspace.project / "out/built.bin").write_text("only on this disk\n")
+    return workspace
+
+
+def aside_of(workspace: WorkspaceFixture) -> list[Path]:
+    return workspace.engine.workspace_services.mounts.aside.of(workspace.caller.workspace_id)
+
+
+@pytest.mark.req("SC-7", part="a node that comes back keeps what nobody used")
+async def test_node_that_comes_back_takes_back_what_was_not_used(
+    database: Database, settings: Settings, model: ModelServer, providers: ProviderRegistry, homes: HomeStore
+) -> None:
+    away, other = name(), name()
+    beat(settings, away, disk_id=DiskIdentity.ensure(settings.data_dir / away, away).disk_id)
+    unused, used = [await at_node(database, settings, away) for _ in range(2)]
+    office = await opened_office(unused, model, providers)
+    await silent(homes, away)
+    assert len(await homes.take_over(other, [away], lease=LEASE, limit=10)) == 2
+    there = used.with_engine(settings.model_copy(update={"node_name": other, "data_dir": settings.data_dir / other}))
+    await there.result("write", path="/b.txt", content="b\n")
+
+    async with server(office, away, data_dir=unused.settings.data_dir), asyncio.timeout(PATIENCE):
+        while (await home_of(unused)).node == other or not aside_of(used):
+            pass
+
+    # With what the history does not have, and for a process that was at work all the time.
+    await unused.result("write", path="/c.txt", content="c\n")
+    assert {path.name for path in unused.project.iterdir()} == {".gitignore", "a.txt", "c.txt", "out"}
+    assert aside_of(unused) == []
+    # Where another node has written, its tree counts; what only this one had is in `aside`.
+    assert (await home_of(used)).node == other
+    await there.engine.workspace_services.sync.trees.complete(there.caller.workspace_id)
+    assert {path.name for path in there.project.iterdir()} == {".gitignore", "a.txt", "b.txt"}
+    [aside] = aside_of(used)
+    assert (aside / "project/out/built.bin").read_text() == "only on this disk\n"
+
+
+async def test_draining_node_takes_nothing_back(
+    database: Database, settings: Settings, model: ModelServer, providers: ProviderRegistry, homes: HomeStore
+) -> None:
+    leaving, other = name(), name()
+    beat(settings, leaving, disk_id=DiskIdentity.ensure(settings.data_dir / leaving, leaving).disk_id)
+    workspace = await at_node(database, settings, leaving)
+    office = await opened_office(workspace, model, providers)
+    await homes.set_draining(leaving, is_draining=True)
+    assert await homes.give_away(leaving, [workspace.caller.workspace_id], other)
+
+    async with server(office, leaving, data_dir=workspace.settings.data_dir), asyncio.timeout(PATIENCE):
+        while not await in_thread(aside_of, workspace):
+            pass
+
+    assert (await home_of(workspace)).node == other
+
+
+async def test_workspace_that_is_in_use_elsewhere_is_not_taken_back(
+    database: Database, settings: Settings, model: ModelServer, providers: ProviderRegistry, homes: HomeStore
+) -> None:
+    away, other = name(), name()
+    beat(settings, away, disk_id=DiskIdentity.ensure(settings.data_dir / away, away).disk_id)
+    workspace = await at_node(database, settings, away)
+    office = await opened_office(workspace, model, providers)
+    run = await office.runs.submit(office.tenant, office.session_id, "Go.", via="test")
+    assert await homes.give_away(away, [workspace.caller.workspace_id], other)
+    with ProcessHeartbeat.start(settings.system_url, node=other, lease=60.0, disk_id=uuid4()) as heartbeat:
+        assert await office.runs.take(heartbeat.id, run.workspace_id, run.id, node=other, lease=60.0)
+        trees = workspace.engine.workspace_services.sync.trees
+
+        assert not await trees.discard(workspace.caller.workspace_id, takes_back=True)
+
+    assert (await home_of(workspace)).node == other
+
+
+@pytest.mark.req("SC-8", part="deleting a workspace")
+@pytest.mark.parametrize("state", ["not swept", "put aside"])
+async def test_deleted_workspace_leaves_nothing_on_its_former_homes(
+    database: Database, settings: Settings, homes: HomeStore, state: str
+) -> None:
+    former, between, last = name(), name(), name()
+    workspace = await at_node(database, settings, former)
+    workspace_id, engine = workspace.caller.workspace_id, workspace.engine
+    for old, new in ((former, between), (between, last)):
+        assert await homes.give_away(old, [workspace_id], new)
+    if state == "put aside":
+        assert not await engine.workspace_services.sync.trees.discard(workspace_id)
+        assert aside_of(workspace)
+
+    await workspace.stores.workspaces.delete(workspace.tenant)
+    deletion = WorkspaceDeletion(
+        engine.stores.deleted_workspaces,
+        engine.workspace_services.mounts,
+        engine.background.end_all_of,
+        data_dir=engine.settings.data_dir,
+        node=former,
+        process_id=ProcessId(new_id()),
+        lease=LEASE,
+        deleted=asyncio.Event(),
+    )
+    while await deletion.remove_some():
+        pass
+
+    assert aside_of(workspace) == []
+    assert not (engine.settings.data_dir / "workspaces" / str(workspace_id)).exists()
+
+
+@pytest.mark.req("SC-7", part="trees that were put aside have a bound")
+async def test_old_trees_are_removed_from_aside(
+    database: Database, settings: Settings, model: ModelServer, providers: ProviderRegistry, homes: HomeStore
+) -> None:
+    former, other = name(), name()
+    kept, old = [await at_node(database, settings, former) for _ in range(2)]
+    office = await opened_office(kept, model, providers)
+    for workspace in (kept, old):
+        workspace_id = workspace.caller.workspace_id
+        assert await homes.give_away(former, [workspace_id], other)
+        assert not await workspace.engine.workspace_services.sync.trees.discard(workspace_id)
+    [tree] = aside_of(old)
+    tree.rename(tree.with_name(f"{old.caller.workspace_id}-20200101T000000Z-{tree.name[-8:]}"))
+
+    async with server(office, former, data_dir=kept.settings.data_dir), asyncio.timeout(PATIENCE):
+        while await in_thread(aside_of, old):
+            pass
+
+    assert len(aside_of(kept)) == 1
+
+
+@pytest.mark.req("SC-1", part="many workspaces are taken over at once")
+async def test_takeover_does_not_wait_for_workspaces_that_the_node_has_already(
+    database: Database,
+    settings: Settings,
+    model: ModelServer,
+    providers: ProviderRegistry,
+    homes: HomeStore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("toolcrib.nodes.home_keeper._BATCH", 2)
+    dead, other = name(), name()
+    beat(settings, dead)
+    workspaces = [await workspace_on(database, settings, dead) for _ in range(5)]
+    own = await at_node(database, settings, other)
+    office = await opened_office(own, model, providers)
+    # Its last change is not on disk, and someone else is at work in it.
+    own.project.chmod(0o500)
+    assert (await own.call("write", path="/late.txt", content="late\n")).error is not None
+    own.project.chmod(0o700)
+    path = WorkspacePath(Mount.PROJECT, "/other.txt")
+    async with own.stores.changes.lock(own.tenant, [path]) as locked:
+        await locked.lookup([path], WorkspaceRole.MEMBER)
+        async with server(office, other, data_dir=own.settings.data_dir), asyncio.timeout(PATIENCE):
+            while {(await home_of(one)).node for one in workspaces} != {other}:
+                pass
+
+
+async def test_node_with_fewer_workspaces_gets_those_of_a_draining_one(
+    database: Database, settings: Settings, homes: HomeStore
+) -> None:
+    busy, idle, leaving = name(), name(), name()
+    for node in (busy, idle, leaving):
+        beat(settings, node)
+    await workspace_on(database, settings, busy)
+
+    assert await homes.successor_of(leaving, lease=60.0) == idle
 
 
 @pytest.mark.req("SC-7", part="a draining node gives its workspaces away")

@@ -12,14 +12,18 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.packages import package_of
 from tests.integration.conftest import WorkspaceFixture
 from tests.integration.gate.builders import rows
 from tests.integration.tools.shell.builders import new_workspace_fixture, ran
-from toolcrib.core.errors import Conflict
+from toolcrib.core.errors import Conflict, Superseded
+from toolcrib.core.paths import Mount, WorkspacePath, mount_root
 from toolcrib.settings import Settings
+from toolcrib.storage.change_sets import AppliedFile
 from toolcrib.storage.database import Database
 from toolcrib.storage.homes import HomeStore
 from toolcrib.storage.users import ActingUser
+from toolcrib.workspace.packages.package_archive import package_in
 from toolcrib.workspace.sync.path_state import MOST_BYTES
 from toolcrib.workspace.sync.rebuild import TreeRebuilder
 from toolcrib.workspace.sync.tree_marker import TreeMarker
@@ -366,6 +370,22 @@ async def test_lost_trash_is_listed(workspace: WorkspaceFixture) -> None:
     assert "neither in the history nor in the trash" in json.dumps([undone.result, str(undone.error)])
 
 
+@pytest.mark.req("SC-2", part="what is lost is listed")
+async def test_trash_of_a_former_home_is_listed_as_lost(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", path="/.gitignore", content="build/\n")
+    await ran(workspace, "mkdir build; echo made > build/out")
+    await ran(workspace, "rm -r build")
+    settings = workspace.settings.model_copy(
+        update={"node_name": "another", "data_dir": workspace.settings.data_dir / "another"}
+    )
+    homes = HomeStore(workspace.database)
+    assert await homes.give_away(workspace.settings.node_name, [workspace.caller.workspace_id], "another")
+
+    marker = await complete(workspace.with_engine(settings, sandbox=workspace.engine.sandbox))
+
+    assert [one.path for one in marker.lost] == ["the trash"]
+
+
 _GIT = "export HOME=/tmp GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; "
 
 
@@ -459,3 +479,96 @@ async def test_disk_that_is_ahead_of_a_restored_database_is_served(workspace: Wo
 
     assert {path.name for path in again.project.iterdir()} == {"a.txt", "b.txt"}
     assert await deletions(again) == []
+
+
+async def epoch_of(workspace: WorkspaceFixture) -> int:
+    seen = await workspace.stores.files.lookup(workspace.tenant, [mount_root(Mount.PROJECT)])
+    return seen.home.epoch
+
+
+@pytest.mark.req("SC-10", part="what was checked before is not believed")
+async def test_process_that_checked_the_lost_disk_writes_to_the_new_one(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", path="/a.txt", content="a\n")
+    before = await epoch_of(workspace)
+
+    after = without_disk(workspace)
+    await complete(after)
+    # It has the old directories open, and has checked their marker.
+    await workspace.result("write", path="/b.txt", content="b\n")
+
+    assert await epoch_of(after) == before + 1
+    assert {path.name: path.read_text() for path in after.project.iterdir()} == {"a.txt": "a\n", "b.txt": "b\n"}
+    assert await deletions(after) == []
+
+
+@pytest.mark.req("SC-10", part="nothing is recorded as deleted")
+async def test_nothing_is_written_to_an_emptied_disk(
+    workspace: WorkspaceFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The execution log's directory takes the place of @project's, which the next call opens again, and so creates.
+    monkeypatch.setattr("toolcrib.workspace.fs.mounts._OPEN_ROOTS", 1)
+    await workspace.result("write", path="/a.txt", content="a\n")
+    lose_disk(workspace)
+
+    with pytest.raises(Superseded, match="Call again"):
+        await workspace.call("write", path="/b.txt", content="b\n")
+    await workspace.result("write", path="/b.txt", content="b\n")
+    after = new_process(workspace)
+    await complete(after)
+
+    assert {path.name: path.read_text() for path in after.project.iterdir()} == {"a.txt": "a\n", "b.txt": "b\n"}
+    assert await deletions(after) == []
+
+
+@pytest.mark.req("SC-10", part="nothing is recorded as deleted")
+async def test_workflow_that_begins_on_a_lost_disk_deletes_nothing(workspace: WorkspaceFixture) -> None:
+    session = (await workspace.stores.sessions.create(workspace.tenant)).id
+    inside = replace(workspace, caller=replace(workspace.caller, session_id=session))
+    await inside.result("write", path="@state/note.md", content="note\n")
+
+    after = without_disk(inside)
+    await after.engine.packages.begin(after.tenant, session, b"# Steps\n")
+    await complete(after)
+
+    state = beside(after) / "state" / str(session)
+    assert (state / "note.md").read_text() == "note\n"
+    assert await deletions(after) == []
+
+
+@pytest.mark.req("SC-1", part="home_epoch is checked at commit")
+async def test_package_is_not_installed_for_a_home_that_is_not_current(workspace: WorkspaceFixture) -> None:
+    seen = await workspace.stores.files.lookup(workspace.tenant, [mount_root(Mount.PROJECT)])
+    await complete(workspace)
+    installed = False
+
+    async def install() -> None:
+        nonlocal installed
+        installed = True
+
+    contents = await package_in(package_of())
+    with pytest.raises(Superseded):
+        await workspace.engine.packages.rows.install(workspace.tenant, contents, seen.home, install)
+
+    assert not installed
+    assert await workspace.engine.packages.rows.list(workspace.tenant) == []
+
+
+@pytest.mark.req("SC-10", part="nothing is recorded as deleted")
+async def test_late_reader_of_the_lost_disk_does_not_end_the_rebuild(workspace: WorkspaceFixture) -> None:
+    path = WorkspacePath(Mount.PROJECT, "/a.txt")
+    await workspace.result("write", path="/a.txt", content="a\n")
+    seen = await workspace.stores.files.lookup(workspace.tenant, [path])
+    [file] = seen.files
+    assert file is not None
+    assert file.fingerprint is not None
+    after = without_disk(workspace)
+    await trees(after).ensure(after.caller.workspace_id)
+
+    # The last step of a read that began before.
+    late = AppliedFile(file.id, file.version_id, file.fingerprint)
+    await workspace.stores.changes.save_fingerprints(workspace.tenant, [late], seen.home)
+    await complete(after)
+
+    assert (after.project / "a.txt").read_text() == "a\n"
+    assert (await after.result("read", path="/a.txt"))["content"] == "a\n"
+    assert await deletions(after) == []
