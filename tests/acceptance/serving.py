@@ -97,6 +97,7 @@ def _environment(server: Serving) -> dict[str, str]:
         "TOOLCRIB_AUDIT_SEAL_KEY": server.audit_seal_key,
         "TOOLCRIB_DATA_DIR": str(server.data_dir),
         "TOOLCRIB_NODE_NAME": server.node,
+        "TOOLCRIB_TAKE_OVER_HOMES": "false",
         "TOOLCRIB_POOL_SIZE": str(POOL_SIZE),
         "TOOLCRIB_OPEN_REGISTRATION": "true",
         # The model servers of these tests run on loopback.

@@ -85,6 +85,9 @@ class Stage:
             "TOOLCRIB_HOME": str(self.home),
             "TOOLCRIB_DATABASE_URL": self.urls.app,
             "TOOLCRIB_DATA_DIR": str(self.base / "data"),
+            # The servers of other pages use the same database, and may still be stopping.
+            "TOOLCRIB_NODE_NAME": f"docs-{self.base.name}",
+            "TOOLCRIB_TAKE_OVER_HOMES": "false",
             "TOOLCRIB_POOL_SIZE": str(POOL_SIZE),
             "TOOLCRIB_MODEL": "openai-compatible/gpt-fake",
         }

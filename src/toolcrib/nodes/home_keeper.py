@@ -67,7 +67,6 @@ class HomeKeeper:
         self._node = node
         self._taken = taken
         self._leaving = leaving
-        self._is_draining = False
         # When this process first read the last heartbeat of each node.
         self._read_at: dict[tuple[str, datetime], float] = {}
         self._moved = time.monotonic() - _MOVE_SECONDS
@@ -98,10 +97,10 @@ class HomeKeeper:
     async def look(self) -> None:
         """Take over the workspaces of silent nodes or, while this node drains, give its own away."""
         nodes = await self._homes.look(lease=self._heartbeat.lease)
-        self._is_draining = any(node.is_draining for node in nodes if node.name == self._node)
+        is_draining = any(node.is_draining for node in nodes if node.name == self._node)
         silent = self._silent(nodes)
         names = [node.name for node in silent]
-        if self._is_draining:
+        if is_draining:
             await self._give_away()
         elif any(node.has_homes for node in silent):
             await self._take_over(names)
@@ -125,7 +124,7 @@ class HomeKeeper:
     async def _settle(self, workspace_id: WorkspaceId) -> bool:
         """Settle the trees of one workspace. If that fails, they stay, and the others are settled."""
         try:
-            return await self._trees.discard(workspace_id, takes_back=not self._is_draining)
+            return await self._trees.discard(workspace_id, takes_back=True)
         except (OSError, ToolcribError) as error:
             log.error("homes.not_settled", workspace_id=str(workspace_id), error=str(error))
             return False

@@ -251,7 +251,7 @@ async def set_home_epoch(connection: Connection, tenant: Tenant, epoch: int) -> 
 async def take_back(connection: Connection, tenant: Tenant, node: str, *, epoch: int) -> int | None:
     """Make this node the home again of a workspace that another one took over and has not used. Returns the new epoch.
 
-    The caller holds the lock of the whole workspace.
+    The caller holds the lock of the whole workspace. A draining node takes nothing back.
 
     Args:
         epoch: Of the tree that this node still has. A new home raises the epoch once more before it reads or writes
@@ -264,6 +264,7 @@ async def take_back(connection: Connection, tenant: Tenant, node: str, *, epoch:
             former_homes = array_append(array_remove(w.former_homes, w.home_node), w.home_node)
         where w.id = %(workspace)s and w.home_epoch = %(epoch)s + 1 and w.home_node not in ('', %(node)s)
           and {_MOVES} and not {_IS_BUSY}
+          and not exists (select from toolcrib.nodes n where n.name = %(node)s and n.is_draining)
         returning w.home_epoch
         """,  # noqa: S608 - constants of this module
         {"node": node, "workspace": tenant.workspace_id, "epoch": epoch},

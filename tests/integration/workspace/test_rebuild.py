@@ -524,7 +524,7 @@ async def test_nothing_is_written_to_an_emptied_disk(
 async def test_workflow_that_begins_on_a_lost_disk_deletes_nothing(workspace: WorkspaceFixture) -> None:
     session = (await workspace.stores.sessions.create(workspace.tenant)).id
     inside = replace(workspace, caller=replace(workspace.caller, session_id=session))
-    await inside.result("write", path="@state/note.md", content="note\n")
+    await ran(inside, "echo note > /state/note.md")
 
     after = without_disk(inside)
     await after.engine.packages.begin(after.tenant, session, b"# Steps\n")
