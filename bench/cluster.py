@@ -18,7 +18,7 @@ from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.runs.run_service import RunService
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.users import ActingUser
-from toolcrib.wiring.run_wiring import run_executor, run_service
+from toolcrib.wiring.runs import run_executor, run_service
 from toolcrib.wiring.tool_runtime import Stores, assemble
 
 FILES, BYTES = 20, 2_048

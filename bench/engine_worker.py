@@ -23,7 +23,7 @@ from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.runs.run_service import RunService
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, Tenant
-from toolcrib.wiring.run_wiring import run_service
+from toolcrib.wiring.runs import run_service
 from toolcrib.wiring.tool_runtime import ToolRuntime, assemble
 
 # The message of a run that goes on until it is cancelled.

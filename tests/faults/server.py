@@ -82,7 +82,7 @@ class Server:
         raise AssertionError(f"The server has not recovered after {PATIENCE} s:\n{self._log.read_text()}")
 
     def start(self) -> None:
-        """Return when the server responds."""
+        """Return when the server responds. It recovers workspaces meanwhile, or when they are used."""
         with self._log.open("ab") as log:
             command = [*self.program, "serve", "--port", str(self._port)]
             self._process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)

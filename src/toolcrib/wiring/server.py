@@ -31,14 +31,14 @@ from toolcrib.storage.quotas import UsageStore
 from toolcrib.storage.tool_calls import CallHistoryStore
 from toolcrib.tools.python_tools import load_python_tools
 from toolcrib.tools.tool import Tool
-from toolcrib.wiring.run_wiring import run_executor, run_service, schedule_service
+from toolcrib.wiring.runs import run_executor, run_service, schedule_service
 from toolcrib.wiring.tool_runtime import Stores, ToolRuntime, assemble
 from toolcrib.workspace.retention_worker import TrashCollector
 
 log = structlog.get_logger(__name__)
 
 if TYPE_CHECKING:
-    from toolcrib.wiring.node_wiring import Forwarding
+    from toolcrib.wiring.nodes import Forwarding
 
 _LOCAL_QUEUE_AFTER = 5.0
 
@@ -164,7 +164,7 @@ async def services(
         forwarding = None
         if settings.internal_address is not None:
             # Imported here: a single server does not need the library.
-            from toolcrib.wiring.node_wiring import forwarding_between_nodes
+            from toolcrib.wiring.nodes import forwarding_between_nodes
 
             forwarding = await opened.enter_async_context(forwarding_between_nodes(engine, settings.internal_address))
         api = api_services(engine, live, providers, run_service=runs, forwarding=forwarding)

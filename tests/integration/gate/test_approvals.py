@@ -31,7 +31,7 @@ from toolcrib.storage.database import Tenant
 from toolcrib.storage.tool_calls import StoredCall
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
-from toolcrib.wiring.run_wiring import run_service
+from toolcrib.wiring.runs import run_service
 
 YES, NO = ApprovalDecision(approved=True), ApprovalDecision(approved=False)
 

@@ -33,7 +33,7 @@ from toolcrib.storage.homes import HomeStore
 from toolcrib.storage.periodic_jobs import PeriodicJobStore
 from toolcrib.storage.server_processes import HeartbeatConnection, ServerProcessStore
 from toolcrib.storage.users import ActingUser
-from toolcrib.wiring.run_wiring import run_service
+from toolcrib.wiring.runs import run_service
 
 pytestmark = pytest.mark.req("SC-1", part="a silent home is taken over")
 

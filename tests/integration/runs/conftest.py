@@ -22,7 +22,7 @@ from toolcrib.runs.run_executor import RunExecutor
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.run_steps import RunStepStore
 from toolcrib.storage.users import ActingUser
-from toolcrib.wiring.run_wiring import run_executor
+from toolcrib.wiring.runs import run_executor
 
 MODEL = "gpt-fake"
 

@@ -19,7 +19,7 @@ from toolcrib.events.event_bus import WakeSignal
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
-from toolcrib.wiring.run_wiring import run_service
+from toolcrib.wiring.runs import run_service
 
 
 def test_state_table_is_complete() -> None:

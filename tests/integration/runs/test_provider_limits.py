@@ -15,7 +15,7 @@ from toolcrib.core.ids import ProcessId, RunId, new_id
 from toolcrib.core.runs import Run, RunEnding, RunState, RunWait
 from toolcrib.runs.model_turn import FailedTurn, ProviderPatience
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
-from toolcrib.wiring.run_wiring import run_service
+from toolcrib.wiring.runs import run_service
 
 pytestmark = pytest.mark.req("SC-9", part="delays")
 

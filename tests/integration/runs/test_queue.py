@@ -244,7 +244,7 @@ import asyncio, sys
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
-from toolcrib.wiring.run_wiring import run_service
+from toolcrib.wiring.runs import run_service
 from toolcrib.wiring.tool_runtime import assemble
 
 async def hold(run):

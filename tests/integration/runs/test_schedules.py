@@ -25,7 +25,7 @@ from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.runs.schedules import ScheduleService
 from toolcrib.storage.database import OperationalError, Tenant
 from toolcrib.storage.schedules import Schedule, ScheduleStore
-from toolcrib.wiring.run_wiring import run_service, schedule_service
+from toolcrib.wiring.runs import run_service, schedule_service
 
 pytestmark = pytest.mark.req("SC-9", part="schedules")
 
