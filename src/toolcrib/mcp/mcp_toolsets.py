@@ -16,7 +16,7 @@ from pydantic import AfterValidator, RootModel
 from pydantic_core import PydanticCustomError
 
 from toolcrib.core.callers import Caller, WorkspaceRole
-from toolcrib.core.errors import BadArguments, ToolcribError, ToolFailed
+from toolcrib.core.errors import BadArguments, HomeMoved, ToolcribError, ToolFailed
 from toolcrib.core.ids import McpServerId, WorkspaceId
 from toolcrib.core.mcp_servers import McpServer, McpTool, McpTransport, McpWorkspaceAccess
 from toolcrib.core.paths import Mount
@@ -117,6 +117,9 @@ class McpToolsets:
                 offered = await connection.offers()
                 problem = "Skipped: " + "; ".join(connection.left_out) if connection.left_out else None
             await self.rows.save_offered(server, offered, problem)
+        except HomeMoved:
+            # Not a problem of the server: the node that has the files can list its tools.
+            raise
         except ToolcribError as error:
             await self.rows.save_offered(server, None, error.message)
         return await self.rows.get(tenant, server_id)

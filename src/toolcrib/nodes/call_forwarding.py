@@ -8,12 +8,14 @@ import structlog
 
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import HomeMoved, HomeUnavailable, Interrupted, TooLarge
-from toolcrib.core.ids import SessionId, WorkspaceId
+from toolcrib.core.ids import McpServerId, SessionId, WorkspaceId
+from toolcrib.core.mcp_servers import McpServer
 from toolcrib.core.packages import Package, Workflow
 from toolcrib.core.tool_calls import Outcome, ToolCall
 from toolcrib.events.event_bus import EventPublisher
 from toolcrib.gate.call_pipeline import Gate
 from toolcrib.gate.lost_calls import LostCalls
+from toolcrib.mcp.mcp_toolsets import McpToolsets
 from toolcrib.nodes.call_wire import (
     caller_to_json,
     error_from_json,
@@ -204,6 +206,27 @@ class ForwardingPackages:
                 "The node with the files of this workspace stopped answering. It is unknown whether the package was "
                 "changed: list the packages, then decide whether to repeat it."
             ) from lost
+
+
+class ForwardingMcpServers:
+    """Lists the tools of a workspace's MCP servers at its home: a program sees the workspace's files."""
+
+    def __init__(self, toolsets: McpToolsets, router: HomeRouter) -> None:
+        self._toolsets = toolsets
+        self._router = router
+
+    async def refresh(self, tenant: Tenant, server_id: McpServerId) -> McpServer:
+        """Connect to a server and store its tools. Owners only."""
+
+        async def there(home: HomeAddress) -> McpServer:
+            body = to_bytes({"tenant": tenant_to_json(tenant), "server_id": str(server_id)})
+            try:
+                await self._router.send(home, "mcp/refresh", body)
+            except AnswerLost as lost:
+                raise NotSent(lost.message) from lost
+            return await self._toolsets.rows.get(tenant, server_id)
+
+        return await self._router.run(tenant.workspace_id, lambda: self._toolsets.refresh(tenant, server_id), there)
 
 
 def _body(call: ToolCall, caller: Caller, *, streams: bool = False) -> bytes:

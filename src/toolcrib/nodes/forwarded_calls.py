@@ -8,9 +8,10 @@ from uuid import UUID, uuid4
 import structlog
 
 from toolcrib.core.errors import HomeUnavailable, NotFound, ToolcribError
-from toolcrib.core.ids import SessionId
+from toolcrib.core.ids import McpServerId, SessionId
 from toolcrib.core.tool_calls import ToolCall
 from toolcrib.gate.call_pipeline import Gate
+from toolcrib.mcp.mcp_toolsets import McpToolsets
 from toolcrib.nodes.call_wire import (
     caller_from_json,
     error_to_json,
@@ -33,8 +34,9 @@ Operation = Callable[[bytes, Emit], Awaitable[Any]]
 class ForwardedCalls:
     """Answers the operations of the internal listener, and no others."""
 
-    def __init__(self, gate: Gate, packages: PackageInstaller, *, node: str) -> None:
+    def __init__(self, gate: Gate, packages: PackageInstaller, mcp_servers: McpToolsets, *, node: str) -> None:
         self._gate = gate
+        self._mcp_servers = mcp_servers
         self._packages = packages
         self._node = node
         self._operations: Mapping[str, Operation] = {
@@ -45,6 +47,7 @@ class ForwardedCalls:
             "packages/install": self._install,
             "packages/remove": self._remove,
             "packages/begin": self._begin,
+            "mcp/refresh": self._refresh,
         }
 
     async def handle(self, operation: str, body: bytes, emit: Emit) -> Answer:
@@ -93,6 +96,10 @@ class ForwardedCalls:
     async def _begin(self, body: bytes, _: Emit) -> None:
         given, document = _split(body)
         await self._packages.begin(tenant_from_json(given["tenant"]), SessionId(UUID(given["session_id"])), document)
+
+    async def _refresh(self, body: bytes, _: Emit) -> None:
+        given = from_bytes(body)
+        await self._mcp_servers.refresh(tenant_from_json(given["tenant"]), McpServerId(UUID(given["server_id"])))
 
 
 def _split(body: bytes) -> tuple[Any, bytes]:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from toolcrib.gate.lost_calls import LostCalls
-from toolcrib.nodes.call_forwarding import ForwardingGate, ForwardingPackages, HomeRouter
+from toolcrib.nodes.call_forwarding import ForwardingGate, ForwardingMcpServers, ForwardingPackages, HomeRouter
 from toolcrib.nodes.forwarded_calls import ForwardedCalls
 from toolcrib.nodes.home_directory import HomeDirectory
 from toolcrib.nodes.internal_channel import InternalListener, NodeClient
@@ -23,6 +23,7 @@ class Forwarding:
 
     gate: ForwardingGate
     packages: ForwardingPackages
+    mcp_servers: ForwardingMcpServers
 
 
 @asynccontextmanager
@@ -38,7 +39,7 @@ async def forwarding_between_nodes(engine: ToolRuntime, address: str) -> AsyncIt
         address=address,
         previous=previous.get_secret_value() if previous else None,
     )
-    calls = ForwardedCalls(engine.executor, engine.packages, node=settings.node_name)
+    calls = ForwardedCalls(engine.executor, engine.packages, engine.toolbox, node=settings.node_name)
     listener = InternalListener(
         tokens,
         calls.handle,
@@ -57,4 +58,5 @@ async def forwarding_between_nodes(engine: ToolRuntime, address: str) -> AsyncIt
         yield Forwarding(
             ForwardingGate(engine.executor, router, lost_calls, engine.live),
             ForwardingPackages(engine.packages, router),
+            ForwardingMcpServers(engine.toolbox, router),
         )

@@ -96,6 +96,7 @@ def api_services(
         executor=engine.executor if forwarding is None else forwarding.gate,
         registry=engine.registry,
         toolbox=engine.toolbox,
+        mcp_servers=engine.toolbox if forwarding is None else forwarding.mcp_servers,
         paused_calls=engine.paused_calls,
         session_agents=engine.session_agents,
         grants=stores.grants,

@@ -242,6 +242,20 @@ async def test_package_is_installed_used_and_removed(shared: PairedWorkspace) ->
     assert gone.get("content") is None
 
 
+async def test_mcp_program_that_reads_the_files_is_started_at_the_home(shared: PairedWorkspace) -> None:
+    """It is no MCP server, so both nodes report how it failed; neither says that it lacks the files."""
+    problems = []
+    for number, node in enumerate((shared.first, shared.second)):
+        async with shared.client(node) as http:
+            given = {"name": f"p{number}", "command": ["/bin/false"], "workspace_access": "read"}
+            made = await http.post(f"{shared.url}/mcp-servers", json=given)
+            assert made.status_code == 201, made.text
+            problems.append(made.json()["last_error"].replace(given["name"], "p"))
+
+    assert problems[0]
+    assert problems[0] == problems[1]
+
+
 async def test_large_file_is_written_and_read(shared: PairedWorkspace) -> None:
     content = "".join(f"line {number} of a long file\n" for number in range(100_000))
     await shared.result("write", path="/large.txt", content=content)

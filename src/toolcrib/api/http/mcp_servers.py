@@ -37,7 +37,7 @@ async def create_mcp_server(given: McpServerCreate, tenant: PersonTenant, servic
         safe_tools=given.safe_tools,
         secrets=given.secrets,
     )
-    return McpServerOut.model_validate(await services.toolbox.refresh(tenant, made.id))
+    return McpServerOut.model_validate(await services.mcp_servers.refresh(tenant, made.id))
 
 
 @router.get("")
@@ -77,7 +77,7 @@ async def update_mcp_server(
 @router.post("/{server_id}/refresh", responses=examples("NOT_FOUND"))
 async def refresh_mcp_server(server_id: McpServerId, tenant: PersonTenant, services: Injected) -> McpServerOut:
     """Connect to the server and list its tools again. Owners only. `last_error` says why, if that fails."""
-    return McpServerOut.model_validate(await services.toolbox.refresh(tenant, server_id))
+    return McpServerOut.model_validate(await services.mcp_servers.refresh(tenant, server_id))
 
 
 @router.post("/{server_id}/approve", responses=examples("VALIDATION_ERROR", "NOT_FOUND", "CONFLICT"))
