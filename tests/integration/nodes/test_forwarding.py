@@ -247,7 +247,7 @@ async def test_mcp_program_that_reads_the_files_is_started_at_the_home(shared: P
     problems = []
     for number, node in enumerate((shared.first, shared.second)):
         async with shared.client(node) as http:
-            given = {"name": f"p{number}", "command": ["/bin/false"], "workspace_access": "read"}
+            given = {"name": f"p{number}", "command": ["/bin/false"], "workspace_access": "read-only"}
             made = await http.post(f"{shared.url}/mcp-servers", json=given)
             assert made.status_code == 201, made.text
             problems.append(made.json()["last_error"].replace(given["name"], "p"))
