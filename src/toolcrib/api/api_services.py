@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from toolcrib.gate.paused_calls import PausedCalls
     from toolcrib.gate.session_agents import SessionAgents
     from toolcrib.mcp.mcp_toolsets import McpToolsets
-    from toolcrib.nodes.call_forwarding import ForwardingGate, ForwardingMcpServers, ForwardingPackages
+    from toolcrib.nodes.call_forwarder import ForwardingGate, ForwardingMcpServers, ForwardingPackages
     from toolcrib.providers.provider_registry import ProviderRegistry
     from toolcrib.runs.loaded_run import CredentialResolver
     from toolcrib.runs.run_service import RunService

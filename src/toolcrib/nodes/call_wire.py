@@ -252,6 +252,7 @@ _FACTS: Final[Mapping[type[ToolcribError], tuple[str, ...]]] = {
     errors.BaseChanged: ("drifted", "unlike_shown"),
     errors.InvalidTransition: ("allowed",),
     errors.HomeMoved: ("has_begun",),
+    errors.Quarantined: ("retry_after",),
     errors.ProviderError: ("status", "body", "kind", "retry_after"),
 }
 

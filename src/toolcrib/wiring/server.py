@@ -38,7 +38,7 @@ from toolcrib.workspace.retention_worker import TrashCollector
 log = structlog.get_logger(__name__)
 
 if TYPE_CHECKING:
-    from toolcrib.wiring.nodes import Forwarding
+    from toolcrib.wiring.node_forwarder import Forwarding
 
 _LOCAL_QUEUE_AFTER = 5.0
 
@@ -165,7 +165,7 @@ async def services(
         forwarding = None
         if settings.internal_address is not None:
             # Imported here: a single server does not need the library.
-            from toolcrib.wiring.nodes import forwarding_between_nodes
+            from toolcrib.wiring.node_forwarder import forwarding_between_nodes
 
             forwarding = await opened.enter_async_context(forwarding_between_nodes(engine, settings.internal_address))
         api = api_services(engine, live, providers, run_service=runs, forwarding=forwarding)

@@ -196,6 +196,8 @@ def every_error() -> list[ToolcribError]:
             made.append(ProviderError(429, "busy", kind=kinds, remedy="Wait.", retry_after=1.5))
         elif kind is errors.BadArguments:
             made.append(errors.BadArguments({f"field{number}": "wrong" for number in range(30)}))
+        elif kind is errors.Quarantined:
+            made.append(errors.Quarantined("Permission denied", retry_after=12.5))
         else:
             made.append(kind("What happened, and what to do. \ud800", fields={"name": "expected a name"}))
     for error in made:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from toolcrib.gate.lost_calls import LostCalls
-from toolcrib.nodes.call_forwarding import ForwardingGate, ForwardingMcpServers, ForwardingPackages, HomeRouter
+from toolcrib.nodes.call_forwarder import ForwardingGate, ForwardingMcpServers, ForwardingPackages, HomeRouter
 from toolcrib.nodes.forwarded_calls import ForwardedCalls
 from toolcrib.nodes.home_directory import HomeDirectory
 from toolcrib.nodes.internal_channel import InternalListener, NodeClient
