@@ -219,6 +219,9 @@ class Gate:
             except _RunFailed as failed:
                 return await self._recorder.fail_or_raise(reached, _as_begun(reached, failed.error), failed.report)
             except BaseException as error:  # noqa: BLE001 - raised again unless it is an outcome
+                if isinstance(error, HomeMoved):
+                    # The tool has run, or might have, by any step after the authorization.
+                    error.has_begun = isinstance(reached, AuthorizedCall)
                 return await self._recorder.fail_or_raise(reached, _as_begun(reached, error))
 
     def _turn(self, request: CallRequest) -> AbstractAsyncContextManager[None]:
@@ -379,9 +382,6 @@ class Gate:
                 return run
             try:
                 return await self._recorder.commit(authorized, run)
-            except HomeMoved as moved:
-                moved.has_begun = True
-                raise
             except BaseChanged as changed:
                 if changed.drifted and run.change_set is not None:
                     tenant = Tenant.of(authorized.caller)

@@ -83,11 +83,19 @@ class HomeRouter:
             raise NotSent(f"Node {home.node!r} has no internal listener: set TOOLCRIB_INTERNAL_PORT there.")
         if len(body) > self._most_bytes:
             raise TooLarge(f"The call has {len(body):,} bytes; a node forwards at most {self._most_bytes:,}.")
-        kind, payload = await self._client.send(home.node, home.address, operation, body, emit=emit)
+        try:
+            kind, payload = await self._client.send(home.node, home.address, operation, body, emit=emit)
+        except AnswerLost:
+            # Another node may have taken its workspaces over, or will: the next calls look them up again.
+            self._directory.forget_node(home.node)
+            raise
         answer = await off_loop(len(payload), partial(from_bytes, payload))
-        if kind is FrameKind.ERROR:
-            raise error_from_json(answer)
-        return answer
+        if kind is not FrameKind.ERROR:
+            return answer
+        error = error_from_json(answer)
+        if isinstance(error, HomeUnavailable):
+            self._directory.forget_node(home.node)
+        raise error
 
 
 class ForwardingGate:

@@ -102,8 +102,8 @@ def _agent_to_json(agent: Agent) -> dict[str, Any]:
     return {
         "id": str(agent.id),
         "name": agent.name,
-        # As any: the permissions of a child run have one more field.
-        "rules": agent.rules.model_dump(mode="json", serialize_as_any=True),
+        # As any: the permissions of a child run have one more field. As Python: JSON has no time without a limit.
+        "rules": agent.rules.model_dump(mode="python", serialize_as_any=True),
         "grants": [
             {"id": str(grant.id), "rule": asdict(grant.rule), "session_id": _text(grant.session_id)}
             for grant in agent.grants

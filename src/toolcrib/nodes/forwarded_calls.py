@@ -23,6 +23,7 @@ from toolcrib.nodes.call_wire import (
     to_bytes,
 )
 from toolcrib.nodes.internal_channel import Answer, Emit, FrameKind, off_loop
+from toolcrib.runtime.drain import Drain
 from toolcrib.storage.database import OperationalError, is_transient
 from toolcrib.workspace.packages.installer import PackageInstaller
 
@@ -34,8 +35,11 @@ Operation = Callable[[bytes, Emit], Awaitable[Any]]
 class ForwardedCalls:
     """Answers the operations of the internal listener, and no others."""
 
-    def __init__(self, gate: Gate, packages: PackageInstaller, mcp_servers: McpToolsets, *, node: str) -> None:
+    def __init__(
+        self, gate: Gate, packages: PackageInstaller, mcp_servers: McpToolsets, drain: Drain, *, node: str
+    ) -> None:
         self._gate = gate
+        self._drain = drain
         self._mcp_servers = mcp_servers
         self._packages = packages
         self._node = node
@@ -56,6 +60,9 @@ class ForwardedCalls:
             run = self._operations.get(operation)
             if run is None:
                 raise NotFound(f"There is no operation {operation!r}.")
+            if self._drain.has_begun:
+                # It would be cancelled in the middle.
+                raise HomeUnavailable("The node with the files of this workspace is stopping. Try again.")
             return FrameKind.RESULT, to_bytes(await run(body, emit))
         except ToolcribError as error:
             return FrameKind.ERROR, to_bytes(error_to_json(error))

@@ -32,3 +32,8 @@ class HomeDirectory:
     def forget(self, workspace_id: WorkspaceId) -> None:
         """Look the home up again when it is needed next."""
         self._known.pop(workspace_id, None)
+
+    def forget_node(self, node: str) -> None:
+        """Look all homes at a node up again: it may be dead."""
+        for workspace_id in [id_ for id_, home in self._known.items() if home.node == node]:
+            del self._known[workspace_id]

@@ -39,7 +39,7 @@ async def forwarding_between_nodes(engine: ToolRuntime, address: str) -> AsyncIt
         address=address,
         previous=previous.get_secret_value() if previous else None,
     )
-    calls = ForwardedCalls(engine.executor, engine.packages, engine.toolbox, node=settings.node_name)
+    calls = ForwardedCalls(engine.executor, engine.packages, engine.toolbox, engine.drain, node=settings.node_name)
     listener = InternalListener(
         tokens,
         calls.handle,

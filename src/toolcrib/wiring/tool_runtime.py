@@ -185,6 +185,8 @@ def assemble(
         trash=trash_limits(settings),
         disk_id=None if (disk := DiskIdentity.load(settings.data_dir)) is None else disk.disk_id,
         checks_repository=partial(check_repository, sandbox, shell),
+        # Half of the connections of the system role.
+        recoveries=max(1, settings.pool_size // 8),
     )
     workspace_services = WorkspaceServices(
         files=stores.files,

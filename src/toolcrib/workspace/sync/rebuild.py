@@ -17,7 +17,7 @@ import structlog
 
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.change_sets import SYSTEM, ChangeSet, FileChange
-from toolcrib.core.errors import Conflict, Superseded, ToolcribError
+from toolcrib.core.errors import Conflict, Forbidden, NotFound, Superseded, ToolcribError
 from toolcrib.core.files import EntryKind, EntryState, File
 from toolcrib.core.ids import FileId, VersionId, WorkspaceId, new_id
 from toolcrib.core.paths import Mount, WorkspacePath, mount_root, path_from_row
@@ -76,6 +76,7 @@ class TreeRebuilder:
         trash: TrashLimits,
         disk_id: UUID | None = None,
         checks_repository: RepositoryCheck | None = None,
+        recoveries: int = 1,
     ) -> None:
         self._files = files
         self._changes = changes
@@ -84,7 +85,7 @@ class TreeRebuilder:
         self._trash = trash
         self._disk_id = disk_id
         self._checks_repository = checks_repository
-        self.recovery = WorkspaceRecovery(files, changes, mounts, node=node, trash=trash)
+        self.recovery = WorkspaceRecovery(files, changes, mounts, node=node, trash=trash, at_once=recoveries)
         self._turns: WeakValueDictionary[WorkspaceId, asyncio.Lock] = WeakValueDictionary()
         self._waiting: asyncio.Queue[WorkspaceId] = asyncio.Queue()
         # Rebuilds that another process began: it may have left temporary files.
@@ -116,15 +117,21 @@ class TreeRebuilder:
             return
         self.recovery.require_usable(workspace_id)
         async with self._turn(workspace_id):
-            if not self._mounts.is_checked(workspace_id, home_epoch):
-                marker = await asyncio.shield(self._checked(Tenant(workspace_id), asked=asked, adopt=adopt))
-                if not self._mounts.is_checked(workspace_id, marker.home_epoch):
-                    # Another process of this node may have put the directories aside that are open here.
-                    self._mounts.forget(workspace_id)
-                await self.recovery.recover(Tenant(workspace_id), marker.home_epoch)
-                self._mounts.checked[workspace_id] = CheckedTrees(marker.home_epoch, marker.rebuild_id is None)
-                if marker.rebuild_id is not None:
-                    self._waiting.put_nowait(workspace_id)
+            if self._mounts.is_checked(workspace_id, home_epoch):
+                return
+            marker = await asyncio.shield(self._checked(Tenant(workspace_id), asked=asked, adopt=adopt))
+            if not self._mounts.is_checked(workspace_id, marker.home_epoch):
+                # Another process of this node may have put the directories aside that are open here.
+                self._mounts.forget(workspace_id)
+        # Without the turn: all who need the workspace wait for its recovery at the same time.
+        await self.recovery.recover(Tenant(workspace_id), marker.home_epoch)
+        async with self._turn(workspace_id):
+            known = self._mounts.checked.get(workspace_id)
+            if known is not None and known.home_epoch >= marker.home_epoch:
+                return
+            self._mounts.checked[workspace_id] = CheckedTrees(marker.home_epoch, marker.rebuild_id is None)
+            if marker.rebuild_id is not None:
+                self._waiting.put_nowait(workspace_id)
 
     async def ensure_again(self, workspace_id: WorkspaceId, *, asked: bool = False, adopt: bool = False) -> None:
         """Check the marker of a workspace even if it was checked before: the disk may have been emptied since."""
@@ -160,6 +167,10 @@ class TreeRebuilder:
         With ``takes_back``, this node becomes the home again instead if that node has not used the workspace yet: then
         these trees are right, with all that the history does not have. Returns whether it is the home.
         """
+        # A server that stops does not interrupt it between the row and the marker.
+        return await asyncio.shield(self._discard(workspace_id, takes_back=takes_back))
+
+    async def _discard(self, workspace_id: WorkspaceId, *, takes_back: bool) -> bool:
         tenant = Tenant(workspace_id)
         async with self._changes.lock(tenant, [], whole=True) as locked:
             home = (await locked.lookup([_ROOT], WorkspaceRole.VIEWER)).home
@@ -167,15 +178,16 @@ class TreeRebuilder:
             marker = await in_thread(TreeMarker.load, folder)
             if home.node in (None, self._node):
                 return True
-            if marker is not None and marker.home_epoch >= home.epoch:
-                # Nobody has taken it over: the database was restored, or a rebuild was interrupted as it began.
+            if marker is None or marker.home_epoch >= home.epoch:
+                # Nothing says that it was taken over: the database was restored, a rebuild was interrupted as it began,
+                # or this data directory got another node's name before it had a marker.
                 log.error("rebuild.tree_of_another_node", workspace_id=str(workspace_id), home=home.node)
                 return False
-            if takes_back and marker is not None:
+            if takes_back:
                 async with locked.transaction() as connection:
                     epoch = await take_back(connection, tenant, self._node, epoch=marker.home_epoch)
                 if epoch is not None:
-                    # After the row: if this is not done, the trees are put aside, and rebuilt.
+                    # After the row: if a crash comes in between, the trees are put aside, and rebuilt.
                     await in_thread(replace(marker, home_epoch=epoch).save, folder)
                     log.info("rebuild.taken_back", workspace_id=str(workspace_id), home=home.node)
                     return True
@@ -198,6 +210,9 @@ class TreeRebuilder:
                 await self.complete(workspace_id)
                 # The database may have forgotten, in a crash, that the last files were written.
                 await self._restore_all(Tenant(workspace_id))
+            except (Superseded, NotFound, Forbidden):
+                # It moved to another node, or was deleted.
+                continue
             except (OSError, ToolcribError, OperationalError) as error:
                 log.error(
                     "rebuild.failed",

@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from toolcrib.core.background_processes import BackgroundProcess
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.change_sets import EXTERNAL, Author, ChangeKind, ChangeSet, FileChange
-from toolcrib.core.errors import ToolcribError
+from toolcrib.core.errors import Overloaded, ToolcribError
 from toolcrib.core.files import DiskEntry, EntryKind, EntryState, File
 from toolcrib.core.ids import VersionId, WorkspaceId
 from toolcrib.core.paths import Mount, WorkspacePath, mount_root
@@ -127,10 +126,18 @@ class Reconciler:
         await self.trees.recovery.run(self.recover)
 
     async def recover_first(self, workspace_id: WorkspaceId) -> None:
-        """Recover a workspace that waits for it, because a call needs it. Errors are raised when it is used."""
+        """Recover a workspace that waits for it, because a call needs it. Other errors are raised when it is used.
+
+        Raises:
+            Overloaded: It takes long.
+        """
         if self.trees.recovery.is_waiting(workspace_id):
-            with suppress(OSError, ToolcribError, OperationalError):
+            try:
                 await self.recover(Tenant(workspace_id))
+            except Overloaded:
+                raise
+            except (OSError, ToolcribError, OperationalError):
+                return
 
 
 def attribute_changes(

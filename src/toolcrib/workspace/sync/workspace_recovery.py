@@ -35,8 +35,6 @@ from toolcrib.workspace.sync.crash_recovery import redo_pending
 log = structlog.get_logger(__name__)
 
 _ANYWHERE = mount_root(Mount.PROJECT)
-# Each recovery holds a database connection. One of them is the background's, and some may hang with their disk.
-_AT_ONCE = 4
 # How long a call, or the background with its other workspaces, waits for one recovery.
 _PATIENCE_SECONDS = 30.0
 _FIRST_RETRY_SECONDS = 1.0
@@ -71,8 +69,20 @@ class WorkspaceRecovery:
     """The recoveries of one process. ``TreeRebuilder.ensure`` lets nothing use a workspace before its recovery."""
 
     def __init__(
-        self, files: FileStore, changes: ChangeSetStore, mounts: MountTable, *, node: str, trash: TrashLimits
+        self,
+        files: FileStore,
+        changes: ChangeSetStore,
+        mounts: MountTable,
+        *,
+        node: str,
+        trash: TrashLimits,
+        at_once: int = 1,
     ) -> None:
+        """Create it.
+
+        Args:
+            at_once: Each recovery holds a connection of the system role, which others need too.
+        """
         self._files = files
         self._changes = changes
         self._mounts = mounts
@@ -80,7 +90,7 @@ class WorkspaceRecovery:
         self._trash = trash
         self._waiting: dict[WorkspaceId, _Waiting] = {}
         self._running: dict[WorkspaceId, asyncio.Task[int]] = {}
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._room = asyncio.Semaphore(at_once)
         self._found = asyncio.Event()
         # Set when the server listens.
         self.is_serving = asyncio.Event()
