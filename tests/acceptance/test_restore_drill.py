@@ -227,14 +227,17 @@ async def test_operator_restores_all_workspaces_of_a_node(server: Server, tmp_pa
         assert one.returncode == 0, one.stderr
         assert one.stdout == (
             "w2: 5 files and folders restored.\n"
-            "Node killed: 1 workspaces, of which 1 were restored and 0 had their files; 0 losses.\n"
+            f"Node {server.node}: 1 workspaces, of which 1 were restored and 0 had their files; 0 losses.\n"
         )
         assert (after.data_dir / "workspaces" / drill.workspaces[2] / "project/src/1.txt").exists()
 
         done = await asyncio.to_thread(after.command, "restore")
         assert done.returncode == 0, done.stderr
         assert "w1: 6 files and folders restored.\n  Lost: /build (an ignored folder" in done.stdout
-        assert "Node killed: 3 workspaces, of which 3 were restored and 0 had their files; 1 losses." in done.stdout
+        assert (
+            f"Node {server.node}: 3 workspaces, of which 3 were restored and 0 had their files; 1 losses."
+            in done.stdout
+        )
 
         as_json = await asyncio.to_thread(after.command, "restore", "--json")
         assert {one["name"]: [lost["path"] for lost in one["lost"]] for one in json.loads(as_json.stdout)} == {

@@ -15,6 +15,8 @@ from toolcrib.storage.server_processes import HeartbeatConnection
 
 log = structlog.get_logger(__name__)
 
+_PATIENCE_SECONDS = 1.0
+
 
 class ProcessHeartbeat:
     """Beats four times per lease. After half a lease of silence, other processes may take over at any moment."""
@@ -59,12 +61,18 @@ class ProcessHeartbeat:
             Misconfigured: A live process of this node uses another disk.
         """
         heartbeat = cls(dsn, node=node, lease=lease, process_id=process_id, disk_id=disk_id, address=address)
-        if not heartbeat._connection.register(lease=lease):
-            heartbeat._connection.close()
-            raise Misconfigured(
-                f"Another server is node {node!r}, with another data directory. Give each node its own "
-                f"TOOLCRIB_NODE_NAME. If that server was just killed, start this one again in {lease:g} seconds."
-            )
+        # A server that was killed, or whose database was restored elsewhere, counts as alive for a lease.
+        until = time.monotonic() + lease + _PATIENCE_SECONDS
+        while not heartbeat._connection.register(lease=lease):
+            if time.monotonic() > until:
+                heartbeat._connection.close()
+                raise Misconfigured(
+                    f"Another server is node {node!r}, with another data directory. Give each node its own "
+                    "TOOLCRIB_NODE_NAME."
+                )
+            log.warning("heartbeat.waits_for_another_disk", node=node)
+            time.sleep(_PATIENCE_SECONDS)
+        heartbeat._last = heartbeat._steady_since = time.monotonic()
         thread = threading.Thread(target=heartbeat._beat_for_ever, name="toolcrib-heart", daemon=True)
         thread.start()
         try:
