@@ -57,7 +57,8 @@ class RunWorker:
         self._suspect_runs: set[RunId] = set()
         # Runs of other processes, for which the queue waits here.
         self._elsewhere: dict[RunId, tuple[WorkspaceId, asyncio.Event]] = {}
-        # What the queue has started here. The queue does not end it, even when it stops.
+        # What ends with this worker: what the queue has started here and does not end when it stops, and the tasks of
+        # runs, also of those that another task has taken meanwhile.
         self._executing: set[asyncio.Task[Any]] = set()
         self._may_work = True
         self._drain = drain or Drain()
@@ -174,7 +175,7 @@ class RunWorker:
             await self._release_all()
 
     async def _release_all(self) -> None:
-        for task in (at_work := [*self._running.values(), *self._executing]):
+        for task in (at_work := {*self._running.values(), *self._executing}):
             task.cancel()
         await asyncio.gather(*at_work, return_exceptions=True)
         if self._taking is not None:
@@ -205,6 +206,7 @@ class RunWorker:
 
     def _begin(self, workspace_id: WorkspaceId, run_id: RunId) -> asyncio.Task[bool]:
         task = asyncio.create_task(self._take_and_execute(workspace_id, run_id), name=f"run {run_id}")
+        self._keep(task)
         self._running[run_id] = task
         return task
 
