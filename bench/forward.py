@@ -75,8 +75,10 @@ def _nodes(scratch: Path) -> Iterator[NodePorts]:
             "TOOLCRIB_ACCESS_TOKEN_MINUTES": "600",
             "TOOLCRIB_OPEN_REGISTRATION": "true",
         }
-        home, other = (opened.enter_context(_node(scratch, node, shared)) for node in ("home", "other"))
+        home = opened.enter_context(_node(scratch, "home", shared))
+        # While there is only one node, it is the workspace's home.
         token, workspace, _ = member(home)
+        other = opened.enter_context(_node(scratch, "other", shared))
         yield NodePorts(home, other, token, workspace)
 
 

@@ -40,7 +40,9 @@ class Home:
     def __init__(self) -> None:
         self.port = free_port()
         self.address = f"http://127.0.0.1:{self.port}"
-        self.tokens = NodeTokens(SECRET, node="home", address=self.address)
+        self.tokens = NodeTokens(SECRET, node="home", address=self.address, clock=time.time)
+        self.is_alive = True
+        self.hanging = asyncio.Event()
         self.done: list[tuple[str, bytes]] = []
 
     async def handle(self, operation: str, body: bytes, emit: Emit) -> Answer:
@@ -50,6 +52,9 @@ class Home:
                 emit(f"line {number}\n")
                 # Until the next line the listener has time to send this one.
                 await asyncio.to_thread(int)
+        if operation == "hang":
+            self.hanging.set()
+            await asyncio.Event().wait()
         return FrameKind.RESULT, b'"done"'
 
     async def post(self, token: str | None, *, operation: str = "execute", body: bytes = BODY) -> httpx2.Response:
@@ -62,7 +67,13 @@ class Home:
 async def home() -> AsyncIterator[Home]:
     made = Home()
     async with InternalListener(
-        made.tokens, made.handle, host="127.0.0.1", port=made.port, most_bytes=MOST_BYTES, lease=15.0
+        made.tokens,
+        made.handle,
+        host="127.0.0.1",
+        port=made.port,
+        most_bytes=MOST_BYTES,
+        lease=1.0,
+        is_alive=lambda: made.is_alive,
     ):
         yield made
 
@@ -169,7 +180,7 @@ def test_nonces_are_forgotten_only_after_their_tokens_expire() -> None:
 
 def test_previous_secret_is_accepted_during_a_rotation() -> None:
     new = token_urlsafe(48)
-    home = NodeTokens(new, node="home", address="http://h", previous=SECRET)
+    home = NodeTokens(new, node="home", address="http://h", previous=SECRET, clock=time.time)
     token, sealer = caller().issue("home", "http://h", "execute", digest())
 
     accepted = home.accept(token, "execute")
@@ -211,7 +222,7 @@ async def misled(home: Home) -> AsyncIterator[NodeClient]:
         def issue(self, node: str, address: str, operation: str, body_sha256: str) -> Any:
             return tokens.issue(node, home.address, operation, body_sha256)
 
-    async with NodeClient(Redirected(SECRET, node="caller", address="http://c"), lease=5.0) as client:
+    async with NodeClient(Redirected(SECRET, node="caller", address="http://c", clock=time.time), lease=5.0) as client:
         yield client
 
 
@@ -297,3 +308,29 @@ async def test_silent_node_holds_nobody_up_for_longer_than_its_lease() -> None:
             with pytest.raises(AnswerLost):
                 await client.send("home", address, "execute", BODY)
     assert 1.0 <= time.monotonic() - began < 20.0
+
+
+async def test_node_without_a_heartbeat_keeps_nobody_waiting(home: Home) -> None:
+    """It may be cut off from the database alone. Its workspaces are elsewhere by then, and there is served."""
+    async with NodeClient(caller(), lease=PATIENCE) as client, asyncio.timeout(PATIENCE / 2):
+        waiting = asyncio.create_task(client.send("home", home.address, "hang", BODY))
+        await home.hanging.wait()
+        home.is_alive = False
+        with pytest.raises(AnswerLost):
+            await waiting
+
+
+async def test_caller_waits_for_no_node_without_a_heartbeat(home: Home) -> None:
+    """A frozen node answers nothing, and another one has its workspaces by then."""
+    async with NodeClient(caller(), lease=PATIENCE) as client, asyncio.timeout(PATIENCE / 2):
+        waiting = asyncio.create_task(client.send("home", home.address, "hang", BODY))
+        await home.hanging.wait()
+        client.give_up(frozenset({"home"}))
+        with pytest.raises(AnswerLost):
+            await waiting
+        with pytest.raises(NotSent):
+            await client.send("home", home.address, "execute", BODY)
+        client.give_up(frozenset())
+        await client.send("home", home.address, "execute", BODY)
+
+    assert [operation for operation, _ in home.done] == ["hang", "execute"]

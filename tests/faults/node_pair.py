@@ -1,5 +1,6 @@
 """Two real servers with names and disks of their own on one database; a workspace's home is the first."""
 
+import asyncio
 import json
 import secrets
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import httpx2
+import psycopg
 
 from tests.conftest import DatabaseUrls
 from tests.faults.server import Server, client_of, free_port
@@ -18,13 +20,19 @@ _SHARED = ("TOOLCRIB_JWT_SECRET", "TOOLCRIB_AUDIT_SEAL_KEY")
 
 
 @contextmanager
-def node_pair(folder: Path, urls: DatabaseUrls, **environment: str) -> Iterator[tuple[Server, Server]]:
-    """Start both nodes, each with an internal listener."""
+def node_pair(
+    folder: Path, urls: DatabaseUrls, *, first_urls: DatabaseUrls | None = None, **environment: str
+) -> Iterator[tuple[Server, Server]]:
+    """Start both nodes, each with an internal listener.
+
+    Args:
+        first_urls: How the first node reaches the database, if not as the second does.
+    """
     with ExitStack() as opened:
         made: list[Server] = []
-        for name in ("first", "second"):
+        for name, reached in (("first", first_urls or urls), ("second", urls)):
             (folder / name).mkdir()
-            server = opened.enter_context(Server(folder / name, urls))
+            server = opened.enter_context(Server(folder / name, reached))
             server.environment |= {
                 "TOOLCRIB_NODE_NAME": name,
                 "TOOLCRIB_INTERNAL_PORT": str(free_port()),
@@ -90,5 +98,15 @@ async def workspace_of_first(first: Server, second: Server) -> PairedWorkspace:
         assert (await http.post("/auth/register", json=person)).status_code == 201
         token: str = (await http.post("/auth/login", json=person)).json()["access_token"]
     async with client_of(first, token) as http:
-        made = await http.post("/workspaces", json={"name": "shared"})
-    return PairedWorkspace(first, second, token, UUID(made.json()["id"]))
+        while True:
+            # Each node gets about as many.
+            made = (await http.post("/workspaces", json={"name": "shared"})).json()["id"]
+            if await asyncio.to_thread(_home, first, made) == first.environment["TOOLCRIB_NODE_NAME"]:
+                return PairedWorkspace(first, second, token, UUID(made))
+
+
+def _home(server: Server, workspace: str) -> str:
+    with psycopg.connect(server.environment["TOOLCRIB_SYSTEM_DATABASE_URL"]) as connection:
+        row = connection.execute("select home_node from toolcrib.workspaces where id = %s", (workspace,)).fetchone()
+    assert row is not None
+    return str(row[0])

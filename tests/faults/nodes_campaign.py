@@ -84,6 +84,7 @@ class Campaign:
     lease: float
     within: float
     forwarding: bool
+    only: str | None
     nodes: list[Node] = field(default_factory=list)
     clients: list[WorkspaceClient] = field(default_factory=list)
     addresses: dict[str, str] = field(default_factory=dict)
@@ -134,16 +135,15 @@ class Campaign:
         return DatabaseUrls(owner=direct("postgres"), app=direct(migrate.APP_ROLE), system=direct(migrate.SYSTEM_ROLE))
 
     async def open_workspaces(self, number: int, model: ModelServer) -> None:
-        """Create workspaces, each with an agent and a session for its runs, on one node after the other."""
+        """Create workspaces, each with an agent for its runs, on one node after the other."""
         first = await ServerCluster.opened(self.nodes[0].server)
         for index in range(number):
             node = self.nodes[index % len(self.nodes)].server
             made = await first.send(node, "POST", "/workspaces", {"name": f"workspace {index}"})
             cluster = ServerCluster(first.token, made["id"])
             agent = await cluster.agent(node, model, RULES.format(provider=PROVIDER), provider=PROVIDER)
-            session = await cluster.session(node, agent)
             client = WorkspaceClient(
-                UUID(made["id"]), first.token, session, lambda: [one.server for one in self.nodes],
+                UUID(made["id"]), first.token, agent, lambda: [one.server for one in self.nodes],
                 Random(self.random.random()), self.forwarding,
             )  # fmt: skip
             await client.call("write", path=LOG, content="")
@@ -222,6 +222,7 @@ class Campaign:
         """Cause so many faults under load, with checks after each."""
         stop = asyncio.Event()
         kinds = [self.kill, self.freeze, self.cut_off_database, self.cut_off_nodes, self.lose_disk]
+        kinds = [kind for kind in kinds if self.only in (None, kind.__name__)]
         async with asyncio.TaskGroup() as load:
             for client in self.clients:
                 is_idle = partial(self._is_idle, client)
@@ -336,7 +337,9 @@ def campaign(directory: Path, given: argparse.Namespace) -> Iterator[Campaign]:
         opened.enter_context(database)
         with psycopg.connect(database.direct("postgres")) as connection:
             connection.execute(_OBSERVER)
-        made = Campaign(directory, database, machines, Random(given.seed), given.lease, given.within, given.forwarding)
+        made = Campaign(
+            directory, database, machines, Random(given.seed), given.lease, given.within, given.forwarding, given.only
+        )
         opened.callback(made.close)
         for _ in range(NODES):
             made.add_node()
@@ -365,6 +368,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--within", type=float, default=5.0, help="seconds after the lease until all is served again")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--forwarding", action="store_true", help="nodes forward requests; clients rely on it")
+    parser.add_argument("--only", help="one kind of fault, such as cut_off_database")
     given = parser.parse_args(arguments)
     if not namespaces.is_inside():
         seed = secrets.randbits(32) if given.seed is None else given.seed

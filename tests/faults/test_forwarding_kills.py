@@ -20,8 +20,9 @@ WRITES = 60
 
 @pytest.fixture
 def servers(tmp_path: Path, urls: DatabaseUrls) -> Iterator[tuple[Server, Server]]:
-    given = {"TOOLCRIB_HEARTBEAT_LEASE_SECONDS": str(LEASE), "TOOLCRIB_TAKE_OVER_HOMES": "true"}
-    with node_pair(tmp_path, urls, **given) as pair:
+    with node_pair(
+        tmp_path, urls, TOOLCRIB_HEARTBEAT_LEASE_SECONDS=str(LEASE), TOOLCRIB_TAKE_OVER_HOMES="true"
+    ) as pair:
         yield pair
 
 

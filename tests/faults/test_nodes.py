@@ -90,6 +90,9 @@ async def cluster(servers: tuple[Server, Server]) -> Cluster:
 async def test_files_of_a_killed_node_are_served_by_another_within_the_lease(
     cluster: Cluster, urls: DatabaseUrls
 ) -> None:
+    async with client_of(cluster.second, cluster.token) as http:
+        call = {"tool": "read", "args": {"path": "/src/part7.py"}}
+        elsewhere = await http.post(f"/workspaces/{cluster.workspace}/tools", json=call)
     cluster.first.kill()
 
     took = await cluster.served_after(cluster.second, "/src/part7.py")
@@ -97,6 +100,8 @@ async def test_files_of_a_killed_node_are_served_by_another_within_the_lease(
     shown = await cluster.call(cluster.second, "bash", command=command)
     await cluster.call(cluster.second, "write", path="/after.txt", content="on the other node\n")
 
+    # Without an internal listener a node forwards nothing, and says which node has the files.
+    assert (elsewhere.status_code, "is on node 'first'" in elsewhere.text) == (409, True)
     assert took <= LEASE + 5
     assert shown["output"].split() == ["-rwxr-x---", "1000", "20"]
     project = cluster.project(cluster.second)

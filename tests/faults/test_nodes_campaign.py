@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 FAULTS = 20
+# After the lease. ``make nodes`` asks for 5; here other tests have the processors, too.
+WITHIN_SECONDS = 15
 MOST_SECONDS = 600
 CHECKOUT = Path(__file__).parents[2]
 
@@ -15,10 +17,9 @@ CHECKOUT = Path(__file__).parents[2]
 @pytest.mark.req("SC-1", part="a silent home is taken over")
 @pytest.mark.req("SC-2")
 @pytest.mark.xdist_group("kill")
-# Not in the gate yet: on a busy machine a workspace is sometimes served a few seconds later than it checks.
-@pytest.mark.crash
 def test_twenty_faults_of_three_nodes_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.faults.nodes_campaign", "--faults", str(FAULTS)]
+    command = [sys.executable, "-m", "tests.faults.nodes_campaign", "--forwarding", "--faults", str(FAULTS)]
+    command += ["--within", str(WITHIN_SECONDS)]
 
     # Killed with everything inside if it takes too long or the test is interrupted.
     environment = os.environ | {"TMPDIR": str(tmp_path)}

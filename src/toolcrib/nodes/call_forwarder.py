@@ -1,5 +1,6 @@
 """Executes calls on the node that has the workspace's files: here, or forwarded to the workspace's home."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -27,9 +28,10 @@ from toolcrib.nodes.call_wire import (
     to_bytes,
 )
 from toolcrib.nodes.home_directory import HomeDirectory
-from toolcrib.nodes.internal_channel import AnswerLost, Emit, FrameKind, NodeClient, NotSent, off_loop
+from toolcrib.nodes.internal_channel import AnswerLost, Emit, FrameKind, NodeClient, NotSent, alive_seconds, off_loop
 from toolcrib.policy.authorization import Explanation
-from toolcrib.storage.database import Tenant
+from toolcrib.runs.process_heartbeat import ProcessHeartbeat
+from toolcrib.storage.database import OperationalError, Tenant
 from toolcrib.storage.node_addresses import HomeAddress
 from toolcrib.workspace.packages.installer import PackageInstaller
 
@@ -47,6 +49,20 @@ class HomeRouter:
         self._directory = directory
         self._client = client
         self._most_bytes = most_bytes
+
+    async def watch(self, heartbeat: ProcessHeartbeat) -> None:
+        """Give up on nodes without a heartbeat, until cancelled: others become the homes of their workspaces."""
+        while True:
+            # Without the database this process cannot tell, and would think that of all nodes.
+            if heartbeat.is_steady:
+                try:
+                    self._client.give_up(await self._directory.silent_nodes())
+                except OperationalError as error:
+                    log.warning("forward.database_error", error=str(error))
+                except Exception:
+                    # No other task here does this, so no error may end this loop.
+                    log.exception("forward.watch_failed")
+            await asyncio.sleep(alive_seconds(heartbeat.lease) / 2)
 
     async def run(
         self,

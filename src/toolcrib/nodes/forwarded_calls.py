@@ -36,13 +36,21 @@ class ForwardedCalls:
     """Answers the operations of the internal listener, and no others."""
 
     def __init__(
-        self, gate: Gate, packages: PackageInstaller, mcp_servers: McpToolsets, drain: Drain, *, node: str
+        self,
+        gate: Gate,
+        packages: PackageInstaller,
+        mcp_servers: McpToolsets,
+        drain: Drain,
+        *,
+        node: str,
+        is_alive: Callable[[], bool],
     ) -> None:
         self._gate = gate
         self._drain = drain
         self._mcp_servers = mcp_servers
         self._packages = packages
         self._node = node
+        self._is_alive = is_alive
         self._operations: Mapping[str, Operation] = {
             "ping": self._ping,
             "execute": self._execute,
@@ -63,6 +71,9 @@ class ForwardedCalls:
             if self._drain.has_begun:
                 # It would be cancelled in the middle.
                 raise HomeUnavailable("The node with the files of this workspace is stopping. Try again.")
+            if not self._is_alive():
+                # It would wait for the database, and the workspace may be elsewhere.
+                raise HomeUnavailable("The node with the files of this workspace has lost its database. Try again.")
             return FrameKind.RESULT, to_bytes(await run(body, emit))
         except ToolcribError as error:
             return FrameKind.ERROR, to_bytes(error_to_json(error))

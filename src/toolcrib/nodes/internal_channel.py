@@ -72,6 +72,9 @@ class NodeClient:
     def __init__(self, tokens: NodeTokens, *, lease: float) -> None:
         self._tokens = tokens
         self._lease = lease
+        self._silent: frozenset[str] = frozenset()
+        # Of what is sent to each node and not answered yet.
+        self._limits: dict[str, set[asyncio.Timeout]] = {}
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -98,6 +101,28 @@ class NodeClient:
             NotSent: It has not begun.
             AnswerLost: It may have begun.
         """
+        if node in self._silent:
+            raise NotSent(f"Node {node!r} has no heartbeat.")
+        limits, limit = self._limits.setdefault(node, set()), asyncio.timeout(None)
+        limits.add(limit)
+        try:
+            async with limit:
+                return await self._exchange(node, address, operation, body, emit)
+        except TimeoutError as error:
+            raise AnswerLost(f"Node {node!r} has no heartbeat any more.") from error
+        finally:
+            limits.discard(limit)
+
+    def give_up(self, silent: frozenset[str]) -> None:
+        """Send nothing to these nodes until the next call of this, and wait for none of their answers."""
+        self._silent = silent
+        now = asyncio.get_running_loop().time()
+        for node in silent:
+            for limit in self._limits.pop(node, ()):
+                if not limit.expired():
+                    limit.reschedule(now)
+
+    async def _exchange(self, node: str, address: str, operation: str, body: bytes, emit: Emit | None) -> Answer:
         digest = await off_loop(len(body), lambda: sha256(body).hexdigest())
         token, sealer = self._tokens.issue(node, address, operation, digest)
         try:
@@ -149,18 +174,36 @@ async def _read_frames(content: aiohttp.StreamReader, sealer: FrameSealer, emit:
                 pass
 
 
+class _LostLease(Exception):
+    """This process had no heartbeat for a lease."""
+
+
 class InternalListener:
     """Accepts operations from other nodes, and from nobody else, while its context lasts."""
 
     def __init__(
-        self, tokens: NodeTokens, handler: Handler, *, host: str, port: int, most_bytes: int, lease: float
+        self,
+        tokens: NodeTokens,
+        handler: Handler,
+        *,
+        host: str,
+        port: int,
+        most_bytes: int,
+        lease: float,
+        is_alive: Callable[[], bool],
     ) -> None:
+        """Create it.
+
+        Args:
+            is_alive: Whether this process had a heartbeat during the last lease. Without one, nobody waits for it.
+        """
         self._tokens = tokens
         self._handler = handler
         self._host = host
         self._port = port
         self._most_bytes = most_bytes
         self._alive_seconds = alive_seconds(lease)
+        self._is_alive = is_alive
         self._at_work: set[asyncio.Task[Answer]] = set()
 
     async def __aenter__(self) -> Self:
@@ -237,6 +280,8 @@ class InternalListener:
                 changed.clear()
                 if running.done() and not texts:
                     break
+                if not self._is_alive():
+                    raise _LostLease
                 if response is None:
                     response = web.StreamResponse()
                     await response.prepare(request)
@@ -244,6 +289,12 @@ class InternalListener:
                 texts.clear()
                 await response.write(await _frame(sealer, kind, text.encode("utf-8", "surrogatepass")))
             last = await _frame(sealer, *running.result())
+        except _LostLease:
+            # Another node may have the workspace by now. Who waits here asks there, and does not wait any longer.
+            log.warning("internal.lease_lost", operation=operation)
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionResetError from None
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)

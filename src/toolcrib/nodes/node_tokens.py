@@ -7,7 +7,6 @@ out.
 """
 
 import hmac
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -25,7 +24,7 @@ _ALGORITHM: Final = "HS256"
 _REQUIRED: Final = ["exp", "iat", "iss", "aud", "jti", "op", "sha256"]
 # A request that waited longer in the buffers of a node that did not run must not begin any more.
 LIFETIME_SECONDS: Final = 10
-# Allowed clock difference between two nodes.
+# Allowed difference between what two nodes take for the time.
 _LEEWAY_SECONDS: Final = 5
 _MOST_NONCES: Final = 500_000
 SEAL_BYTES: Final = 32
@@ -70,13 +69,14 @@ class NodeTokens:
         node: str,
         address: str,
         previous: str | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float],
     ) -> None:
         """Create it.
 
         Args:
             address: The URL that this process advertises. Tokens for another process of this node are not accepted.
             previous: The previous secret, for rotation. Tokens signed with it are accepted too.
+            clock: The time that all nodes agree on: the database's. Those of the machines may differ.
         """
         self._keys = tuple(_derived(one) for one in (secret, previous) if one)
         self._node = node

@@ -32,6 +32,8 @@ class Node:
     seen_at: datetime
     is_alive: bool
     is_draining: bool
+    # Of its internal listener, if it has one.
+    address: str | None
     processes: int
     workspaces: int
 
@@ -58,7 +60,7 @@ class HomeStore(Store):
                 Node,
                 """
                 select n.name, n.seen_at, n.seen_at > now() - make_interval(secs => %(lease)s) as is_alive,
-                       n.is_draining,
+                       n.is_draining, n.address,
                        (select count(*) from toolcrib.live_processes(%(lease)s)
                         join toolcrib.server_processes p using (id) where p.node = n.name) as processes,
                        (select count(*) from toolcrib.workspaces w where w.home_node = n.name) as workspaces

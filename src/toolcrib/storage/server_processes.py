@@ -1,5 +1,6 @@
 """Live server processes and their heartbeats. With the system role."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -88,6 +89,8 @@ class HeartbeatConnection:
         self._disk_id = disk_id
         self._address = address
         self._connection: psycopg.Connection | None = None
+        # The database's time, minus the time of this process's monotonic clock.
+        self._clock_offset = 0.0
 
     def register(self, *, lease: float) -> bool:
         """Send the first heartbeat, and make this disk the node's. Raises if the database cannot be reached.
@@ -127,7 +130,12 @@ class HeartbeatConnection:
                 self._connection.close()
         return self._send(self._opened())
 
+    def database_time(self) -> float:
+        """Return the time by the database's clock, which is the same for all nodes, in seconds since 1970."""
+        return time.monotonic() + self._clock_offset
+
     def _send(self, connection: psycopg.Connection) -> None:
+        began = time.monotonic()
         cursor = connection.execute(
             """
             with node as (
@@ -138,11 +146,14 @@ class HeartbeatConnection:
             )
             insert into toolcrib.server_processes (id, node) select %(process)s, name from node
             on conflict (id) do update set heartbeat_at = now()
+            returning clock_timestamp()
             """,
             {"process": self._process_id, "node": self._node, "disk": self._disk_id, "address": self._address},
         )
-        if cursor.rowcount == 0:
+        row = cursor.fetchone()
+        if row is None:
             raise Superseded(f"Another disk is now that of node {self._node!r}. Stop this server.")
+        self._clock_offset = row[0].timestamp() - (began + time.monotonic()) / 2
 
     def remove(self) -> None:
         """Remove the process, after its last heartbeat: its claims are free at once. Raises as ``beat`` does."""

@@ -180,6 +180,9 @@ async def test_paused_call_is_decided_at_the_other_node_and_runs_at_the_home(sha
         async with asyncio.timeout(PATIENCE):
             while (await http.get(f"{shared.url}/calls/{paused['call_id']}")).json()["state"] != "done":
                 pass
+            # The call is done when it is in the history. The disk follows.
+            read = await http.post(f"{shared.url}/tools", json={"tool": "bash", "args": {"command": "cat asked.txt"}})
+            assert "yes" in read.text
 
     assert (shared.project / "asked.txt").read_text() == "yes\n"
 
@@ -204,6 +207,25 @@ async def test_mcp_client_reads_writes_and_sees_progress(shared: PairedWorkspace
     assert "mcp" in str(read.content)
     assert "shown" in str(ran.content)
     assert "".join(shown) == "shown\n"
+
+
+async def test_session_of_an_older_mcp_client_is_known_to_its_node_only(shared: PairedWorkspace) -> None:
+    async with shared.client() as http:
+        key = (await http.post("/api-keys", json={"name": "older"})).json()["secret"]
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "older", "version": "1"}}
+    headers = {"Accept": "application/json, text/event-stream"}
+    async with client_of(shared.second, key) as http:
+        request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        made = await http.post(f"{shared.second.origin}/mcp/{shared.workspace}", json=request, headers=headers)
+        assert made.status_code == 200, made.text
+        headers |= {"Mcp-Session-Id": made.headers["mcp-session-id"], "Mcp-Protocol-Version": "2025-06-18"}
+        statuses = []
+        for node in (shared.second, shared.first):
+            request = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
+            answer = await http.post(f"{node.origin}/mcp/{shared.workspace}", json=request, headers=headers)
+            statuses.append(answer.status_code)
+
+    assert statuses == [200, 404]
 
 
 async def test_websocket_call_runs_at_the_home(shared: PairedWorkspace) -> None:
@@ -315,3 +337,30 @@ async def ended(command: str) -> None:
     async with asyncio.timeout(PATIENCE):
         while await asyncio.to_thread(is_running, command):
             pass
+
+
+async def test_new_workspaces_get_homes_on_both_nodes_and_none_on_one_that_drains(
+    servers: tuple[Server, Server], shared: PairedWorkspace
+) -> None:
+    def homes() -> dict[str, int]:
+        listed = json.loads(servers[0].command("nodes", "list", "--json").stdout)
+        assert all(node["address"].startswith("http://127.0.0.1:") for node in listed)
+        return {node["name"]: node["workspaces"] for node in listed}
+
+    async def create(number: int) -> None:
+        async with shared.client(servers[0]) as http:
+            for _ in range(number):
+                assert (await http.post("/workspaces", json={"name": "new"})).status_code == 201
+
+    before = await asyncio.to_thread(homes)
+    await create(abs(before["first"] - before["second"]) + 6)
+    even = await asyncio.to_thread(homes)
+    await asyncio.to_thread(servers[0].command, "nodes", "drain", "second")
+    try:
+        await create(3)
+        drained = await asyncio.to_thread(homes)
+    finally:
+        await asyncio.to_thread(servers[0].command, "nodes", "drain", "--undo", "second")
+
+    assert even["first"] == even["second"]
+    assert drained["first"] >= even["first"] + 3

@@ -160,11 +160,16 @@ async def server(
     *,
     advance: Callable[[Run], Awaitable[None]] | None = None,
     data_dir: Path | None = None,
+    take_over_homes: bool = True,
 ) -> AsyncIterator[WakeSignal]:
     """The loop of a server of this node, with its own disk; by default, a new one."""
     settings = fixture.workspace.settings
     there = settings.model_copy(
-        update={"node_name": node, "data_dir": data_dir or settings.data_dir / node, "take_over_homes": True}
+        update={
+            "node_name": node,
+            "data_dir": data_dir or settings.data_dir / node,
+            "take_over_homes": take_over_homes,
+        }
     )
     here = replace(fixture, workspace=fixture.workspace.with_engine(there))
     disk = DiskIdentity.ensure(there.data_dir, node)
@@ -200,6 +205,26 @@ async def test_runs_of_a_dead_node_are_finished_by_another(
 
     assert done.end_reason is RunEnding.DONE
     assert (await home_of(workspace)).node == other
+
+
+async def test_nodes_that_are_not_to_take_homes_over_leave_them_where_they_are(
+    database: Database, settings: Settings, model: ModelServer, providers: ProviderRegistry, homes: HomeStore
+) -> None:
+    dead, passive, draining, active = name(), name(), name(), name()
+    beat(settings, dead)
+    workspace = await workspace_on(database, settings, dead)
+    kept = await workspace_on(database, settings, draining)
+    office = await opened_office(workspace, model, providers)
+    async with server(office, passive, take_over_homes=False), server(office, draining, take_over_homes=False):
+        await homes.set_draining(draining, is_draining=True)
+        await silent(homes, dead)
+        # It comes last, and would find the workspace taken.
+        async with server(office, active), asyncio.timeout(PATIENCE):
+            while (home := (await home_of(workspace)).node) == dead:
+                pass
+
+    assert home == active
+    assert (await home_of(kept)).node == draining
 
 
 async def test_run_whose_entry_came_to_a_former_home_is_queued_at_its_home(
@@ -474,6 +499,39 @@ async def test_draining_node_gives_its_workspaces_away_with_what_only_its_disk_h
     assert found.files[0] is not None
     assert (shown[leaving].is_draining, shown[leaving].workspaces) == (True, 0)
     assert (shown[other].is_alive, shown[other].processes) == (True, 1)
+
+
+@pytest.mark.req("SC-7", part="a draining node gives its workspaces away")
+async def test_busy_workspace_of_a_draining_node_moves_when_its_run_has_ended(
+    database: Database, settings: Settings, model: ModelServer, providers: ProviderRegistry, homes: HomeStore
+) -> None:
+    leaving, other = name(), name()
+    busy, idle = [await workspace_on(database, settings, leaving) for _ in range(2)]
+    office = await opened_office(busy, model, providers)
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def work(run: Run) -> None:
+        begun.set()
+        await may_end.wait()
+        await office.advance(run)
+
+    office.model.say(says("Done."))
+    async with (
+        server(office, leaving, advance=work, data_dir=busy.settings.data_dir),
+        server(office, other, advance=work),
+        asyncio.timeout(PATIENCE),
+    ):
+        await office.runs.submit(office.tenant, office.session_id, "Go.", via="test")
+        await begun.wait()
+        await homes.set_draining(leaving, is_draining=True)
+        while (await home_of(idle)).node == leaving:
+            pass
+        home_while_busy = (await home_of(busy)).node
+        may_end.set()
+        while (await home_of(busy)).node == leaving:
+            pass
+
+    assert home_while_busy == leaving
 
 
 async def test_draining_node_is_not_chosen(database: Database, settings: Settings, homes: HomeStore) -> None:

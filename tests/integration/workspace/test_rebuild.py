@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.fakes.packages import package_of
 from tests.integration.conftest import WorkspaceFixture
@@ -354,6 +355,20 @@ async def test_content_that_only_the_disk_had_is_listed_as_lost(workspace: Works
     assert {("/build", "system"), ("/larger", "system")} <= set(await deletions(after))
     assert [entry["path"] for entry in (await after.result("ls", path="/"))["entries"]] == ["/.gitignore"]
     assert TreeMarker.load(beside(after)) == marker
+
+
+@pytest.mark.req("SC-2", part="what is lost is listed")
+async def test_lost_package_is_listed_and_logged(workspace: WorkspaceFixture) -> None:
+    await workspace.result("write", path="/a.txt", content="a\n")
+    await workspace.engine.packages.install(workspace.tenant, package_of(files={"guide.md": "# Guide\n"}))
+
+    after = without_disk(workspace)
+    with capture_logs() as logged:
+        marker = await complete(after)
+
+    assert [one.path for one in marker.lost] == ["@pkg"]
+    assert "install it again" in marker.lost[0].reason
+    assert [line["path"] for line in logged if line["event"] == "rebuild.lost"] == ["@pkg"]
 
 
 @pytest.mark.req("SC-2", part="what is lost is listed")

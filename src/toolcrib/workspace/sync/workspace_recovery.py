@@ -128,12 +128,22 @@ class WorkspaceRecovery:
                     await self._found.wait()
 
     async def recovered(self, workspace_id: WorkspaceId) -> None:
-        """Wait until a workspace is recovered, however often that fails. For work that can wait: runs, approved calls.
+        """Wait until a workspace is recovered, however often that fails. For work that can wait: approved calls.
 
         Returns at once when the process stops: the caller then starts nothing either.
         """
         while not self._is_stopping and (one := self._waiting.get(workspace_id)) is not None:
             await one.ended.wait()
+
+    async def settled(self, workspace_id: WorkspaceId) -> float | None:
+        """Wait until a workspace is recovered or quarantined. Returns the seconds until the latter is tried again."""
+        while not self._is_stopping and (one := self._waiting.get(workspace_id)) is not None:
+            if one.reason:
+                return max(_FIRST_RETRY_SECONDS, one.retry_at - time.monotonic())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FIRST_RETRY_SECONDS):
+                    await one.ended.wait()
+        return None
 
     async def stop(self) -> None:
         """Let nothing wait for a recovery any more."""
