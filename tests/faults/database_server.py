@@ -120,7 +120,7 @@ class DatabaseServer:
 
 
 class CuttableProxy:
-    """Forwards TCP connections, and resets all of them on request, as a failing network does."""
+    """Forwards TCP connections. On request it resets all, or lets nothing through, as a failing network does."""
 
     def __init__(self, target: int) -> None:
         self.port = free_port()
@@ -128,6 +128,8 @@ class CuttableProxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._open: set[asyncio.StreamWriter] = set()
+        self._passes = asyncio.Event()
+        self._passes.set()
 
     def start(self) -> None:
         self._thread.start()
@@ -143,11 +145,20 @@ class CuttableProxy:
         """Reset every connection. New ones are accepted."""
         asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result(PATIENCE)
 
+    def block(self) -> None:
+        """Let nothing through, in either direction, and tell neither side. Connections stay open."""
+        self._loop.call_soon_threadsafe(self._passes.clear)
+
+    def unblock(self) -> None:
+        """Deliver what was sent meanwhile, as a network that works again does."""
+        self._loop.call_soon_threadsafe(self._passes.set)
+
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
 
     async def _close(self) -> None:
         self._server.close()
+        self._passes.set()
         await self._cut()
         serving = asyncio.all_tasks() - {asyncio.current_task()}
         await asyncio.gather(*serving, return_exceptions=True)
@@ -157,6 +168,7 @@ class CuttableProxy:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._passes.wait()
         try:
             there, onward = await asyncio.open_connection("127.0.0.1", self._target)
         except OSError:
@@ -169,6 +181,8 @@ class CuttableProxy:
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             while piece := await reader.read(1 << 16):
+                await self._passes.wait()
                 writer.write(piece)
                 await writer.drain()
+        await self._passes.wait()
         writer.transport.abort() if writer.is_closing() else writer.close()

@@ -5,7 +5,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from tests.fakes import strictness
 from tests.fakes.model_server import Answer, ModelServer, Received, model_server, plain
 from tests.faults.cluster import ServerCluster
 from tests.faults.consistency_check import Workspace
+from tests.faults.node_clients import pause
 from tests.faults.scripted import said
 from tests.faults.server import Server
 from tests.faults.write_points import WritePoints
@@ -53,6 +54,7 @@ TABLES = (
 RUNS = 4
 # The points of the quick tests, among those that a first pass counts.
 FEW = 4
+LOOK_SECONDS = 0.02
 
 
 def answer(request: Received) -> Answer:
@@ -134,13 +136,20 @@ class Office:
     points: WritePoints
     agent: str
     truth: Workspace
+    # Looks are many, and a connection for each would take the processor from the servers.
+    database: psycopg.AsyncConnection
 
     @classmethod
-    async def opened(cls, server: Server, urls: DatabaseUrls, model: ModelServer, points: WritePoints) -> "Office":
+    @asynccontextmanager
+    async def opened(
+        cls, server: Server, urls: DatabaseUrls, model: ModelServer, points: WritePoints
+    ) -> AsyncIterator["Office"]:
         cluster = await ServerCluster.opened(server)
         agent = await cluster.agent(server, model, RULES, provider="openai-compatible")
         project = server.data_dir / "workspaces" / cluster.workspace / "project"
-        return cls(server, cluster, points, agent, Workspace(urls.owner, UUID(cluster.workspace), project))
+        truth = Workspace(urls.owner, UUID(cluster.workspace), project)
+        async with await psycopg.AsyncConnection.connect(urls.owner, autocommit=True) as database:
+            yield cls(server, cluster, points, agent, truth, database)
 
     async def killed_at(self, point: int, work: asyncio.Task[Any], *, commits: bool) -> bool:
         """Kill the server at the point and start it again. Returns False if all runs ended before."""
@@ -148,6 +157,7 @@ class Office:
             while await self.points.reached() is None:
                 if work.done() and await self.points.counted() < point and await self._is_idle():
                     return False
+                await pause(LOOK_SECONDS)
         await self.points.kill(self.server, commits=commits)
         await asyncio.to_thread(self.server.start)
         return True
@@ -155,10 +165,10 @@ class Office:
     async def all_ended(self) -> None:
         async with asyncio.timeout(PATIENCE):
             while not await self._is_idle():
-                pass
+                await pause(LOOK_SECONDS)
 
     async def rows(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
-        return await asyncio.to_thread(lambda: self.truth.rows(query, **parameters))
+        return await (await self.database.execute(query.encode(), parameters)).fetchall()
 
     async def _is_idle(self) -> bool:
         """Whether no run is unfinished, and the queue has nothing that is due."""
@@ -172,8 +182,9 @@ class Office:
 
 
 @pytest.fixture
-async def office(server: Server, urls: DatabaseUrls, model: ModelServer, points: WritePoints) -> Office:
-    return await Office.opened(server, urls, model, points)
+async def office(server: Server, urls: DatabaseUrls, model: ModelServer, points: WritePoints) -> AsyncIterator[Office]:
+    async with Office.opened(server, urls, model, points) as office:
+        yield office
 
 
 def chosen(count: int) -> list[int]:
@@ -377,7 +388,7 @@ async def fired(office: Office, schedule: str) -> None:
         while not await office.rows(
             "select from toolcrib.schedules where id = %(id)s and last_at is not null", id=schedule
         ):
-            pass
+            await pause(LOOK_SECONDS)
 
 
 async def check_schedule(office: Office, number: int, schedule: str, due: int) -> None:
@@ -450,4 +461,4 @@ OPEN_CALLS = "select count(*) from toolcrib.tool_calls where ended_at is null"
 async def until(truth: Workspace, query: str, expected: list[tuple[Any, ...]], **parameters: Any) -> None:
     async with asyncio.timeout(PATIENCE):
         while await asyncio.to_thread(lambda: truth.rows(query, **parameters)) != expected:
-            pass
+            await pause(LOOK_SECONDS)
