@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 NPM    := PATH="$(CURDIR)/.venv/bin:$$PATH" npm --prefix web --silent
 PYTEST := $(PYTHON) -m pytest
-CODE   := src tests scripts examples $(wildcard bench)
+CODE   := src tests scripts examples packages deploy hatch_build.py $(wildcard bench)
 UV     := 0.13.7
 
 # One file per subject: the gate, commits, durable runs, undo.
@@ -14,7 +14,8 @@ SLOW_UNITS := test_wheel.py test_patterns_are_literal.py tools/test_modules.py p
 .DEFAULT_GOAL := help
 .PHONY: help setup venv check format format-check lint types layers docs docs-site web web-check web-types screens test \
         test-fast clients check-long race crash kills nodes db-faults git-undo undo-scale rendering sessions redteam \
-        redteam-root restore-drill test-real first-minute bench engine trace reqs lock clean
+        redteam-root restore-drill test-real first-minute bench engine trace reqs lock \
+        release release-tools release-check deploy-check clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,7 +66,7 @@ docs-site: ## Build the documentation site into build/site
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
 
 test: ## Run the tests of the gate
-	@PYTHON="$(PYTHON)" PYTEST="$(PYTEST)" scripts/run_tests --durations 25 --durations-min 5 -m "not long and not race and not crash and not real and not redteam and not root"
+	@PYTHON="$(PYTHON)" PYTEST="$(PYTEST)" scripts/run_tests --durations 25 --durations-min 5 -m "not long and not race and not crash and not real and not redteam and not root and not deploy"
 
 test-fast: ## Run the unit tests and the core integration tests
 	$(PYTEST) -n 2 --dist loadgroup -m "not long" --hypothesis-profile quick \
@@ -89,7 +90,7 @@ kills: ## Kill and stop two servers 100 times under runs, with runs that kill th
 	$(PYTHON) -m bench kill_resume --kills 100
 
 nodes: ## Kill, freeze, cut off and empty three nodes 200 times under load (FLAGS="--seed N" repeats one; half an hour)
-	$(PYTHON) -m tests.faults.nodes_campaign --faults 200 $(FLAGS)
+	$(PYTHON) -m tests.faults.nodes_campaign --faults 200 --forwarding $(FLAGS)
 
 db-faults: ## Stop, kill and cut off the database 100 times under 12 runs and check what models were told
 	$(PYTEST) -n 0 -s -m crash tests/faults/test_database_faults.py
@@ -135,11 +136,25 @@ trace: ## Count the files that one call crosses; fails above the targets (FLAGS=
 reqs: ## List which tests cover which requirement; NEED="WS-1 WS-2" requires some
 	@$(PYTHON) scripts/reqs.py $(NEED)
 
+release: web ## Build sdist, wheels, SBOM, notes and checksums into build/release; uploads nothing
+	@scripts/release
+
+release-tools: ## Install the locked tools of a release into .local/release
+	@scripts/release tools
+
+deploy-check: release-tools ## Check the image's files, compose file, chart, unit and proxies with their own tools
+	$(PYTEST) -n 0 -m deploy tests/deploy
+
+release-check: release ## Install and start the release in every form that this machine can, with one smoke test (as root; scripts/setup release)
+	$(PYTHON) -m scripts.release_check $(FLAGS)
+
 lock: ## Renew the lock files of the Python packages (UPGRADE=1 takes newer versions)
 	@test -x .local/lock/bin/uv || /usr/bin/python3 -m venv .local/lock
 	@.local/lock/bin/python -m pip install -qq uv==$(UV)
 	$(call compile,requirements/runtime.txt)
+	$(call compile,requirements/server.txt,--extra otel --extra server --extra redis --extra web)
 	$(call compile,requirements/dev.txt,--extra dev)
+	$(call compile,requirements/release.txt,,requirements/release.in)
 	$(call compile,tests/peers/requirements.txt,,tests/peers/requirements.in)
 	@! grep -nE '://|^-' requirements/*.txt tests/peers/requirements.txt || { echo "A lock file contains a URL or an option."; exit 1; }
 

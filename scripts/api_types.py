@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from toolcrib.api.app import create_app
+from toolcrib.settings import Settings
 
 WEB = Path(__file__).parent.parent / "web"
 TYPES = WEB / "src" / "api" / "schema.d.ts"
@@ -27,9 +28,8 @@ def main() -> int:
 
 
 def document() -> dict[str, Any]:
-    """Return the OpenAPI document. No request is served, so the services can be empty."""
-    settings = SimpleNamespace(allowed_hosts=(), max_request_bytes=1, stalls_file=None)
-    return create_app(cast("Any", SimpleNamespace(settings=settings))).openapi()
+    """Return the OpenAPI document. No request is served, so it has the default settings and no services."""
+    return create_app(cast("Any", SimpleNamespace(settings=Settings.model_construct(), metrics=None))).openapi()
 
 
 def types_of(document: dict[str, Any]) -> str:

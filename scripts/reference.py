@@ -60,9 +60,8 @@ def api() -> dict[str, Any]:
 
 
 def application() -> FastAPI:
-    """Create the application. No request is served, so the services can be empty."""
-    settings = SimpleNamespace(allowed_hosts=(), max_request_bytes=1, stalls_file=None)
-    return create_app(cast("Any", SimpleNamespace(settings=settings)))
+    """Create the application. No request is served, so it has the default settings and no services."""
+    return create_app(cast("Any", SimpleNamespace(settings=Settings.model_construct(), metrics=None)))
 
 
 def settings() -> str:

@@ -1,6 +1,7 @@
 """The wheel is complete: it has every file of the package, and works without the checkout."""
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -23,13 +24,25 @@ PACKAGE = ROOT / "src" / "toolcrib"
 pytestmark = [pytest.mark.req("CL-1", part="packaging"), pytest.mark.xdist_group("wheel")]
 
 
+def built(what: str, folder: Path, *, at: Path = ROOT) -> Path:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", what, "-d", str(folder)]
+    subprocess.run(build, cwd=at, check=True, capture_output=True, timeout=PATIENCE)
+    (made,) = folder.iterdir()
+    return made
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=PATIENCE)
-    (built,) = folder.glob("*.whl")
-    return built
+    return built("wheel", tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution, unpacked as someone who builds from it does."""
+    folder = tmp_path_factory.mktemp("source")
+    sdist = built("sdist", tmp_path_factory.mktemp("sdist"))
+    shutil.unpack_archive(sdist, folder)
+    return folder / f"toolcrib-{__version__}"
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +72,28 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
     assert any(name.endswith(".sql") for name in packed)
 
 
+def test_a_wheel_built_from_the_source_distribution_is_the_same(wheel: Path, unpacked: Path, tmp_path: Path) -> None:
+    """Without Node: the source distribution has the web UI as it was built."""
+    again = built("wheel", tmp_path, at=unpacked)
+
+    with zipfile.ZipFile(wheel) as first, zipfile.ZipFile(again) as second:
+        assert sorted(second.namelist()) == sorted(first.namelist())
+        assert "toolcrib/api/web/index.html" in second.namelist()
+        assert all(second.read(name) == first.read(name) for name in first.namelist())
+
+
+def test_without_the_web_ui_nothing_is_built(unpacked: Path, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(unpacked, source)
+    shutil.rmtree(source / "src" / "toolcrib" / "api" / "web")
+
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
+    ended = subprocess.run(build, cwd=source, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+    assert ended.returncode != 0
+    assert "Run `make web`" in ended.stdout + ended.stderr
+
+
 def test_it_is_platform_independent_and_has_complete_metadata(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         facts = {Path(name).name: archive.read(name).decode() for name in archive.namelist() if "dist-info" in name}
@@ -69,6 +104,7 @@ def test_it_is_platform_independent_and_has_complete_metadata(wheel: Path) -> No
     assert "toolcrib = toolcrib.cli.main:main" in facts["entry_points.txt"]
     assert (about["Name"], about["Version"], about["License-Expression"]) == ("toolcrib", __version__, "Apache-2.0")
     assert "Operating System :: POSIX :: Linux" in about.get_all("Classifier", [])
+    assert {"Homepage", "Changelog", "Security"} <= {url.split(",")[0] for url in about.get_all("Project-URL", [])}
 
 
 def test_it_works_without_the_checkout(installed: Path) -> None:

@@ -1,0 +1,9 @@
+# A Debian as new as a container can be, for the forms that are installed on a machine: the systemd unit, and the README.
+FROM debian:12-slim
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends ca-certificates sudo systemd \
+    && useradd --create-home --shell /bin/bash ada \
+    && echo 'ada ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/ada \
+    # As in Debian's own images: an installation starts no service, which would be one of the host's network.
+    && printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d && chmod 755 /usr/sbin/policy-rc.d
+STOPSIGNAL SIGRTMIN+3
