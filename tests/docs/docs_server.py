@@ -1,6 +1,6 @@
 """The environment that runs the blocks of a page: a directory with a project, a model, a database, the command.
 
-Replaces what only a reader has: keys, ports, and the name of the database.
+Replaces what only a reader has: keys, ports, the model, and the name of the database.
 """
 
 import os
@@ -91,6 +91,11 @@ class Stage:
             "TOOLCRIB_POOL_SIZE": str(POOL_SIZE),
             "TOOLCRIB_MODEL": "openai-compatible/gpt-fake",
         }
+
+    def save(self, file: Path, text: str) -> None:
+        """Saves a file that a page shows. An agent's definition gets this environment's model."""
+        ours = "provider: openai-compatible\nmodel: gpt-fake"
+        file.write_text(re.sub(r"^provider: .*\nmodel: .*$", ours, text, flags=re.MULTILINE))
 
     def bash(self, script: str) -> str:
         """Runs a block of commands and returns its output. A server in the foreground keeps running."""
