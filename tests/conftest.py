@@ -98,7 +98,8 @@ def settings(database_urls: DatabaseUrls, tmp_path: Path) -> Settings:
 def new_settings(urls: DatabaseUrls, data_dir: Path, **more: Any) -> Settings:
     """Return settings with new secrets."""
     # Tests share a database: a server must not go on with what an earlier test left behind.
-    more = {"take_over_homes": False, **more}
+    # Its lines would go to the output of the tests.
+    more = {"take_over_homes": False, "access_log": False, **more}
     return Settings(
         database_url=urls.app,
         system_database_url=urls.system,

@@ -21,8 +21,13 @@ _SAMPLE_SECRETS = ("change", "example", "secret-key", "your-secret", "insecure",
 class Settings(BaseSettings):
     """Everything that an operator may set. No default weakens security."""
 
+    # An empty variable is one that is not set: compose files and charts pass on what nobody has given.
     model_config = SettingsConfigDict(
-        env_prefix="TOOLCRIB_", env_file=os.environ.get("TOOLCRIB_ENV_FILE"), extra="ignore", frozen=True
+        env_prefix="TOOLCRIB_",
+        env_file=os.environ.get("TOOLCRIB_ENV_FILE"),
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
     )
 
     database_url: str = Field(description="PostgreSQL URL of the server's database, with the role toolcrib_app.")
@@ -164,7 +169,14 @@ class Settings(BaseSettings):
 
     data_dir: Path = Field(default=Path("toolcrib-data"), description="Directory for the files of the workspaces.")
     redis_url: str | None = Field(
-        default=None, description="Redis URL for live events between nodes. A single node does not need it."
+        default=None,
+        description="Redis URL for live events and rate limits between nodes. A single node does not need it.",
+    )
+    max_requests_per_minute: int | None = Field(
+        default=None,
+        ge=1,
+        description="Most HTTP requests within a minute of one user, API key, or address without either. "
+        "By default there is no such limit.",
     )
     node_name: str = Field(
         default_factory=socket.gethostname,
@@ -237,6 +249,19 @@ class Settings(BaseSettings):
         default="https://api.search.brave.com/res/v1/web/search", description="URL of the Brave Search API."
     )
     web_search_timeout_seconds: float = Field(default=10, gt=0, le=60, description="Timeout for one search engine.")
+    access_log: bool = Field(
+        default=True, description="Log every request, as JSON: method, path without its query, status, time, address."
+    )
+    metrics_token: SecretStr | None = Field(
+        default=None,
+        description="Turns `GET /metrics` on, for Prometheus, which sends this as a bearer token. At least 32 random "
+        "bytes. By default there are no metrics.",
+    )
+    otlp_endpoint: str | None = Field(
+        default=None,
+        description="URL of an OpenTelemetry collector to which traces are sent, over OTLP/HTTP, such as "
+        "http://127.0.0.1:4318. Variables such as OTEL_TRACES_SAMPLER apply. By default there are no traces.",
+    )
     stalls_file: Path | None = Field(
         default=None, description="Write stalls of the event loop to this file, as JSON lines. For tests and diagnosis."
     )
@@ -325,6 +350,8 @@ class Settings(BaseSettings):
         _reject_weak("TOOLCRIB_AUDIT_SEAL_KEY", self.audit_seal_key)
         if self.jwt_previous_secret:
             _reject_weak("TOOLCRIB_JWT_PREVIOUS_SECRET", self.jwt_previous_secret)
+        if self.metrics_token is not None:
+            _reject_weak("TOOLCRIB_METRICS_TOKEN", self.metrics_token)
         if self.credentials_encryption_key:
             _reject_weak("TOOLCRIB_CREDENTIALS_ENCRYPTION_KEY", self.credentials_encryption_key)
 

@@ -8,7 +8,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from scripts import cli_reference
-from toolcrib.cli.main import command_line
+from toolcrib.cli.main import command_line, main
 
 COLUMNS, LINES = 80, 36
 
@@ -49,6 +49,19 @@ def test_help_fits_a_screen_and_shows_an_example(words: tuple[str, ...]) -> None
 
 def test_the_reference_matches_the_commands() -> None:
     assert cli_reference.PAGE.read_text() == cli_reference.page(), "Run .venv/bin/python scripts/cli_reference.py"
+
+
+@pytest.mark.req("CL-2", part="help")
+@pytest.mark.parametrize("words", ["--continue", "-c", "--resume last", "--trust guided", "-C ."])
+def test_options_of_a_chat_need_no_command(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["toolcrib", *words.split(), "--help"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert ended.value.code == 0
+    assert "toolcrib chat [OPTIONS]" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

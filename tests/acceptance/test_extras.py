@@ -1,5 +1,6 @@
 """A server without the packages of an extra: it says what to install."""
 
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,11 +25,22 @@ def program_without(package: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-def test_a_redis_url_without_the_client_is_rejected_with_the_remedy(server: Server) -> None:
-    server.environment["TOOLCRIB_REDIS_URL"] = "redis://127.0.0.1:1"
+@pytest.mark.parametrize(
+    ("package", "setting", "value", "extra"),
+    [
+        ("redis", "TOOLCRIB_REDIS_URL", "redis://127.0.0.1:1", "redis"),
+        ("opentelemetry.sdk.trace", "TOOLCRIB_OTLP_ENDPOINT", "http://127.0.0.1:9", "otel"),
+        ("prometheus_client", "TOOLCRIB_METRICS_TOKEN", secrets.token_urlsafe(48), "server"),
+    ],
+    ids=["redis", "otel", "server"],
+)
+def test_a_setting_whose_package_is_missing_is_rejected_with_the_remedy(
+    server: Server, package: str, setting: str, value: str, extra: str
+) -> None:
+    server.environment[setting] = value
 
     ended = subprocess.run(
-        [*program_without("redis"), "serve"],
+        [*program_without(package), "serve"],
         env=server.environment,
         capture_output=True,
         text=True,
@@ -37,8 +49,8 @@ def test_a_redis_url_without_the_client_is_rejected_with_the_remedy(server: Serv
     )
 
     assert ended.returncode == 2
-    assert "TOOLCRIB_REDIS_URL is set" in ended.stderr
-    assert "pip install 'toolcrib[redis]'" in ended.stderr
+    assert f"{setting} is set" in ended.stderr
+    assert f"pip install 'toolcrib[{extra}]'" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

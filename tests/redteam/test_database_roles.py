@@ -112,6 +112,9 @@ def test_owner_role_of_definer_functions_cannot_rewrite_history(owner: psycopg.C
     assert sorted(granted) == [
         ("audit_records", "INSERT"),
         ("connection_tickets", "DELETE"),
+        ("idempotency_keys", "DELETE"),
+        ("idempotency_keys", "INSERT"),
+        ("idempotency_keys", "UPDATE"),
         ("outsiders", "INSERT"),
         ("outsiders", "UPDATE"),
         ("pending_applies", "DELETE"),
@@ -220,7 +223,8 @@ def called_by(connection: psycopg.Connection, tenant: Tenant) -> list[str]:
     ).fetchall()
     assert len(functions) >= 9
     samples: dict[str, object] = {
-        "uuid": tenant.workspace_id, "int4": 0, "int8": 0, "bytea": b"x", "text": "ada@example.org", "jsonb": "[]",
+        "uuid": tenant.workspace_id, "int4": 0, "int8": 0, "float8": 0.0, "bytea": b"x", "_bytea": [b"x"],
+        "text": "ada@example.org", "jsonb": "[]",
     }  # fmt: skip
     for name, names, types in functions:
         given = [

@@ -1,7 +1,7 @@
 """The services that routes use. ``wiring`` creates them once; the application holds them."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +22,7 @@ from toolcrib.storage.audit import AuditStore
 from toolcrib.storage.database import Database
 from toolcrib.storage.events import ConversationCursorStore
 from toolcrib.storage.files import FileStore
+from toolcrib.storage.idempotency_keys import IdempotencyKeyStore
 from toolcrib.storage.invitations import InvitationStore
 from toolcrib.storage.model_usage import ModelUsageStore
 from toolcrib.storage.provider_credentials import ProviderCredentialStore
@@ -32,9 +33,12 @@ from toolcrib.storage.users import UserStore
 from toolcrib.storage.workspaces import WorkspaceStore
 
 if TYPE_CHECKING:
+    from toolcrib.api.rate_limits import SharedRateLimiter
+    from toolcrib.api.server_metrics import ServerMetrics
     from toolcrib.events import EventHub
     from toolcrib.gate.audit_verification import AuditVerifier
     from toolcrib.gate.call_pipeline import Gate
+    from toolcrib.gate.lost_calls import LostCalls
     from toolcrib.gate.paused_calls import PausedCalls
     from toolcrib.gate.session_agents import SessionAgents
     from toolcrib.mcp.mcp_toolsets import McpToolsets
@@ -88,6 +92,8 @@ class ApiServices:
     accounts: UserStore
     keys: ApiKeyStore
     workspaces: WorkspaceStore
+    # Returns the node that is to have the files of a new workspace.
+    choose_home: Callable[[], Awaitable[str]]
     agents: AgentStore
     packages: "PackageInstaller | ForwardingPackages"
     files: FileStore
@@ -113,6 +119,8 @@ class ApiServices:
     search_keys: "SearchKeys"
     providers: "ProviderRegistry"
     executor: "Gate | ForwardingGate"
+    lost_calls: "LostCalls"
+    idempotency_keys: IdempotencyKeyStore
     registry: "ToolRegistry"
     toolbox: "McpToolsets"
     # Connects to MCP servers, which may need the workspace's files.
@@ -123,8 +131,11 @@ class ApiServices:
     setup_links: SetupLinks
     drain: Drain
     recovery: "WorkspaceRecovery"
+    metrics: "ServerMetrics | None" = None
     readiness: Readiness = field(default_factory=Readiness)
     limits: RateLimits = field(default_factory=RateLimits)
+    # With Redis, or a limit of requests.
+    shared_limits: "SharedRateLimiter | None" = None
     connection_limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     running_calls: RunningCalls = field(default_factory=RunningCalls)
 

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 import toolcrib
 import toolcrib.tools
-from toolcrib.api import http_errors
+from toolcrib.api import http_errors, idempotency
 from toolcrib.api.api_services import ApiServices
 from toolcrib.api.auth.principal import ACCESS_COOKIE
 from toolcrib.api.connection_limits import ConnectionCapacity, ConnectionRegistry
@@ -40,6 +40,7 @@ from toolcrib.api.http import (
 from toolcrib.api.mcp.mcp_app import McpApp
 from toolcrib.api.openai import openai_routes
 from toolcrib.api.request_guard import AllowedHosts, RequestGuard
+from toolcrib.api.request_log import RequestLog
 from toolcrib.api.routers import API_PREFIX
 from toolcrib.api.web_ui import WebUi
 from toolcrib.api.websocket import websocket_endpoint
@@ -129,10 +130,26 @@ def create_app(services: ApiServices, *, lifespan: Lifespan | None = None) -> Fa
     app.router.default = WebUi(app.router.default)
     http_errors.install(app)
     app.add_middleware(tool_calls.DirectToolCalls, services=services)
+    app.add_middleware(idempotency.IdempotentRequests, services=services)
+    per_minute = services.settings.max_requests_per_minute
+    if per_minute is not None and services.shared_limits is not None:
+        # Imported here: its library is an extra.
+        from toolcrib.api.rate_limited_requests import RateLimitedRequests
+
+        app.add_middleware(
+            RateLimitedRequests, services=services, limiter=services.shared_limits, per_minute=per_minute
+        )
     app.add_middleware(
         RequestGuard,
         hosts=AllowedHosts(services.settings.allowed_hosts),
         max_request_bytes=services.settings.max_request_bytes,
+    )
+    app.add_middleware(
+        RequestLog,
+        routes=app.routes,
+        writes=services.settings.access_log,
+        metrics=services.metrics,
+        metrics_token=services.settings.metrics_token,
     )
     return app
 
@@ -177,6 +194,8 @@ def listener(services: ApiServices) -> Listener:
         create_app(services),
         host=settings.host,
         port=settings.port,
+        # Its lines go to the program's own log, and requests are in ours.
+        log_config=None,
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -211,6 +230,11 @@ def _describe(app: FastAPI) -> dict[str, Any]:
             # In the order of the path, whose workspace a dependency of the route reads.
             at = {name: place for place, name in enumerate(re.findall(r"{(\w+)}", path))}
             operation.get("parameters", []).sort(key=lambda one, at=at: at.get(one["name"], len(at)))
+    idempotency.describe(
+        document,
+        http_errors.examples("IDEMPOTENCY_KEY_IN_USE", "IDEMPOTENCY_ANSWER_LOST", "IDEMPOTENCY_KEY_REUSED"),
+        elsewhere=http_errors.examples("IDEMPOTENCY_EFFECT_UNKNOWN"),
+    )
     error = http_errors.ErrorOut
     schemas = document["components"]["schemas"] | {error.__name__: error.model_json_schema(mode="serialization")}
     for unused in ("HTTPValidationError", "ValidationError"):

@@ -12,6 +12,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
 from typing import Any, Final
 
 import structlog
@@ -49,7 +50,18 @@ class ConnectionCapacity:
 
     in_all: int
     from_one: int
+    # Addresses, networks such as 10.0.0.0/8, or ``*``.
     trusted: frozenset[str] = field(default=frozenset())
+
+    def trusts(self, address: str) -> bool:
+        """Return whether connections from this address are those of a trusted proxy."""
+        if not self.trusted.isdisjoint({address, "*"}):
+            return True
+        networks = [part for part in self.trusted if "/" in part]
+        try:
+            return any(ip_address(address) in ip_network(network, strict=False) for network in networks)
+        except ValueError:
+            return False
 
     @classmethod
     def here(cls, trusted_proxies: str | None = None) -> "ConnectionCapacity":
@@ -96,8 +108,7 @@ class ConnectionRegistry:
             return
         of_address = self._by_address.setdefault(connection.address, OrderedDict())
         self._waiting[connection] = of_address[connection] = None
-        is_trusted = not self._room.trusted.isdisjoint({connection.address, "*"})
-        if len(of_address) > self._room.from_one and not is_trusted:
+        if len(of_address) > self._room.from_one and not self._room.trusts(connection.address):
             self._let_go(next(iter(of_address)))
         if len(self._waiting) > self._room.in_all:
             self._let_go(next(iter(self._waiting)))

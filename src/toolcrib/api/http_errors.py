@@ -32,7 +32,11 @@ STATUS: Final[Mapping[str, int]] = {
     "CONFLICT": 409,
     "SUPERSEDED": 409,
     "INTERRUPTED": 409,
+    "IDEMPOTENCY_KEY_IN_USE": 409,
+    "IDEMPOTENCY_ANSWER_LOST": 409,
+    "IDEMPOTENCY_EFFECT_UNKNOWN": 409,
     "TOO_LARGE": 413,
+    "IDEMPOTENCY_KEY_REUSED": 422,
     "RATE_LIMITED": 429,
     "INTERNAL_ERROR": 500,
     "MISCONFIGURED": 500,
@@ -133,6 +137,8 @@ _EXAMPLES: Final[Mapping[str, str]] = {
     "NOT_FOUND": "File not found: /nonexistent/file.txt",
     "CONFLICT": "This is the workspace's last owner. Make another member an owner first.",
     "RATE_LIMITED": "Too many attempts. Try again in 60 s.",
+    "IDEMPOTENCY_KEY_IN_USE": "The first request with this Idempotency-Key is being answered. Try again in a moment.",
+    "IDEMPOTENCY_KEY_REUSED": "This Idempotency-Key was used for another request. Use a new key for each request.",
 }
 
 
@@ -164,7 +170,7 @@ def _advice(error: ToolcribError) -> dict[str, str]:
     """Return the headers that say what to do about an error."""
     if error.code == "INVALID_TOKEN":
         return {"WWW-Authenticate": "Bearer"}
-    if STATUS.get(error.code) != 503:
+    if STATUS.get(error.code) != 503 and error.retry_after is None:
         return {}
     return {"Retry-After": str(max(1, ceil(error.retry_after or 1.0)))}
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from toolcrib.api.api_services import ApiServices
+from toolcrib.api.call_retries import execute_once
 from toolcrib.core.attachments import KINDS, MAX_ATTACHMENTS
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import BadArguments, MayHaveBegun, Overloaded, Quarantined
@@ -39,7 +40,7 @@ async def _attach(services: ApiServices, caller: Caller, number: int, file: str 
         call = ToolCall("attach", {"name": file.name, "content": file.data})
     else:
         call = ToolCall("read", {"path": file})
-    outcome = await services.executor.execute(call, caller)
+    outcome = await execute_once(services, call, caller, part=number)
     if isinstance(outcome.error, Overloaded | Quarantined):
         # The file is not at fault. What was attached before it would be attached again.
         raise outcome.error if number == 0 else MayHaveBegun(outcome.error.message)

@@ -180,7 +180,7 @@ class RequestGuard:
         started = False
         # WebSockets are counted when they are accepted, and streams once they have started.
         counts = scope["type"] == "http" and scope["path"] not in _ALWAYS_ANSWERED
-        credential = _credential(scope) if counts else b""
+        credential = credential_of(scope) if counts else b""
 
         async def send_with_headers(message: Message) -> None:
             nonlocal started, counts
@@ -246,7 +246,7 @@ class RequestGuard:
         return receive
 
 
-def _credential(scope: Scope) -> bytes:
+def credential_of(scope: Scope) -> bytes:
     """Return the token or key of a request, however its header is spelled. It is not checked yet."""
     found = b""
     for name, value in scope["headers"]:

@@ -1,7 +1,4 @@
-"""The web UI: serves the files that `make web` builds, for every path that no route matches.
-
-The UI does its own routing, so each of its paths gets the same page.
-"""
+"""The web UI: serves the files that `make web` builds. All its paths get the same page."""
 
 import secrets
 from collections.abc import Mapping
@@ -14,9 +11,13 @@ from typing import Final
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from toolcrib.api.request_log import ROUTE_KEY
+
 BUILT: Final = Path(__file__).parent / "web"
-# Paths for programs: a page instead of their error would only confuse them.
-_NOT_PAGES: Final = ("/api", "/mcp", "/v1", "/health", "/livez", "/readyz")
+# The paths that the UI's router knows, in web/src/app/App.tsx. All others are 404, for programs and scanners alike.
+_FIRST_PAGE: Final = "/"
+_PAGES: Final = "/w/"
+_ROUTE: Final = "web_ui"
 _NONCE: Final = b"{{nonce}}"
 _FOREVER: Final = "public, max-age=31536000, immutable"
 # Inline styles need the nonce; nothing is loaded from elsewhere, and nothing is evaluated.
@@ -56,18 +57,17 @@ class WebUi:
         self._folder = folder
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD") or _is_for_programs(scope["path"]):
-            await self._otherwise(scope, receive, send)
-            return
         path = scope["path"]
-        file = self._files.get(path)
-        if file is not None:
-            await _of(file, takes_gzip=_takes_gzip(scope))(scope, receive, send)
-        elif path.startswith("/assets/"):
-            # A page of an older build requests its assets: the current page would not help it.
+        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
             await self._otherwise(scope, receive, send)
-        else:
+        elif (file := self._files.get(path)) is not None:
+            scope[ROUTE_KEY] = _ROUTE
+            await _of(file, takes_gzip=_takes_gzip(scope))(scope, receive, send)
+        elif path == _FIRST_PAGE or path.startswith(_PAGES):
+            scope[ROUTE_KEY] = _ROUTE
             await self._page()(scope, receive, send)
+        else:
+            await self._otherwise(scope, receive, send)
 
     def _page(self) -> Response:
         nonce = secrets.token_urlsafe(16)
@@ -114,10 +114,6 @@ def _of(file: _StaticFile, *, takes_gzip: bool) -> Response:
     if takes_gzip and file.compressed is not None:
         return Response(file.compressed, headers={**file.headers, "Content-Encoding": "gzip"})
     return Response(file.content, headers=dict(file.headers))
-
-
-def _is_for_programs(path: str) -> bool:
-    return any(path == start or path.startswith(f"{start}/") for start in _NOT_PAGES)
 
 
 def _takes_gzip(scope: Scope) -> bool:

@@ -30,7 +30,6 @@ from toolcrib.core.errors import ToolcribError
 from toolcrib.sdk.session_client import SessionClient
 
 _SHOWN_MESSAGES = 6
-_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 @with_options(WorkspaceSelection)
@@ -43,7 +42,7 @@ def chat(
     plan: PlanOption = False,
     lines: Annotated[bool, typer.Option("--plain", help="Line by line, for pipes and screen readers.")] = False,
 ) -> None:
-    """Chat with an agent about a directory. It asks before it changes something; you can undo it.
+    """Chat with an agent about a directory. It asks before it does what cannot be undone.
 
     Example: toolcrib chat --continue
     """
@@ -70,7 +69,9 @@ def _talk(location: WorkspaceLocation, session: SessionOut, agent: AgentOut, *, 
 
 
 def is_screen() -> bool:
-    """Whether the terminal supports a full-screen application."""
+    """Whether the terminal supports a full-screen application. That of Windows lacks what ours needs."""
+    if sys.platform == "win32":
+        return False
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
@@ -91,7 +92,7 @@ class ScreenChat:
 
         app = ChatApp(self._location, self.session, self._agent, first=first, note=note)
         # The chat has its own handlers, which restore the terminal.
-        before = {number: signal.getsignal(number) for number in _ENDING}
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
         try:
             app.run()
         finally:

@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -35,6 +36,7 @@ COMMANDS = (
 _ELSEWHERE = {"redo": "undo"}
 # The help of `db` names them; the help of all commands fits one screen.
 _HIDDEN = frozenset({"nodes", "restore"})
+_OWN_OPTIONS = frozenset({"--version", "--help", "--install-completion", "--show-completion"})
 _COLLECT_AFTER = 200_000
 _VERSION = f"toolcrib {toolcrib.__version__}"
 
@@ -47,13 +49,19 @@ def main() -> None:
         return
     # Loading creates many long-lived objects. At Python's default threshold, the collector takes a fifth of the start.
     gc.set_threshold(_COLLECT_AFTER)
+    words = _completed(sys.argv[1:])
     try:
-        command_line(*_wanted(sys.argv[1:]))()
+        command_line(*_wanted(words))(words)
     except ToolcribError as error:
         # Imported here: without an error, some commands do not need it.
         from toolcrib.cli.terminal_text import error_text
 
         typer.secho(f"toolcrib: {error_text(error)}", fg=typer.colors.RED, err=True)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if not _is_of_the_server(error):
+            raise
+        typer.secho(f"toolcrib: {_only_a_client(error)}", fg=typer.colors.RED, err=True)
         sys.exit(2)
 
 
@@ -68,13 +76,38 @@ def command_line(*names: str) -> typer.Typer:
     )
     app.callback(invoke_without_command=True)(_options)
     for name in names or COMMANDS:
-        module = import_module(f"toolcrib.cli.{_ELSEWHERE.get(name, name)}")
+        try:
+            module = import_module(f"toolcrib.cli.{_ELSEWHERE.get(name, name)}")
+        except ModuleNotFoundError as error:
+            if len(names) == 1 or not _is_of_the_server(error):
+                raise
+            # Help and completion of a client show what it can do.
+            continue
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name, hidden=name in _HIDDEN)
         else:
             settings = getattr(module, "TAKES_ANYTHING", None)
             app.command(name, context_settings=settings, hidden=name in _HIDDEN)(getattr(module, name))
     return app
+
+
+def _completed(words: list[str]) -> list[str]:
+    """Returns the arguments with the command that is meant without one: `toolcrib --continue` is a chat."""
+    is_chat = words[:1] and words[0].startswith("-") and words[0] not in _OWN_OPTIONS
+    return ["chat", *words] if is_chat else words
+
+
+def _is_of_the_server(error: ModuleNotFoundError) -> bool:
+    """Whether an installation lacks this module because it is only a client: no server runs without the driver."""
+    return not (error.name or "toolcrib").startswith("toolcrib") and find_spec("psycopg") is None
+
+
+def _only_a_client(error: ModuleNotFoundError) -> str:
+    where = "" if sys.platform == "linux" else f" They run on Linux, and this is {sys.platform}."
+    return (
+        f"This installation is a client: it lacks what local mode and servers need, such as {error.name}.{where} "
+        "Use a server with --server, or install them on Linux: pip install toolcrib."
+    )
 
 
 def _wanted(words: list[str]) -> tuple[str, ...]:

@@ -25,11 +25,12 @@ def listed(as_json: JsonOption = False) -> None:
     """
 
     def row(node: Node) -> Row:
-        return node.name, _state(node), age(node.seen_at), f"{node.processes:,}", f"{node.workspaces:,}"
+        processes, workspaces = f"{node.processes:,}", f"{node.workspaces:,}"
+        return node.name, _state(node), age(node.seen_at), processes, workspaces, node.address or "-"
 
     lease = load_settings().heartbeat_lease_seconds
     found = in_database(lambda database: HomeStore(database).nodes(lease=lease))
-    headings = ("node", "state", "last heartbeat", "processes", "workspaces")
+    headings = ("node", "state", "last heartbeat", "processes", "workspaces", "internal address")
     print_list(found, headings, row, as_json=as_json, empty="No node has started yet.")
 
 

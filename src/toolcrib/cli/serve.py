@@ -1,6 +1,7 @@
 """``toolcrib serve``: the HTTP server."""
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -10,28 +11,47 @@ from typing import Annotated, Any, Final
 
 import structlog
 import typer
+from structlog.typing import Processor
 
 from toolcrib.runtime.process_setup import require_linux
 from toolcrib.settings import Settings, load_settings
 
 
 def configure_logs() -> None:
-    """Configures structlog: one JSON object per line, or plain lines in a terminal.
+    """Configures structlog and the standard library's log: one JSON object per line, or plain lines in a terminal.
 
-    Its default shows local variables in tracebacks, and with them tokens and passwords.
+    structlog's default shows local variables in tracebacks, and with them tokens and passwords.
     """
+    # Imported here, as in the other commands, so that all commands start quickly.
+    from toolcrib.api.request_log import add_request_id
+
+    shared: list[Processor] = [
+        add_request_id,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
     in_terminal = sys.stderr.isatty()
+    render: Processor = (
+        # Quotes what others can choose, such as paths of requests: it may contain escape sequences.
+        structlog.dev.ConsoleRenderer(repr_native_str=True)
+        if in_terminal
+        else structlog.processors.JSONRenderer(default=str)
+    )
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.dev.ConsoleRenderer() if in_terminal else structlog.processors.JSONRenderer(default=str),
-        ],
+        processors=[*shared, render],
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
+    # The lines of libraries, such as the web server's.
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
 
 
 log = structlog.get_logger(__name__)
@@ -86,7 +106,6 @@ def _show_setup_link(settings: Settings, secret: str) -> None:
 
 async def run(settings: Settings) -> int:
     """Serve until a signal stops it, and return the exit status. Crash recovery runs in the background."""
-    # Imported here, as in the other commands, so that all commands start quickly.
     from toolcrib.api.app import listener
     from toolcrib.api.connection_limits import raise_descriptor_limit
     from toolcrib.wiring.server import services

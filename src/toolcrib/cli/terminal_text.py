@@ -5,7 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -54,10 +54,16 @@ def one_line(given_text: object, most: int = 400) -> str:
 
 
 def print_json(value: object) -> None:
-    """Prints a value as one line of JSON. It may contain models."""
-    typer.echo(
-        json.dumps(value, default=lambda one: one.model_dump(mode="json") if isinstance(one, BaseModel) else str(one))
-    )
+    """Prints a value as one line of JSON. It may contain models and dataclasses."""
+    typer.echo(json.dumps(value, default=_to_json))
+
+
+def _to_json(value: object) -> object:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,11 @@ ToolcribError
 │   └── HomeMoved              another node has the workspace's files
 ├── HomeUnavailable            the node with the workspace's files does not answer; retry in a moment
 ├── ApplyFailed                committed, but not yet written to disk
+├── IdempotencyConflict        the request's `Idempotency-Key` was used before
+│   ├── KeyReused              for another request
+│   ├── KeyInUse               its first request is being answered
+│   ├── AnswerNotKept          it took effect, and the answer is lost
+│   └── EffectUnknown          its server stopped, and whether it took effect is not known
 ├── NotReady                   this server does not take requests now; `fields` has the state of each check
 └── Misconfigured              the operator must fix the configuration before the server starts
 """
@@ -286,6 +291,27 @@ class HomeUnavailable(ToolcribError):
 
 class ApplyFailed(ToolcribError):
     code = "NOT_ON_DISK"
+
+
+class IdempotencyConflict(ToolcribError):
+    code = "CONFLICT"
+
+
+class KeyReused(IdempotencyConflict):
+    code = "IDEMPOTENCY_KEY_REUSED"
+
+
+class KeyInUse(IdempotencyConflict):
+    code = "IDEMPOTENCY_KEY_IN_USE"
+    retry_after = 1.0
+
+
+class AnswerNotKept(IdempotencyConflict):
+    code = "IDEMPOTENCY_ANSWER_LOST"
+
+
+class EffectUnknown(IdempotencyConflict):
+    code = "IDEMPOTENCY_EFFECT_UNKNOWN"
 
 
 class NotReady(ToolcribError):

@@ -60,8 +60,8 @@ class RunWait(StrEnum):
     """What a run waits for.
 
     ``queue``: an earlier run of its session, or room among the workspace's runs. ``worker``: a free place in a server
-    process. ``child``: a child run. ``provider``: the model's provider limits requests. ``credential``: the
-    credential's own limits have no room for another request.
+    process, or the recovery of its workspace. ``child``: a child run. ``provider``: the model's provider limits
+    requests. ``credential``: the credential's own limits have no room for another request.
     """
 
     RELEASE = "release"
@@ -168,9 +168,10 @@ class Run:
         return self.end_reason in _RETRIABLE or (self.end_reason is RunEnding.BUDGET and self.error is not None)
 
     @property
-    def is_put_aside(self) -> bool:
-        """Whether it waits between two turns, in no process."""
-        return self.state is RunState.READY and (self.awaits_slot or self.not_before is not None)
+    def is_between_turns(self) -> bool:
+        """Whether it is put aside between two turns, so that it has no open calls."""
+        waits_for_provider = self.not_before is not None and self.provider_waits > 0
+        return self.state is RunState.READY and (self.awaits_slot or waits_for_provider)
 
     @property
     def waits_for(self) -> RunWait | None:
@@ -181,7 +182,8 @@ class Run:
             case RunState.READY if self.awaits_slot:
                 return RunWait.CREDENTIAL
             case RunState.READY:
-                return RunWait.WORKER if self.not_before is None else RunWait.PROVIDER
+                # A run that never waited for its provider is put aside because its workspace is quarantined.
+                return RunWait.PROVIDER if self.not_before and self.provider_waits else RunWait.WORKER
             case RunState.WAITING:
                 return RunWait.CHILD if self.waits_for_child else RunWait.PERSON
             case RunState.RUNNING | RunState.ENDED:

@@ -29,6 +29,7 @@ from toolcrib.core.errors import (
 from toolcrib.core.paused_calls import ApprovedCall
 from toolcrib.core.tool_calls import Effects, Outcome, OutcomeState, ToolCall, parse_canonical_json
 from toolcrib.gate.call_explanation import explain_call
+from toolcrib.gate.call_observer import OnCallEnded, observed
 from toolcrib.gate.call_recorder import CallRecorder, CommitInterrupted, UnconfirmedOutcome
 from toolcrib.gate.call_stages import AuthorizedCall, CallRequest, ToolRun
 from toolcrib.gate.effect_authorization import EffectAuthorization, asking_again, was_shown
@@ -93,6 +94,7 @@ class Gate:
         workflows: WorkflowGuard,
         *,
         limits: GateLimits | None = None,
+        on_ended: OnCallEnded | None = None,
     ) -> None:
         self._registry = registry
         self._workspace_services = workspace_services
@@ -102,6 +104,7 @@ class Gate:
         self._workflows = workflows
         self._effects = EffectAuthorization(paused_calls)
         self._limits = limits or GateLimits()
+        self._on_ended = on_ended
         self._queue = FairQueue(
             self._limits.at_once,
             what="calls",
@@ -139,7 +142,8 @@ class Gate:
             HomeMoved: Another node has the workspace's files. The call may be made there.
         """
         tool = await self._find_tool(call, caller)
-        return await self._logged(CallRequest(call, caller, tool, emit=emit, continues=continues))
+        request = CallRequest(call, caller, tool, emit=emit, continues=continues)
+        return await observed(request, self._logged, self._on_ended)
 
     async def resume(
         self,
@@ -163,7 +167,8 @@ class Gate:
         )
         call = ToolCall(pause.tool, parse_canonical_json(approved.arguments))
         tool = await self._find_tool(call, caller)
-        return await self._logged(CallRequest(call, caller, tool, approved, continues=continues))
+        request = CallRequest(call, caller, tool, approved, continues=continues)
+        return await observed(request, self._logged, self._on_ended)
 
     async def fail(self, call: ToolCall, caller: Caller, error: ToolcribError) -> Outcome:
         """End a call that cannot even be tried, so that it has a result like any other."""
@@ -185,6 +190,11 @@ class Gate:
             return tool.effects(tool.parse(call.arguments))
         except (ToolFailed, CallDenied):
             return None
+
+    @property
+    def waiting_calls(self) -> dict[str, int]:
+        """How many calls wait for their turn, by queue."""
+        return {"calls": self._queue.waiting, "long_calls": self._long_queue.waiting}
 
     async def _logged(self, request: CallRequest) -> Outcome:
         """Execute a call. The execution log has agents' calls, and people's calls of tools that expose that log."""

@@ -1,4 +1,4 @@
-"""Settles calls that were sent to another node whose answer was lost."""
+"""Settles calls whose answer was lost: they were sent to another node, or their server was killed."""
 
 from typing import Any
 
@@ -52,6 +52,15 @@ class LostCalls:
         except NotFound:
             # It waits for a child run.
             return Outcome(row.id, OutcomeState.PAUSED)
+
+    async def after_crash(self, call: ToolCall, caller: Caller) -> Outcome | None:
+        """Return how the call ended, or None if it can be made again with its id: then it is committed only once."""
+        if (known := await self.stored(caller)) is not None:
+            return known
+        request = CallRequest(call, caller, await self._registry.find(caller.workspace_id, call.name))
+        if request.is_repeatable and not _may_contact_hosts(request):
+            return None
+        return await self.settle(call, caller)
 
     async def settle(self, call: ToolCall, caller: Caller) -> Outcome:
         """Return how the call ended. If it has not, end it: what the other node does of it is never committed.

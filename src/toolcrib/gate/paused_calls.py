@@ -210,9 +210,8 @@ class PausedCalls:
             Conflict: The questions were answered or cancelled, or have expired.
         """
         require_person(tenant, to="answer a question")
-        async with self._store.transaction(tenant, WorkspaceRole.MEMBER) as connection:
-            pause = await self._store.lock(connection, tenant, pause_id)
-            require_pending(pause, PauseKind.QUESTION)
+        pause = await self._store.get(tenant, pause_id, needs=WorkspaceRole.MEMBER)
+        require_pending(pause, PauseKind.QUESTION)
         # Outside a transaction: validation may take seconds, and the questions themselves never change.
         await check_answers(pause.questions, answers, buttons)
         async with self._store.transaction(tenant, WorkspaceRole.MEMBER) as connection:

@@ -364,6 +364,8 @@ def _settings(urls: DatabaseUrls, found: LocalProject) -> "Settings":
         "command_cache_bytes": 5_000_000_000,
         # The traffic stays on this machine. Without HTTPS, some browsers do not keep secure cookies.
         "secure_cookies": False,
+        # All requests are the user's own.
+        "access_log": False,
     }
     if (author := git_identity(tree)) is not None:
         usual |= {"git_author_name": author[0], "git_author_email": author[1]}

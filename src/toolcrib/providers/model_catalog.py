@@ -73,6 +73,12 @@ def is_known(provider: str, model: str) -> bool:
     return _priced_model(provider, model) is not None
 
 
+def catalog_name(provider: str, model: str) -> str | None:
+    """Return the catalogue's own name of a model, which may be shorter; None if the catalogue does not have it."""
+    found = _priced_model(provider, model)
+    return str(found.id) if found else None
+
+
 def load_catalog() -> None:
     """Load the data, which takes half a second. Otherwise it is loaded on first use."""
     _priced_model("openai", "gpt-5")

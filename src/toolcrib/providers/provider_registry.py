@@ -7,15 +7,25 @@ import asyncio
 import importlib
 import pkgutil
 import random
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 import toolcrib.providers
 from toolcrib.core.errors import Misconfigured, NotFound, ProviderError, ProviderErrorKind
-from toolcrib.core.model_stream import StreamEvent, StreamFailed, StreamStart, TokenUsage
+from toolcrib.core.model_stream import (
+    StreamEvent,
+    StreamFailed,
+    StreamFinish,
+    StreamStart,
+    TextDelta,
+    ThinkingDelta,
+    TokenUsage,
+    ToolCallStart,
+)
 from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.network.network_policy import NetworkPolicy
 from toolcrib.providers.model_catalog import load_catalog
@@ -23,6 +33,7 @@ from toolcrib.providers.provider import PASSING, ModelInfo, ModelRequest, Provid
 from toolcrib.providers.request_check import readable, request_flaw
 from toolcrib.runtime.process_setup import freeze_gc
 from toolcrib.runtime.reusable_timeout import ReusableTimeout
+from toolcrib.runtime.traces import is_tracing, record_span
 
 if TYPE_CHECKING:
     from toolcrib.network.outbound import Outbound
@@ -78,11 +89,45 @@ def provider_class(name: str) -> type[Provider]:
     return known[name]
 
 
+@dataclass(slots=True)
+class StreamedTurn:
+    """What is known of a turn: its tokens so far, and whether it finished or failed. Otherwise it was cancelled."""
+
+    provider: str
+    model: str
+    started: float
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    first_token: float | None = None
+    finished: bool = False
+    error: ProviderError | None = None
+
+    def note(self, event: StreamEvent) -> None:
+        """Note an event of its stream."""
+        match event:
+            case TextDelta() | ThinkingDelta() | ToolCallStart() if self.first_token is None:
+                self.first_token = time.monotonic()
+            case TokenUsage():
+                self.usage = event
+            case StreamFinish():
+                self.finished = True
+            case StreamFailed(error):
+                self.error = error
+
+
+OnTurnEnded = Callable[[StreamedTurn], None]
+
+
 class ProviderRegistry:
     """Provides the providers, which share one connection pool."""
 
-    def __init__(self, http: "Outbound") -> None:
+    def __init__(self, http: "Outbound", *, on_ended: "OnTurnEnded | None" = None) -> None:
+        """Create the registry.
+
+        Args:
+            on_ended: Called after each turn, however it ended.
+        """
         self._http = http
+        self._on_ended = on_ended
         self._loaded: dict[str, Provider] = {}
 
     async def get(self, name: str) -> Provider:
@@ -122,7 +167,10 @@ class ProviderRegistry:
             return
         fitted = readable(name, request)
         attempts = retrying(partial(provider.stream, fitted, credentials), patience=patience, pause=pause)
-        async with aclosing(within(seconds, attempts)) as events:
+        events = within(seconds, attempts)
+        if self._on_ended is not None or is_tracing():
+            events = _reported(events, StreamedTurn(name, request.model, time.monotonic()), self._on_ended)
+        async with aclosing(events):
             async for event in events:
                 yield event
 
@@ -149,20 +197,21 @@ class ProviderRegistry:
 
 @asynccontextmanager
 async def open_providers(
-    *, private_hosts: Collection[str] = (), proxy: str | None = None
+    *, private_hosts: Collection[str] = (), proxy: str | None = None, on_ended: OnTurnEnded | None = None
 ) -> AsyncIterator[ProviderRegistry]:
     """Open the providers while the context lasts.
 
     Args:
         private_hosts: What users may reach in the server's own network, as ``host:port``, or ``*`` for everything.
         proxy: The URL of a proxy for all requests.
+        on_ended: Called after each turn, however it ended.
     """
     # Here, so that listing the providers does not import the client.
     from toolcrib.network.outbound import Outbound
 
     network = NetworkPolicy(private_hosts, setting="TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS")
     async with Outbound(network, proxy=proxy) as http:
-        yield ProviderRegistry(http)
+        yield ProviderRegistry(http, on_ended=on_ended)
 
 
 @asynccontextmanager
@@ -173,6 +222,32 @@ async def _in_time() -> AsyncIterator[None]:
     except TimeoutError:
         message = f"The provider did not respond within {_QUESTION_SECONDS:g} s."
         raise stream_error(message, kind=ProviderErrorKind.TIMEOUT) from None
+
+
+async def _reported(events: Stream, turn: StreamedTurn, on_ended: OnTurnEnded | None) -> Stream:
+    try:
+        async with aclosing(events):
+            async for event in events:
+                turn.note(event)
+                yield event
+    finally:
+        _record_span(turn)
+        if on_ended is not None:
+            on_ended(turn)
+
+
+def _record_span(turn: StreamedTurn) -> None:
+    attributes: dict[str, str | int | float | bool] = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": turn.provider,
+        "gen_ai.request.model": turn.model,
+        "gen_ai.usage.input_tokens": turn.usage.input_tokens,
+        "gen_ai.usage.output_tokens": turn.usage.output_tokens,
+    }
+    if turn.first_token is not None:
+        attributes["gen_ai.response.time_to_first_chunk"] = turn.first_token - turn.started
+    error = turn.error.kind.value if turn.error else None if turn.finished else "cancelled"
+    record_span(f"chat {turn.model}", time.monotonic() - turn.started, attributes, error=error)
 
 
 async def retrying(

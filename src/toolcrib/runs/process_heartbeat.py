@@ -87,6 +87,15 @@ class ProcessHeartbeat:
         return lost
 
     @property
+    def is_alive(self) -> bool:
+        """Whether the last beat is less than a lease ago. If not, others may have taken this node's workspaces over."""
+        return self._silent_seconds < self.lease
+
+    def database_time(self) -> float:
+        """Return the time by the database's clock, in seconds since 1970. It is the same for all nodes."""
+        return self._connection.database_time()
+
+    @property
     def is_steady(self) -> bool:
         """Whether the last half lease had no gap. If it had, others seem silent for the same reason as this process."""
         return self._silent_seconds < self.lease / 2 < time.monotonic() - self._steady_since

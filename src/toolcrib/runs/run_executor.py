@@ -3,7 +3,7 @@
 Each step is committed under the run's epoch before the next one is decided, so a crash at any instant loses nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, assert_never
 
@@ -38,11 +38,14 @@ from toolcrib.runs.model_turn import FailedTurn, ModelTurn, ProviderPatience
 from toolcrib.runs.next_step import CallModel, CompactHistory, EndRun, ExecuteCalls, WaitForPerson, next_step
 from toolcrib.runs.prompt_context_loader import PromptContextLoader
 from toolcrib.runtime.drain import Drain
+from toolcrib.runtime.traces import run_span
 from toolcrib.storage.agents import AgentStore
 from toolcrib.storage.database import OperationalError, Tenant
 from toolcrib.storage.run_steps import RunStepStore
 from toolcrib.storage.sessions import SessionStore
 from toolcrib.tools.tool_registry import ToolRegistry
+
+OnRunEnded = Callable[[Run, RunEnding], None]
 
 _EXIT_PLAN_MODE = "exit_plan_mode"
 
@@ -60,12 +63,14 @@ class RunFinisher:
         pauses: PausedCalls,
         live: EventPublisher,
         wake_signal: WakeSignal,
+        on_ended: OnRunEnded | None = None,
     ) -> None:
         self._runs = runs
         self._registry = registry
         self._pauses = pauses
         self._live = live
         self._wake_signal = wake_signal
+        self._on_ended = on_ended
 
     async def end(
         self,
@@ -96,6 +101,8 @@ class RunFinisher:
         started = await self._runs.end(run, end_reason, error=error, turn=turn, closing=closing)
         self._live.notify(run.workspace_id, run.session_id)
         self._wake_signal.notify(run.workspace_id, started)
+        if self._on_ended is not None:
+            self._on_ended(run, end_reason)
 
     async def fail(self, run: Run, error: ToolcribError, *, turn: Mapping[str, Any] | None = None) -> None:
         """End a run that cannot continue. Reads the state of its calls from the rows."""
@@ -164,6 +171,7 @@ class RunExecutor:
         max_attempts: int = 3,
         drain: Drain | None = None,
         patience: ProviderPatience = ProviderPatience(),  # noqa: B008 - frozen
+        on_ended: OnRunEnded | None = None,
     ) -> None:
         self._runs = runs
         self._drain = drain or Drain()
@@ -178,10 +186,21 @@ class RunExecutor:
         self._contexts = contexts
         self._loader = RunLoader(runs, sessions, agents, access, providers, registry, session_agents)
         self._asking = ModelTurn(runs, access, providers, slots, live)
-        self._endings = RunFinisher(runs, registry, pauses, live, wake_signal)
+        self._endings = RunFinisher(runs, registry, pauses, live, wake_signal, on_ended)
 
     async def __call__(self, run: Run) -> None:
         """Execute the run as far as possible. Raises only database errors, after which a retry may succeed."""
+        attributes: dict[str, str | int] = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.id": str(run.agent_id),
+            "gen_ai.conversation.id": str(run.session_id),
+            "toolcrib.run.id": str(run.id),
+            "toolcrib.run.epoch": run.epoch,
+        }
+        with run_span(run.id, run.epoch, attributes):
+            await self._advance(run)
+
+    async def _advance(self, run: Run) -> None:
         try:
             await self._step_loop(run)
         except Superseded as error:

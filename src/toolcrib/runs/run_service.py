@@ -7,6 +7,7 @@ from toolcrib.core.runs import DEFAULT_PRIORITY, RequestedCallState, Run, Sessio
 from toolcrib.events.event_bus import EventPublisher, WakeSignal
 from toolcrib.policy.model_results import CallProgress
 from toolcrib.runs.run_worker import RunWorker
+from toolcrib.runtime.traces import link_to_run
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.run_steps import RunStepStore
 
@@ -84,6 +85,7 @@ class RunService:
         return run
 
     def _notify(self, run: Run) -> None:
+        link_to_run(run.id)
         self._live.notify(run.workspace_id, run.session_id)
         self._wake_signal.notify(run.workspace_id, [run.id])
 

@@ -66,6 +66,11 @@ class FairQueue:
         # The time of each account's last request, latest last.
         self._asked: OrderedDict[Hashable, float] = OrderedDict()
 
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for a turn."""
+        return self._waiting
+
     @asynccontextmanager
     async def turn(self, key: Hashable = None) -> AsyncIterator[None]:
         """Wait for a turn, for the account of the running task unless another ``key`` is given."""

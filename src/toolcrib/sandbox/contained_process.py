@@ -113,6 +113,18 @@ def _nobody_for(tree: Path) -> int:
     return _NOBODIES[int.from_bytes(hashlib.sha256(os.fsencode(tree)).digest()[:8]) % len(_NOBODIES)]
 
 
+@dataclass(slots=True)
+class SandboxStarts:
+    """How many programs this process has started in sandboxes, and how many did not start."""
+
+    succeeded: int = 0
+    failed: int = 0
+
+
+# Of the whole process, as the fork servers are.
+starts: Final = SandboxStarts()
+
+
 class ContainedProcess:
     """bubblewrap with everything inside. Killing it kills everything: its processes cannot leave their namespace.
 
@@ -152,12 +164,14 @@ class ContainedProcess:
             message = request.encode(tuple(placed), seccomp=seccomp, status=reported, cgroup_files=cgroup_files)
             pid = _spawn(message, tuple(placed.values()))
         except BaseException:
+            starts.failed += 1
             for descriptor in (input_, output, status):
                 os.close(descriptor)
             raise
         finally:
             for descriptor in (stdin, stdout, reported):
                 os.close(descriptor)
+        starts.succeeded += 1
         return cls(pid, input_, output, status)
 
     def listen(self, take: Callable[[bytes], None]) -> None:

@@ -10,6 +10,7 @@ import json
 import os
 import shlex
 import socket
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -36,7 +37,25 @@ _SMALL: Final = ResourceLimits(memory_bytes=256 * MIB, processes=24)
 _SYSTEM_REMEDY: Final = (
     "Allow user namespaces to bubblewrap: sysctl user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1 "
     "where it exists, an AppArmor profile for /usr/bin/bwrap where kernel.apparmor_restrict_unprivileged_userns=1, "
-    "and in a container a seccomp profile that lets unshare and mount through."
+    "and in a container the seccomp profile deploy/seccomp.json, which allows unshare and mount "
+    "(--security-opt seccomp=seccomp.json; in Kubernetes, seccompProfile: Localhost), and where AppArmor is in use "
+    "--security-opt apparmor=unconfined."
+)
+_PROC_REMEDY: Final = (
+    "Let the container see all of /proc: podman run --security-opt unmask=ALL, docker run --security-opt "
+    "systempaths=unconfined, in Kubernetes procMount: Unmasked with hostUsers: false. In a systemd unit, remove "
+    "ProtectKernelTunables, ProtectKernelLogs, ProtectProc and ProcSubset."
+)
+# What bubblewrap needs of the kernel, one after the other, to tell which of it is missing.
+_STEPS: Final = (
+    ("new-namespaces", ("--unshare-user",), "Namespaces cannot be created", _SYSTEM_REMEDY),
+    (
+        "new-proc",
+        ("--unshare-pid", "--proc", "/proc"),
+        "A new /proc cannot be mounted, as this one is masked",
+        _PROC_REMEDY,
+    ),
+    ("new-network", ("--unshare-net",), "A network namespace cannot be created", _SYSTEM_REMEDY),
 )
 _FORK_BOMB: Final = f"""
 import os, sys, time
@@ -250,7 +269,9 @@ class _Probe:
                 async with self._begin(overlay=overlay) as view:
                     found["no-survivors"] = await self._nothing_survives(view)
         except (ToolcribError, OSError, ValueError) as error:
-            self.gaps.append(IsolationGap("sandbox", f"No command could be run in a sandbox: {error}", _SYSTEM_REMEDY))
+            missing = await asyncio.to_thread(_missing, self._binary)
+            fallback = IsolationGap("sandbox", f"No command could be run in a sandbox: {error}", _SYSTEM_REMEDY)
+            self.gaps.append(missing or fallback)
             return
         for name, holds in found.items():
             if holds:
@@ -307,6 +328,17 @@ class _Probe:
         ]
         staging = self._folder / "staging"
         return Transaction(mounts, staging, overlay=overlay, binary=self._binary, largest_copy=_PROBED_COPY)
+
+
+def _missing(binary: str) -> IsolationGap | None:
+    """Find the first thing that bubblewrap needs and does not get here. None if it gets all."""
+    arguments = [binary, "--ro-bind", "/", "/"]
+    for name, more, fact, remedy in _STEPS:
+        arguments += more
+        ended = subprocess.run([*arguments, "true"], capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
+        if ended.returncode != 0:
+            return IsolationGap(name, f"{fact}: {ended.stderr.strip()[-300:]}.", remedy)
+    return None
 
 
 def _digest_of_our_environment() -> str:

@@ -13,7 +13,7 @@ from toolcrib.core.callers import SessionMode
 from toolcrib.core.errors import BadArguments, PathOutsideMount
 from toolcrib.core.paths import parse_relative
 from toolcrib.core.runs import DEFAULT_PRIORITY, LAST_PRIORITY, RunEnding, RunState, RunWait
-from toolcrib.schemas.schema_base import ErrorInfo, InModel, Name, OutModel
+from toolcrib.schemas.schema_base import ErrorInfo, InModel, Name, OutModel, Page
 
 ProviderName = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[a-z-]+$")]
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]
@@ -163,10 +163,11 @@ class RunOut(OutModel):
     waits_for: RunWait | None = Field(
         default=None,
         description="What the run waits for: `release` (held), `queue` (an earlier run of the session, or room among "
-        "the workspace's runs), `worker` (a free place in a server process), `provider` (it limits requests), "
-        "`credential` (its limits leave no room), `child` (a child run) or `person`. Null if it does not wait.",
+        "the workspace's runs), `worker` (a free place in a server process, or the recovery of its workspace), "
+        "`provider` (it limits requests), `credential` (its limits leave no room), `child` (a child run) or "
+        "`person`. Null if it does not wait.",
     )
-    not_before: datetime | None = Field(default=None, description="Until when the run waits for the provider.")
+    not_before: datetime | None = Field(default=None, description="Until when the run is put aside.")
     priority: int = Field(default=DEFAULT_PRIORITY, description="Lower ones start first, among the workspace's.")
     end_reason: RunEnding | None = Field(description="Why the run ended; null if it has not ended.")
     error: ErrorInfo | None
@@ -256,10 +257,8 @@ class EventOut(OutModel):
     payload: dict[str, Any] = Field(description="The same payload as on the WebSocket, in camelCase.")
 
 
-class EventPage(OutModel):
-    """Events in order. Repeat with the last number as ``after`` until the page is empty."""
-
-    items: list[EventOut]
+class EventPage(Page[EventOut]):
+    """Events in order. ``next`` is the number of the last one, if there may be more now."""
 
 
 class StreamMessage(OutModel):

@@ -10,6 +10,7 @@ from psycopg.errors import UniqueViolation
 from toolcrib.core.agents import AgentRules, TrustLevel
 from toolcrib.core.callers import Agent, WorkspaceRole
 from toolcrib.core.errors import Conflict, NotFound
+from toolcrib.core.idempotency import EffectKind, effect_id
 from toolcrib.core.ids import AgentId, GrantId, PauseId, SessionId, UserId, new_id
 from toolcrib.core.json_text import json_text
 from toolcrib.core.packages import PackageAgent
@@ -125,7 +126,14 @@ class AgentStore(Store):
                     insert into toolcrib.agents (workspace_id, id, name, definition, rules, created_by)
                     values (%s, %s, %s, %s, %s, %s) returning {_COLUMNS}
                     """,  # noqa: S608 - the columns are a constant of this module
-                    (tenant.workspace_id, new_id(), name, definition, json_text(rules), tenant.user_id),
+                    (
+                        tenant.workspace_id,
+                        effect_id(EffectKind.AGENT),
+                        name,
+                        definition,
+                        json_text(rules),
+                        tenant.user_id,
+                    ),
                 )
         except UniqueViolation:
             raise _name_taken(name) from None

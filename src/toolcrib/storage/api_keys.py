@@ -36,6 +36,7 @@ class ApiKey:
 class ApiKeyHolder:
     """The owner of a key: a person, or an agent of one workspace that acts for that person."""
 
+    key_id: KeyId
     user_id: UserId
     token_version: int
     workspace_id: WorkspaceId | None
@@ -86,7 +87,7 @@ class ApiKeyStore:
         async with self._database.connection() as connection:
             row = await connection.fetch_row(
                 """
-                select user_id, token_version, workspace_id, agent_id, agent_name, rules, grants, max_trust
+                select id, user_id, token_version, workspace_id, agent_id, agent_name, rules, grants, max_trust
                 from toolcrib.find_api_key(%s)
                 """,
                 (hashed(secret),),
@@ -94,9 +95,9 @@ class ApiKeyStore:
             )
         if row is None:
             return None
-        user_id, token_version, workspace_id, agent_id, agent_name, rules, grants, max_trust = row
+        key_id, user_id, token_version, workspace_id, agent_id, agent_name, rules, grants, max_trust = row
         if agent_id is None:
-            return ApiKeyHolder(user_id, token_version, None, None)
+            return ApiKeyHolder(key_id, user_id, token_version, None, None)
         agent = bound_agent(
             agent_id,
             agent_name,
@@ -104,7 +105,7 @@ class ApiKeyStore:
             grants_from(grants),
             workspace_ceiling=None if max_trust is None else TrustLevel(max_trust),
         )
-        return ApiKeyHolder(user_id, token_version, workspace_id, agent)
+        return ApiKeyHolder(key_id, user_id, token_version, workspace_id, agent)
 
     async def _insert(
         self,

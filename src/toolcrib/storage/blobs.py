@@ -156,6 +156,21 @@ class RetentionStore:
             )
             return cursor.rowcount
 
+    async def delete_old_idempotency_keys(self, *, older_than: timedelta, limit: int) -> int:
+        """Delete idempotency keys with their answers."""
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                """
+                delete from toolcrib.idempotency_keys k
+                where (k.user_id, k.caller_id, k.key_hash) in (
+                    select o.user_id, o.caller_id, o.key_hash from toolcrib.idempotency_keys o
+                    where o.created_at < now() - %s order by o.created_at limit %s
+                )
+                """,
+                (older_than, limit),
+            )
+            return cursor.rowcount
+
     async def delete_unreferenced_blobs(self, *, older_than: timedelta, limit: int) -> tuple[int, int]:
         """Delete blobs that no version and no proposed change references. Returns how many, and their bytes.
 

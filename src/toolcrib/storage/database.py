@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, LiteralString, Self, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, AsyncCursor
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, TooManyRequests
@@ -16,7 +16,9 @@ from pydantic import TypeAdapter
 
 from toolcrib.core.callers import Caller, WorkspaceRole
 from toolcrib.core.errors import Conflict, Forbidden, HomeMoved, Misconfigured, NotFound, Superseded, Unauthenticated
+from toolcrib.core.idempotency import EffectKind, current_claim
 from toolcrib.core.ids import ProcessId, UserId, WorkspaceId
+from toolcrib.runtime.traces import is_tracing, is_within_span, span
 from toolcrib.storage.migrate import newest_revision
 
 T = TypeVar("T")
@@ -153,10 +155,12 @@ class Database:
         Raises:
             Forbidden: The user is not a member, or not of the role that is needed.
         """
-        async with self.connection(tenant) as connection, connection.transaction():
+        async with self.connection(tenant) as connection, marked_transaction(connection):
             if tenant.user_id is not None:
                 row = await connection.fetch_row("select toolcrib.enter_workspace(%s, %s, %s, %s)", tenant.parameters)
                 require(row[0] if row else None, needs)
+                if (claim := current_claim()) is not None:
+                    claim.note_role(needs)
             yield connection
 
     @asynccontextmanager
@@ -168,9 +172,14 @@ class Database:
     @asynccontextmanager
     async def as_user(self, user_id: UserId) -> AsyncIterator[Connection]:
         """Open a transaction for a person's own rows, outside any workspace."""
-        async with self.connection() as connection, connection.transaction():
+        async with self.connection() as connection, marked_transaction(connection):
             await connection.execute("select toolcrib.set_current_user(%s)", (user_id,))
             yield connection
+
+    @property
+    def pools(self) -> dict[str, "PoolUse"]:
+        """How much of each pool is in use."""
+        return {"app": PoolUse.of(self._app), "system": PoolUse.of(self._system)}
 
     async def _reject_what_is_unsafe(self) -> None:
         async with self._app.connection() as connection:
@@ -203,11 +212,58 @@ class Database:
                 )
 
 
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """The connections of a pool, and what its users had to wait since it was opened."""
+
+    maximum: int
+    open: int
+    idle: int
+    waiting: int
+    requests: int
+    waited_seconds: float
+    errors: int
+
+    @classmethod
+    def of(cls, pool: Pool) -> Self:
+        """Read the pool's own counts."""
+        found = pool.get_stats()
+        return cls(
+            maximum=found["pool_max"],
+            open=found["pool_size"],
+            idle=found["pool_available"],
+            waiting=found.get("requests_waiting", 0),
+            requests=found.get("requests_num", 0),
+            waited_seconds=found.get("requests_wait_ms", 0) / 1000,
+            errors=found.get("requests_errors", 0),
+        )
+
+
 class Store:
     """Base of the classes with the queries of one aggregate."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+
+@asynccontextmanager
+async def marked_transaction(connection: Connection) -> AsyncIterator[None]:
+    """Open a transaction. If it writes, it notes at the request's idempotency key that there is an effect.
+
+    A lock of a row counts as a write: a transaction that locks must write too, or be rolled back.
+
+    Raises:
+        Superseded: Another attempt of the request has begun. Nothing is committed.
+    """
+    async with connection.transaction():
+        yield
+        claim = current_claim()
+        # The row of a call is its own mark.
+        if claim is not None and claim.kind is not EffectKind.CALL:
+            await connection.execute(
+                "select toolcrib.mark_idempotency_key(%s, %s, %s, %s, %s)",
+                (claim.user_id, claim.caller_id, claim.key_hash, claim.effect_id, claim.attempt),
+            )
 
 
 def require(role: str | None, needs: WorkspaceRole) -> WorkspaceRole:
@@ -301,9 +357,26 @@ def translate_error() -> Iterator[None]:
                     "Someone else has decided about one of these files just now. Nothing was done; look at the "
                     "review again."
                 ) from None
+            case "TC422":
+                raise Superseded(
+                    "Another attempt of this request has begun. Nothing was changed by this one."
+                ) from None
             case "55P03":
                 raise Conflict("Other calls are changing these files. Try again in a moment.") from None
         raise
+
+
+class _TracedCursor(AsyncCursor[Any]):
+    """Records a span for each statement of a request or a run, with its text, which has no values."""
+
+    async def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
+        if not is_within_span():
+            return await super().execute(query, params, **options)
+        text = " ".join(query.split()) if isinstance(query, str) else "?"
+        name = text.partition(" ")[0].upper()
+        attributes = {"db.system.name": "postgresql", "db.operation.name": name, "db.query.text": text}
+        with span(f"{name} postgresql", attributes):
+            return await super().execute(query, params, **options)
 
 
 # Statements that may wait for a connection of one pool.
@@ -320,7 +393,11 @@ def _pool(dsn: str, name: str, size: int) -> Pool:
         # More would only time out. They get 503 at once.
         max_waiting=_MOST_WAITING,
         open=False,
-        kwargs={"autocommit": True, "prepare_threshold": 1},
+        kwargs={
+            "autocommit": True,
+            "prepare_threshold": 1,
+            "cursor_factory": _TracedCursor if is_tracing() else AsyncCursor,
+        },
         name=name,
     )
 

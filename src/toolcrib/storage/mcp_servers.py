@@ -9,7 +9,8 @@ from psycopg.errors import UniqueViolation
 
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import BadArguments, Conflict, NotFound
-from toolcrib.core.ids import McpServerId, WorkspaceId, new_id
+from toolcrib.core.idempotency import EffectKind, effect_id
+from toolcrib.core.ids import McpServerId, WorkspaceId
 from toolcrib.core.json_text import json_text
 from toolcrib.core.mcp_servers import McpServer, McpTool, McpTransport, McpWorkspaceAccess
 from toolcrib.storage.database import Connection, Database, Tenant
@@ -40,7 +41,7 @@ class McpServerStore:
         secrets: Mapping[str, str] | None = None,
     ) -> McpServer:
         """Add a server without approved tools. Owners only."""
-        server_id = McpServerId(new_id())
+        server_id = McpServerId(effect_id(EffectKind.MCP_SERVER))
         locked = self._locked(tenant.workspace_id, server_id, secrets or {})
         try:
             async with self._database.transaction(tenant, needs=WorkspaceRole.OWNER) as connection:

@@ -107,9 +107,11 @@ class PausedCallStore:
         )
         return await _get(connection, tenant, pause_id)
 
-    async def get(self, tenant: Tenant, pause_id: PauseId) -> PausedCall:
+    async def get(
+        self, tenant: Tenant, pause_id: PauseId, *, needs: WorkspaceRole = WorkspaceRole.VIEWER
+    ) -> PausedCall:
         """Return one paused call."""
-        async with self._database.transaction(tenant) as connection:
+        async with self._database.transaction(tenant, needs) as connection:
             return await _get(connection, tenant, pause_id)
 
     async def of_call(self, tenant: Tenant, call_id: CallId) -> PausedCall:

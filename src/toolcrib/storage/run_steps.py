@@ -348,11 +348,12 @@ class RunStepStore(RunStore):
             await append_run_state_event(connection, run)
         return True
 
-    async def put_aside(self, run: Run, seconds: float, turn: Mapping[str, Any]) -> bool:
-        """Release a run for so many seconds, because the provider limits requests. No process holds it meanwhile.
+    async def put_aside(self, run: Run, seconds: float, turn: Mapping[str, Any] | None = None) -> bool:
+        """Release a run for so many seconds. No process holds it meanwhile.
 
         Args:
-            turn: The end of the turn in which the model said nothing. It is not counted.
+            turn: The end of the turn in which the model said nothing, because the provider limits requests. It is not
+                counted as a turn, but as a wait for the provider.
 
         Returns:
             False if the run was cancelled. It then stays with this process, which ends it.
@@ -362,17 +363,24 @@ class RunStepStore(RunStore):
         """
         async with self._database.transaction(Tenant(run.workspace_id)) as connection:
             await lock_run(connection, run)
-            await save_turn(connection, run, {**turn, "counts": 0})
+            if turn is not None:
+                await save_turn(connection, run, {**turn, "counts": 0})
             cursor = await connection.execute(
                 f"""
                 update toolcrib.runs r set state = 'ready', worker_id = null, active_ms = r.active_ms + {ELAPSED},
                     active_since = null, not_before = now() + make_interval(secs => %(seconds)s),
-                    provider_waits = r.provider_waits + 1,
-                    provider_wait_ms = r.provider_wait_ms + (%(seconds)s * 1000)::bigint
+                    provider_waits = r.provider_waits + %(waits)s,
+                    provider_wait_ms = r.provider_wait_ms + (%(waits)s * %(seconds)s * 1000)::bigint
                 where r.workspace_id = %(workspace)s and r.id = %(run)s and r.epoch = %(epoch)s
                   and r.state = 'running' and r.cancelled_by is null
                 """,  # noqa: S608 - a constant of this module
-                {"seconds": seconds, "workspace": run.workspace_id, "run": run.id, "epoch": run.epoch},
+                {
+                    "seconds": seconds,
+                    "waits": int(turn is not None),
+                    "workspace": run.workspace_id,
+                    "run": run.id,
+                    "epoch": run.epoch,
+                },
             )
             if cursor.rowcount == 0:
                 return False

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Any, LiteralString
 from uuid import UUID
 
+from psycopg import Rollback
 from psycopg.rows import dict_row
 
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import Conflict, NotFound
+from toolcrib.core.idempotency import EffectKind, effect_id
 from toolcrib.core.ids import CallId, RunId, SessionId, UserId, WorkspaceId, new_id
 from toolcrib.core.json_text import json_text
 from toolcrib.core.runs import DEFAULT_PRIORITY, Run, RunEnding, RunState, SessionMessage
@@ -108,7 +110,7 @@ class RunStore:
         Args:
             attachments: The path and the call of each file that the message brings, as messages store them.
         """
-        run_id = RunId(new_id())
+        run_id = RunId(effect_id(EffectKind.RUN))
         row = await connection.fetch_row(
             """
             select agent_id, last_message_position from toolcrib.sessions
@@ -230,7 +232,8 @@ class RunStore:
                 (tenant.user_id, tenant.workspace_id, run_id),
             )
             if cursor.rowcount == 0:
-                return None
+                # Leaves the block, and returns None. The lock alone would count as an effect of the request.
+                raise Rollback
             await self._end(connection, run, RunEnding.CANCELLED, None)
             return await one_run(connection, tenant, run_id)
 
@@ -252,10 +255,11 @@ class RunStore:
                 await connection.execute("select toolcrib.set_run_ready(%s, %s)", (tenant.workspace_id, run_id))
             await lock_session(connection, run)
             await _hold_queued(connection, run)
-            if run.is_put_aside:
-                # Put aside between two turns, so that it has no open calls. We hold its row: nobody takes it meanwhile.
+            if run.is_between_turns:
+                # We hold its row: nobody takes it meanwhile.
                 await self._end(connection, run, RunEnding.CANCELLED, None)
                 return await one_run(connection, tenant, run_id)
+            await _take_up(connection, run)
         return run
 
     async def _cancel_children(self, connection: Connection, run: Run, user_id: UserId | None) -> list[RunId]:
@@ -274,15 +278,19 @@ class RunStore:
                 """
                 update toolcrib.runs set cancelled_by = coalesce(cancelled_by, %s)
                 where workspace_id = %s and id = %s and state <> 'ended'
-                returning state, not_before is not null or awaits_slot
+                returning state
                 """,
                 (user_id or run.user_id, run.workspace_id, child_id),
             )
-            is_put_aside = row is not None and row[0] == RunState.READY and row[1]
-            if row is not None and (row[0] == RunState.QUEUED or is_put_aside):
+            if row is None:
+                continue
+            child = await one_run(connection, Tenant(run.workspace_id), child_id)
+            if child.state is RunState.QUEUED or child.is_between_turns:
                 without_process.append(child)
-            elif row is not None and row[0] == RunState.WAITING:
+            elif child.state is RunState.WAITING:
                 waiting.append(child_id)
+            else:
+                await _take_up(connection, child)
         # Their end locks their parents, so only now that all of them are locked: a child that saves a turn meanwhile
         # locks itself and then its parent.
         for child in without_process:
@@ -454,6 +462,20 @@ async def _mark_ended(connection: Connection, run: Run, end_reason: RunEnding, e
     await connection.execute(
         "select toolcrib.mark_run_ended(%s, %s, %s, %s)",
         (run.workspace_id, run.id, end_reason, None if error is None else json_text(error)),
+    )
+
+
+async def _take_up(connection: Connection, run: Run) -> None:
+    """Put a run that was put aside in the middle of a turn into the queue again, so that a process ends it properly.
+
+    The queue has an entry for its epoch already, for later.
+    """
+    await connection.execute(
+        """
+        update toolcrib.runs set state = 'ready', not_before = null, epoch = epoch + 1
+        where workspace_id = %s and id = %s and state = 'ready' and not_before is not null
+        """,
+        (run.workspace_id, run.id),
     )
 
 

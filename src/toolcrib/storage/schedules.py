@@ -12,7 +12,8 @@ from psycopg.errors import UniqueViolation
 
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import BadArguments, Conflict, Forbidden, NotFound, ToolcribError, Unauthenticated, error_text
-from toolcrib.core.ids import AgentId, RunId, ScheduleId, SessionId, UserId, WorkspaceId, new_id
+from toolcrib.core.idempotency import EffectKind, effect_id
+from toolcrib.core.ids import AgentId, RunId, ScheduleId, SessionId, UserId, WorkspaceId
 from toolcrib.core.runs import Run
 from toolcrib.policy.cron import next_firing
 from toolcrib.storage.agents import require_agent
@@ -82,7 +83,7 @@ class ScheduleStore:
                     """,  # noqa: S608 - the columns are a constant of this module
                     (
                         tenant.workspace_id,
-                        new_id(),
+                        effect_id(EffectKind.SCHEDULE),
                         name,
                         cron,
                         time_zone,

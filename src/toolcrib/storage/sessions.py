@@ -10,7 +10,8 @@ from toolcrib.core.agents import AgentRules, TrustLevel
 from toolcrib.core.callers import Agent, Narrowing, SessionMode, WorkspaceRole
 from toolcrib.core.errors import Conflict, Forbidden, NotFound
 from toolcrib.core.events import Event, EventType
-from toolcrib.core.ids import AgentId, CallId, FileId, RunId, SessionId, UserId, new_id
+from toolcrib.core.idempotency import EffectKind, effect_id
+from toolcrib.core.ids import AgentId, CallId, FileId, RunId, SessionId, UserId
 from toolcrib.core.json_text import json_text
 from toolcrib.core.packages import Workflow
 from toolcrib.policy.trust import in_phase, in_session, reject_beyond_ceiling, reject_unknown_phase
@@ -114,7 +115,7 @@ class SessionStore:
                 """,  # noqa: S608 - the columns are a constant of this module
                 (
                     tenant.workspace_id,
-                    new_id(),
+                    effect_id(EffectKind.SESSION),
                     title,
                     agent_id,
                     mode,

@@ -12,7 +12,7 @@ from psycopg.errors import UniqueViolation
 
 from toolcrib.core.errors import Conflict, Forbidden, NotFound, Unauthenticated
 from toolcrib.core.ids import UserId, new_id
-from toolcrib.storage.database import Connection, Database, Store
+from toolcrib.storage.database import Connection, Database, Store, marked_transaction
 
 # Prefixes of the secrets that the server issues. Each is shown once and stored as a hash.
 
@@ -80,7 +80,7 @@ async def acting(database: Database, person: ActingUser) -> AsyncIterator[Connec
     Raises:
         Unauthenticated: The token was revoked.
     """
-    async with database.connection() as connection, connection.transaction():
+    async with database.connection() as connection, marked_transaction(connection):
         await connection.execute(
             "select toolcrib.enter_workspace(%s, %s, null, null)", (person.user_id, person.token_version)
         )

@@ -12,7 +12,8 @@ from toolcrib.core.agents import TrustLevel
 from toolcrib.core.budgets import Budgets
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import Conflict, NotFound
-from toolcrib.core.ids import AgentId, ProcessId, UserId, WorkspaceId, new_id
+from toolcrib.core.idempotency import EffectKind, effect_id
+from toolcrib.core.ids import AgentId, ProcessId, UserId, WorkspaceId
 from toolcrib.core.json_text import json_text
 from toolcrib.storage.database import Connection, Database, Store, Tenant, require
 from toolcrib.storage.quotas import WORKSPACES, has_all, one_at_a_time
@@ -68,7 +69,7 @@ class WorkspaceStore:
 
     async def create(self, person: ActingUser, *, name: str, node: str, root_path: str | None = None) -> Workspace:
         """Create a workspace with its files on ``node``; the creator becomes its first owner."""
-        workspace_id = WorkspaceId(new_id())
+        workspace_id = WorkspaceId(effect_id(EffectKind.WORKSPACE))
         async with acting(self._database, person) as connection:
             await one_at_a_time(connection, person.user_id)
             rows = "select from toolcrib.workspaces where created_by = %s"

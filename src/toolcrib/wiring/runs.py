@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
 
+from toolcrib.core.errors import Superseded
 from toolcrib.core.runs import Run
 from toolcrib.nodes.home_keeper import HomeKeeper
 from toolcrib.providers.provider_registry import ProviderRegistry
@@ -15,7 +16,7 @@ from toolcrib.runs.model_turn import ProviderPatience
 from toolcrib.runs.periodic_jobs import PeriodicJob, PeriodicJobs
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.runs.prompt_context_loader import PromptContextLoader
-from toolcrib.runs.run_executor import RunExecutor
+from toolcrib.runs.run_executor import OnRunEnded, RunExecutor
 from toolcrib.runs.run_service import RunService
 from toolcrib.runs.run_worker import RunWorker
 from toolcrib.runs.schedules import ScheduleService
@@ -27,7 +28,9 @@ from toolcrib.workspace.effects.live_tree import record_tree
 from toolcrib.workspace.retention_worker import RetentionWorker
 
 
-def run_executor(engine: ToolRuntime, providers: ProviderRegistry) -> RunExecutor:
+def run_executor(
+    engine: ToolRuntime, providers: ProviderRegistry, *, on_ended: OnRunEnded | None = None
+) -> RunExecutor:
     """Return the executor of runs, with the models for which people have credentials."""
     return RunExecutor(
         runs=engine.stores.runs,
@@ -48,6 +51,7 @@ def run_executor(engine: ToolRuntime, providers: ProviderRegistry) -> RunExecuto
         patience=ProviderPatience(
             most_waits=engine.settings.max_provider_waits, most_seconds=engine.settings.max_provider_wait_seconds
         ),
+        on_ended=on_ended,
     )
 
 
@@ -74,8 +78,15 @@ async def run_service(
     settings, recovery = engine.settings, engine.workspace_services.sync.trees.recovery
 
     async def execute_recovered(run: Run) -> None:
-        if run.cancelled_by is None:
-            await recovery.recovered(run.workspace_id)
+        seconds = await recovery.settled(run.workspace_id) if run.cancelled_by is None else None
+        try:
+            if seconds is not None and await engine.stores.runs.put_aside(run, seconds):
+                # Its workspace is quarantined. Meanwhile others have its room here.
+                engine.live.notify(run.workspace_id, run.session_id)
+                return
+        except Superseded:
+            # Another process has taken it over.
+            return
         await execute(run)
 
     runner = RunWorker(

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+import toolcrib
 from toolcrib.api.access_tokens import AccessTokens, LoginLinks, SetupLinks
 from toolcrib.api.api_services import ApiServices
 from toolcrib.api.auth.connection_auth import EndedLogins
 from toolcrib.api.passwords import Passwords
-from toolcrib.core.errors import ToolcribError
+from toolcrib.core.errors import Misconfigured, ToolcribError
 from toolcrib.core.ids import ProcessId, new_id
 from toolcrib.events import EventHub
 from toolcrib.gate.audit_seals import AuditSealer
@@ -22,22 +23,26 @@ from toolcrib.runs.loaded_run import CredentialResolver
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.runs.run_service import RunService
 from toolcrib.runtime.disk_identity import DiskIdentity
+from toolcrib.runtime.traces import open_tracing
 from toolcrib.settings import Settings
 from toolcrib.storage.api_keys import TicketStore
 from toolcrib.storage.database import Database, OperationalError
 from toolcrib.storage.events import ConversationCursorStore
+from toolcrib.storage.idempotency_keys import IdempotencyKeyStore
 from toolcrib.storage.invitations import InvitationStore
 from toolcrib.storage.quotas import UsageStore
 from toolcrib.storage.tool_calls import CallHistoryStore
 from toolcrib.tools.python_tools import load_python_tools
 from toolcrib.tools.tool import Tool
 from toolcrib.wiring.runs import run_executor, run_service, schedule_service
-from toolcrib.wiring.tool_runtime import Stores, ToolRuntime, assemble
+from toolcrib.wiring.tool_runtime import Stores, ToolRuntime, assemble, lost_calls
 from toolcrib.workspace.retention_worker import TrashCollector
 
 log = structlog.get_logger(__name__)
 
 if TYPE_CHECKING:
+    from toolcrib.api.rate_limits import SharedRateLimiter
+    from toolcrib.api.server_metrics import ServerMetrics
     from toolcrib.wiring.node_forwarder import Forwarding
 
 _LOCAL_QUEUE_AFTER = 5.0
@@ -63,6 +68,7 @@ def api_services(
     run_service: RunService | None = None,
     passwords: Passwords | None = None,
     forwarding: "Forwarding | None" = None,
+    metrics: "ServerMetrics | None" = None,
 ) -> ApiServices:
     """Create what the routes use.
 
@@ -70,15 +76,21 @@ def api_services(
         run_service: Without one, runs are stored for the workers of other processes.
         passwords: By default with the usual cost of a hash.
         forwarding: Without it, calls in workspaces of other nodes are refused.
+        metrics: Without them, there is no ``/metrics``.
     """
     settings, stores = engine.settings, engine.stores
     secret = settings.jwt_secret.get_secret_value()
+
+    async def this_node() -> str:
+        return settings.node_name
+
     return ApiServices(
         settings=settings,
         database=engine.database,
         accounts=stores.accounts,
         keys=stores.keys,
         workspaces=stores.workspaces,
+        choose_home=this_node if forwarding is None else forwarding.choose_home,
         agents=stores.agents,
         packages=engine.packages if forwarding is None else forwarding.packages,
         files=stores.files,
@@ -94,6 +106,10 @@ def api_services(
         tickets=TicketStore(engine.database),
         live=live,
         executor=engine.executor if forwarding is None else forwarding.gate,
+        lost_calls=lost_calls(engine),
+        idempotency_keys=IdempotencyKeyStore(
+            engine.database, process_id=engine.process_id, lease=settings.heartbeat_lease_seconds
+        ),
         registry=engine.registry,
         toolbox=engine.toolbox,
         mcp_servers=engine.toolbox if forwarding is None else forwarding.mcp_servers,
@@ -113,7 +129,25 @@ def api_services(
         setup_links=SetupLinks(secret),
         drain=engine.drain,
         recovery=engine.workspace_services.sync.trees.recovery,
+        metrics=metrics,
+        shared_limits=_shared_limits(settings),
     )
+
+
+def _shared_limits(settings: Settings) -> "SharedRateLimiter | None":
+    """Return the limits of all nodes together, if there is more than one node or a limit of requests."""
+    if settings.redis_url is None and settings.max_requests_per_minute is None:
+        return None
+    try:
+        from toolcrib.api.rate_limits import SharedRateLimiter
+    except ModuleNotFoundError as error:
+        if error.name != "limits":
+            raise
+        raise Misconfigured(
+            "TOOLCRIB_REDIS_URL or TOOLCRIB_MAX_REQUESTS_PER_MINUTE is set, but the library that counts requests is "
+            "not installed. Run `pip install 'toolcrib[redis]'`."
+        ) from None
+    return SharedRateLimiter(settings.redis_url)
 
 
 @asynccontextmanager
@@ -127,6 +161,9 @@ async def services(
     # A local server's name does not come from its host, and its directory is locked.
     disk_id = None if binds_logins else DiskIdentity.ensure(settings.data_dir, settings.node_name).disk_id
     async with AsyncExitStack() as opened:
+        await opened.enter_async_context(
+            open_tracing(settings.otlp_endpoint, node=settings.node_name, version=toolcrib.__version__)
+        )
         database = await opened.enter_async_context(
             Database.open(
                 settings.database_url, settings.system_url, pool_size=settings.pool_size, process_id=process_id
@@ -135,8 +172,13 @@ async def services(
         live = await opened.enter_async_context(
             EventHub.open(database, redis_url=settings.redis_url, node=settings.node_name)
         )
+        metrics = None if settings.metrics_token is None else server_metrics(database)
         providers = await opened.enter_async_context(
-            open_providers(private_hosts=settings.allowed_private_model_hosts, proxy=settings.model_proxy)
+            open_providers(
+                private_hosts=settings.allowed_private_model_hosts,
+                proxy=settings.model_proxy,
+                on_ended=metrics.turn_ended if metrics else None,
+            )
         )
         heartbeat = opened.enter_context(
             ProcessHeartbeat.start(
@@ -148,7 +190,18 @@ async def services(
                 disk_id=disk_id,
             )
         )
-        engine = assemble(settings, database, tools=tools, live=live, process_id=process_id, binds_logins=binds_logins)
+        engine = assemble(
+            settings,
+            database,
+            tools=tools,
+            live=live,
+            process_id=process_id,
+            binds_logins=binds_logins,
+            on_call_ended=metrics.call_ended if metrics else None,
+        )
+        if metrics is not None:
+            metrics.watch_queues(lambda: engine.executor.waiting_calls)
+            await opened.enter_async_context(_at_work(metrics.measure_loop_lag()))
         stores, mounts = engine.stores, engine.workspace_services.mounts
         sync = engine.workspace_services.sync
         # Only a look: the recovery itself is a job below, or happens when a call needs the workspace.
@@ -160,15 +213,24 @@ async def services(
         # A program that serves only its own user shows the first word sooner if it imports the queue's library later.
         queue_after = _LOCAL_QUEUE_AFTER if binds_logins else 0.0
         runs = await opened.enter_async_context(
-            run_service(engine, run_executor(engine, providers), heartbeat, queue_after=queue_after)
+            run_service(
+                engine,
+                run_executor(engine, providers, on_ended=metrics.run_ended if metrics else None),
+                heartbeat,
+                queue_after=queue_after,
+            )
         )
         forwarding = None
         if settings.internal_address is not None:
             # Imported here: a single server does not need the library.
             from toolcrib.wiring.node_forwarder import forwarding_between_nodes
 
-            forwarding = await opened.enter_async_context(forwarding_between_nodes(engine, settings.internal_address))
-        api = api_services(engine, live, providers, run_service=runs, forwarding=forwarding)
+            forwarding = await opened.enter_async_context(
+                forwarding_between_nodes(engine, heartbeat, settings.internal_address)
+            )
+        api = api_services(engine, live, providers, run_service=runs, forwarding=forwarding, metrics=metrics)
+        if api.shared_limits is not None:
+            opened.push_async_callback(api.shared_limits.close)
         exporter = CheckpointExporter(
             api.verifier, file=settings.audit_checkpoint_file, url=settings.audit_checkpoint_url
         )
@@ -202,6 +264,23 @@ async def services(
             await engine.toolbox.close()
             await engine.background.close()
             engine.shell.close()
+
+
+def server_metrics(database: Database) -> "ServerMetrics":
+    """Return the metrics of this process.
+
+    Raises:
+        Misconfigured: Their library is not installed.
+    """
+    try:
+        from toolcrib.api.server_metrics import ServerMetrics
+    except ModuleNotFoundError as error:
+        if error.name != "prometheus_client":
+            raise
+        raise Misconfigured(
+            "TOOLCRIB_METRICS_TOKEN is set, but metrics need a package: pip install 'toolcrib[server]'"
+        ) from None
+    return ServerMetrics(database)
 
 
 async def _end_interrupted_calls(engine: ToolRuntime) -> None:

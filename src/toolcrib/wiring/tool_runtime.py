@@ -14,9 +14,11 @@ from toolcrib.core.ids import ProcessId, new_id
 from toolcrib.core.paths import Mount
 from toolcrib.core.provider_credentials import RequestLimits
 from toolcrib.events.event_bus import EventPublisher, NullPublisher, WakeSignal
+from toolcrib.gate.call_observer import OnCallEnded
 from toolcrib.gate.call_pipeline import Gate
 from toolcrib.gate.call_recorder import AuditWriter, CallRecorder
 from toolcrib.gate.execution_log import ExecutionLog
+from toolcrib.gate.lost_calls import LostCalls
 from toolcrib.gate.paused_calls import PausedCalls
 from toolcrib.gate.resume_worker import ResumeWorker
 from toolcrib.gate.session_agents import SessionAgents
@@ -154,6 +156,7 @@ def assemble(
     process_id: ProcessId | None = None,
     sandbox: Sandbox | None = None,
     binds_logins: bool = False,
+    on_call_ended: OnCallEnded | None = None,
 ) -> ToolRuntime:
     """Create the gate and its services.
 
@@ -161,6 +164,7 @@ def assemble(
         tools: Added to the built-in tools.
         live: Publishes events to subscribers.
         binds_logins: See ``Stores``.
+        on_call_ended: Called after each call, however it ended.
     """
     live = live or NullPublisher()
     stores = Stores(settings, database, binds_logins=binds_logins)
@@ -274,6 +278,7 @@ def assemble(
         execution_log=ExecutionLog(stores.files, mounts),
         paused_calls=paused_calls,
         workflows=WorkflowGuard(stores.sessions, stores.blobs),
+        on_ended=on_call_ended,
     )
     session_agents = SessionAgents(stores.agents, stores.sessions, stores.runs, registry)
     resume_worker = ResumeWorker(
@@ -386,3 +391,10 @@ def search_engines(settings: Settings) -> tuple[SearchEngine, ...]:
 def trash_limits(settings: Settings) -> TrashLimits:
     """Return the limits of the trash."""
     return TrashLimits(most_bytes=settings.trash_max_bytes, keep=timedelta(days=settings.trash_retention_days))
+
+
+def lost_calls(engine: ToolRuntime) -> LostCalls:
+    """Return what settles calls whose answer was lost."""
+    return LostCalls(
+        engine.registry, engine.stores.calls, engine.paused_calls, engine.live, process=str(engine.process_id)
+    )

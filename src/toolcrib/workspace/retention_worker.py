@@ -1,4 +1,4 @@
-"""Deletes old versions, unreferenced blobs and expired trash, in batches."""
+"""Deletes old versions, unreferenced blobs, idempotency keys and expired trash, in batches."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ _BATCH = 1_000
 _AT_ONCE = 20
 # A blob is committed with the version that needs it, so an old and unreferenced one is really unused.
 GRACE = timedelta(minutes=10)
+_IDEMPOTENCY_KEYS = timedelta(hours=24)
 
 
 class RetentionWorker:
@@ -44,6 +45,8 @@ class RetentionWorker:
             blobs, size = blobs + found[0], size + found[1]
             if found[0] < _BATCH:
                 break
+        while await self._growth.delete_old_idempotency_keys(older_than=_IDEMPOTENCY_KEYS, limit=_BATCH) == _BATCH:
+            pass
         trashed = await self._bin.empty() if self._bin else 0
         return CollectedGarbage(versions, blobs, size, trashed)
 

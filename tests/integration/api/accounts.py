@@ -3,6 +3,8 @@
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
 
 import httpx2
 
@@ -49,3 +51,13 @@ def code_of(response: httpx2.Response) -> tuple[int, str]:
     assert body["error"]
     assert set(body) <= {"success", "error", "code", "fields"}
     return response.status_code, body["code"]
+
+
+def keyed(person: Someone, key: str | None = None) -> dict[str, str]:
+    """Return the headers of a request with an idempotency key."""
+    return {**person.headers, "Idempotency-Key": key or str(uuid4())}
+
+
+async def sessions_of(client: httpx2.AsyncClient, person: Someone, workspace: WorkspaceId) -> list[dict[str, Any]]:
+    found = await client.get(f"/workspaces/{workspace}/sessions", headers=person.headers)
+    return list(found.json()["items"])

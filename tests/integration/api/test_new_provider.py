@@ -59,7 +59,7 @@ async def test_new_file_is_a_provider_of_the_api(client: httpx2.AsyncClient, ada
         )
         models = await client.get("/providers/parrot/models", headers=ada.headers)
 
-    assert "parrot" in listed.json()
+    assert "parrot" in listed.json()["items"]
     assert code_of(wrong)[1] == "PROVIDER_ERROR"
     assert stored.status_code == 204
     assert {"gpt-fake"} <= {model["id"] for model in models.json()["items"]}

@@ -33,7 +33,7 @@ def client_of(app: FastAPI, folder: Path) -> httpx2.AsyncClient:
 @pytest.mark.req("UI-1", part="served by the server")
 async def test_every_ui_url_serves_the_page(app: FastAPI, built: Path) -> None:
     async with client_of(app, built) as client:
-        pages = [await client.get(path) for path in ("/", "/login", "/w/1/files/src/main.py")]
+        pages = [await client.get(path) for path in ("/", "/w/1", "/w/1/files/src/main.py")]
 
     assert [page.status_code for page in pages] == [200, 200, 200]
     assert {page.headers["cache-control"] for page in pages} == {"no-cache"}

@@ -104,7 +104,8 @@ async def test_events_are_read_in_pages(
         "items": [
             {"seq": 3, "type": "message", "payload": {"messageId": "2"}},
             {"seq": 4, "type": "message", "payload": {"messageId": "3"}},
-        ]
+        ],
+        "next": "4",
     }
 
 

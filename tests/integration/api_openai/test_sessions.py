@@ -210,3 +210,17 @@ async def test_the_images_of_a_history_that_is_new_to_the_server_are_shown(opena
     await openai_api.ask(looking(CAT), assistant("A cat."), {"role": "user", "content": [DOG]})
 
     assert images_of(openai_api) == [CAT["image_url"]["url"], DOG["image_url"]["url"]]
+
+
+@pytest.mark.req("OP-6", part="messages and completions")
+async def test_repeated_request_with_a_key_is_one_run_and_is_authorized_again(openai_api: OpenAiFixture) -> None:
+    openai_api.model.say(says("Hello."))
+    headers = {"Idempotency-Key": "once"}
+
+    first, again = [await openai_api.ask(user("Hi"), extra_headers=headers) for _ in range(2)]
+    await openai_api.services.agents.delete(openai_api.tenant, openai_api.agent_id)
+
+    assert (again.id, again.choices, again.usage) == (first.id, first.choices, first.usage)
+    assert await sessions_of(openai_api) == 1
+    with pytest.raises(openai.NotFoundError):
+        await openai_api.ask(user("Hi"), extra_headers=headers)

@@ -151,6 +151,27 @@ async def test_a_run_that_is_put_aside_is_cancelled_at_once(run_fixture: RunFixt
     assert await run_fixture.is_complete() is False, "the held message waits for its release"
 
 
+@pytest.mark.req("SC-7", part="recovery in the background, with quarantine")
+async def test_a_run_that_waits_for_its_workspace_is_ended_by_a_process_when_it_is_cancelled(
+    run_fixture: RunFixture,
+) -> None:
+    """It may have open calls, which only a process closes. It does not wait until its time has come."""
+    run = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "Go.", via="test")
+    [taken] = await run_fixture.take(ProcessId(new_id()))
+    assert await run_fixture.runs.put_aside(taken, 600)
+    waiting = await run_fixture.run(run.id)
+    states = [payload for type_, payload in await run_fixture.events() if type_ == "run-state"]
+
+    cancelled = await run_fixture.runs.cancel(run_fixture.tenant, run.id)
+    [taken] = await run_fixture.take(ProcessId(new_id()))
+    await run_fixture.advance(taken)
+
+    assert (waiting.state, waiting.waits_for, waiting.provider_waits) == (RunState.READY, RunWait.WORKER, 0)
+    assert states[-1]["waitsFor"] == "worker"
+    assert cancelled.state is not RunState.ENDED
+    assert (await run_fixture.run(run.id)).end_reason is RunEnding.CANCELLED
+
+
 async def test_a_cancelled_run_is_not_put_aside(run_fixture: RunFixture) -> None:
     run = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "Go.", via="test")
     [taken] = await run_fixture.take(ProcessId(new_id()))

@@ -83,6 +83,7 @@ insert into toolcrib.connection_tickets
 # None is read by the app role: the seal chain, the process heartbeats, how often outsiders were denied, the schema's
 # revision, and how many model requests run with a limited credential.
 NOBODYS = {"audit_seals", "server_processes", "nodes", "alembic_version", "outsiders", "model_lanes", "model_starts"}
+NOBODYS |= {"idempotency_keys"}
 
 
 @pytest.fixture

@@ -2562,7 +2562,7 @@ export interface components {
              * @description Stable error code for programs.
              * @enum {string}
              */
-            code: "VALIDATION_ERROR" | "TOOL_FAILED" | "INVALID_TOKEN" | "FORBIDDEN" | "NOT_PERMITTED" | "APPROVAL_REQUIRED" | "APPROVAL_DENIED" | "GIVEN_UP" | "APPROVAL_EXPIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "CONFLICT" | "SUPERSEDED" | "INTERRUPTED" | "TOO_LARGE" | "RATE_LIMITED" | "INTERNAL_ERROR" | "MISCONFIGURED" | "PROVIDER_ERROR" | "UNAVAILABLE" | "OVERLOADED" | "QUARANTINED" | "NOT_ON_DISK" | "TIMED_OUT";
+            code: "VALIDATION_ERROR" | "TOOL_FAILED" | "INVALID_TOKEN" | "FORBIDDEN" | "NOT_PERMITTED" | "APPROVAL_REQUIRED" | "APPROVAL_DENIED" | "GIVEN_UP" | "APPROVAL_EXPIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "CONFLICT" | "SUPERSEDED" | "INTERRUPTED" | "IDEMPOTENCY_KEY_IN_USE" | "IDEMPOTENCY_ANSWER_LOST" | "IDEMPOTENCY_EFFECT_UNKNOWN" | "TOO_LARGE" | "IDEMPOTENCY_KEY_REUSED" | "RATE_LIMITED" | "INTERNAL_ERROR" | "MISCONFIGURED" | "PROVIDER_ERROR" | "UNAVAILABLE" | "OVERLOADED" | "QUARANTINED" | "NOT_ON_DISK" | "TIMED_OUT";
             /**
              * Fields
              * @description What was expected, for each invalid field.
@@ -2593,11 +2593,16 @@ export interface components {
         };
         /**
          * EventPage
-         * @description Events in order. Repeat with the last number as ``after`` until the page is empty.
+         * @description Events in order. ``next`` is the number of the last one, if there may be more now.
          */
         EventPage: {
             /** Items */
             items: components["schemas"]["EventOut"][];
+            /**
+             * Next
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
+             */
+            next?: string | null;
         };
         /**
          * ExplainIn
@@ -3832,6 +3837,16 @@ export interface components {
              */
             next?: string | null;
         };
+        /** Page[str] */
+        Page_str_: {
+            /** Items */
+            items: string[];
+            /**
+             * Next
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
+             */
+            next?: string | null;
+        };
         /**
          * PauseKind
          * @enum {string}
@@ -4419,11 +4434,11 @@ export interface components {
              * @default false
              */
             held: boolean;
-            /** @description What the run waits for: `release` (held), `queue` (an earlier run of the session, or room among the workspace's runs), `worker` (a free place in a server process), `provider` (it limits requests), `credential` (its limits leave no room), `child` (a child run) or `person`. Null if it does not wait. */
+            /** @description What the run waits for: `release` (held), `queue` (an earlier run of the session, or room among the workspace's runs), `worker` (a free place in a server process, or the recovery of its workspace), `provider` (it limits requests), `credential` (its limits leave no room), `child` (a child run) or `person`. Null if it does not wait. */
             waits_for?: components["schemas"]["RunWait"] | null;
             /**
              * Not Before
-             * @description Until when the run waits for the provider.
+             * @description Until when the run is put aside.
              */
             not_before?: string | null;
             /**
@@ -4495,8 +4510,8 @@ export interface components {
          * @description What a run waits for.
          *
          *     ``queue``: an earlier run of its session, or room among the workspace's runs. ``worker``: a free place in a server
-         *     process. ``child``: a child run. ``provider``: the model's provider limits requests. ``credential``: the
-         *     credential's own limits have no room for another request.
+         *     process, or the recovery of its workspace. ``child``: a child run. ``provider``: the model's provider limits
+         *     requests. ``credential``: the credential's own limits have no room for another request.
          * @enum {string}
          */
         RunWait: "release" | "queue" | "worker" | "person" | "child" | "provider" | "credential";
@@ -6040,7 +6055,10 @@ export interface operations {
     call_tool: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
             };
@@ -6128,6 +6146,15 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6508,7 +6535,10 @@ export interface operations {
     restore_file: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
                 file_id: string;
@@ -6568,6 +6598,15 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6677,7 +6716,10 @@ export interface operations {
     decide_paused_call: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
                 pause_id: string;
@@ -6744,12 +6786,24 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
         };
     };
     answer_paused_call: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
                 pause_id: string;
@@ -6816,12 +6870,24 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
         };
     };
     cancel_call: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
                 call_id: string;
@@ -6868,6 +6934,15 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7014,7 +7089,10 @@ export interface operations {
     send_message: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
                 session_id: string;
@@ -7072,12 +7150,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
         };
     };
     compact_session: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
                 session_id: string;
@@ -7115,6 +7214,24 @@ export interface operations {
             };
             /** @description Not Found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7340,7 +7457,10 @@ export interface operations {
     cancel_run: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
                 run_id: string;
@@ -7394,12 +7514,24 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
         };
     };
     retry_run: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
                 run_id: string;
@@ -7453,12 +7585,24 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
         };
     };
     release_run: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
                 run_id: string;
@@ -7505,6 +7649,15 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7570,7 +7723,10 @@ export interface operations {
     decide_review: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
                 session_id: string;
@@ -7630,6 +7786,15 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7716,7 +7881,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": string[];
+                    "application/json": components["schemas"]["Page_str_"];
                 };
             };
             /** @description Unauthorized */
@@ -8041,7 +8206,10 @@ export interface operations {
     create_session: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
             };
@@ -8100,6 +8268,15 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8412,7 +8589,10 @@ export interface operations {
     create_ticket: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
             };
@@ -8440,6 +8620,24 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8493,7 +8691,10 @@ export interface operations {
     create_workspace: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -8541,6 +8742,15 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8822,7 +9032,10 @@ export interface operations {
     add_member: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
             };
@@ -8881,6 +9094,15 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9062,7 +9284,10 @@ export interface operations {
     create_invitation: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
             };
@@ -9112,6 +9337,15 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9212,7 +9446,10 @@ export interface operations {
     create_agent: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
             };
@@ -9262,6 +9499,15 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9444,7 +9690,10 @@ export interface operations {
     create_agent_key: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
                 agent_id: string;
@@ -9511,6 +9760,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
         };
     };
     list_mcp_servers: {
@@ -9556,7 +9814,10 @@ export interface operations {
     create_mcp_server: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
             };
@@ -9606,6 +9867,15 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9779,7 +10049,10 @@ export interface operations {
     refresh_mcp_server: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
                 server_id: string;
@@ -9824,12 +10097,33 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
         };
     };
     approve_mcp_server: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
                 server_id: string;
@@ -9896,6 +10190,15 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
         };
     };
     list_packages: {
@@ -9941,7 +10244,10 @@ export interface operations {
     install_package: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
             };
@@ -10001,6 +10307,15 @@ export interface operations {
             };
             /** @description Request Entity Too Large */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10101,7 +10416,10 @@ export interface operations {
     create_schedule: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
             };
@@ -10160,6 +10478,15 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10342,7 +10669,10 @@ export interface operations {
     run_schedule: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 workspace_id: string;
                 schedule_id: string;
@@ -10389,6 +10719,15 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10609,7 +10948,10 @@ export interface operations {
     create_api_key: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -10657,6 +10999,15 @@ export interface operations {
             };
             /** @description Conflict */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -14,7 +14,7 @@ from toolcrib.api.access_tokens import INVALID
 from toolcrib.api.api_services import ApiServices, Injected
 from toolcrib.core.callers import Agent, Caller, SessionMode
 from toolcrib.core.errors import BadArguments, Forbidden, Unauthenticated
-from toolcrib.core.ids import SessionId, UserId, WorkspaceId
+from toolcrib.core.ids import KeyId, SessionId, UserId, WorkspaceId
 from toolcrib.settings import Settings
 from toolcrib.storage.database import NOT_A_MEMBER, Tenant
 from toolcrib.storage.users import KEY_PREFIX, ActingUser
@@ -61,6 +61,7 @@ class Principal:
     via: Literal["bearer", "cookie", "key", "ticket"]
     agent: Agent | None = None
     workspace_id: WorkspaceId | None = None
+    key_id: KeyId | None = None
 
     @property
     def person(self) -> ActingUser:
@@ -209,7 +210,7 @@ async def principal_by_token(services: ApiServices, token: str) -> Principal:
     holder = await services.keys.find(token)
     if holder is None:
         raise Unauthenticated("This API key is invalid, revoked or expired.")
-    return Principal(holder.user_id, holder.token_version, "key", holder.agent, holder.workspace_id)
+    return Principal(holder.user_id, holder.token_version, "key", holder.agent, holder.workspace_id, holder.key_id)
 
 
 def _by_access_token(services: ApiServices, token: str, via: Literal["bearer", "cookie"]) -> Principal:

@@ -56,6 +56,8 @@ async def register(given: RegisterIn, request: Request, services: Injected) -> U
         create = services.accounts.create_first_user
     elif services.settings.open_registration:
         services.limits.registration.take(address_of(request))
+        if services.shared_limits is not None:
+            await services.shared_limits.require_registration(address_of(request))
         create = services.accounts.create_user
     else:
         raise Forbidden("Registration is closed on this server. Ask its operator for an account.")
@@ -75,12 +77,16 @@ async def login(given: LoginIn, request: Request, response: Response, services: 
     """Log in. Returns an access and a refresh token, and sets both as cookies for browsers."""
     who = (address_of(request), given.email)
     services.limits.login.take(who)
+    if services.shared_limits is not None:
+        await services.shared_limits.require_login(*who)
     found = await services.accounts.find_login(given.email)
     stored = found.password_hash if found else None
     right = await services.passwords.matches(given.password.get_secret_value(), stored, address=who[0])
     if found is None or not right:
         raise Unauthenticated("Wrong email address or password.")
     services.limits.login.forget(who)
+    if services.shared_limits is not None:
+        await services.shared_limits.forget_login(*who)
     return await logged_in(response, services, found.user_id, found.token_version)
 
 

@@ -8,6 +8,7 @@ from fastapi import Depends, Query, Response
 
 from toolcrib.api.api_services import Injected
 from toolcrib.api.auth.principal import Authenticated, caller_for
+from toolcrib.api.call_retries import execute_once
 from toolcrib.api.http.tool_calls import WAITS, outcome_response
 from toolcrib.api.http_errors import examples
 from toolcrib.api.routers import api_router
@@ -30,7 +31,7 @@ async def _call(workspace_id: UUID, principal: Authenticated, services: Injected
     async def call(tool: str, **arguments: Any) -> Response:
         given = {name: str(value) if isinstance(value, UUID) else value for name, value in arguments.items()}
         caller = caller_for(principal, workspace_id)
-        return outcome_response(await services.executor.execute(ToolCall(tool, given), caller))
+        return outcome_response(await execute_once(services, ToolCall(tool, given), caller))
 
     return call
 

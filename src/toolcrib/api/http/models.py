@@ -23,9 +23,9 @@ Provider = Annotated[str, StringConstraints(max_length=100)]
 
 
 @router.get("/providers")
-async def list_providers(principal: Present) -> list[str]:
+async def list_providers(principal: Present) -> Page[str]:
     """List the providers."""
-    return list(provider_classes())
+    return Page(items=list(provider_classes()))
 
 
 @router.get("/credentials")

@@ -6,6 +6,7 @@ from fastapi import Query
 
 from toolcrib.api.api_services import ApiServices, Injected
 from toolcrib.api.auth.principal import APerson, caller_for
+from toolcrib.api.call_retries import execute_once
 from toolcrib.api.http_errors import examples
 from toolcrib.api.routers import api_router
 from toolcrib.core.callers import Caller
@@ -44,7 +45,7 @@ async def decide_review(
 
 
 async def _call(services: ApiServices, tool: str, arguments: dict[str, Any], caller: Caller) -> Any:
-    outcome = await services.executor.execute(ToolCall(tool, arguments), caller)
+    outcome = await execute_once(services, ToolCall(tool, arguments), caller)
     if outcome.error is not None:
         raise outcome.error
     return outcome.result

@@ -127,7 +127,8 @@ async def list_events(
 ) -> EventPage:
     """List a session's events after a number, in order."""
     found = await services.sessions.events_after(tenant, session_id, after, limit=limit)
-    return EventPage(items=[EventOut.model_validate(event) for event in found])
+    items = [EventOut.model_validate(event) for event in found]
+    return EventPage(items=items, next=str(items[-1].seq) if len(items) == limit else None)
 
 
 @router.get(

@@ -28,12 +28,15 @@ from toolcrib.api.auth.principal import (
     workspace_id_of,
 )
 from toolcrib.api.auth.request_tenant import AnyTenant, PersonTenant
+from toolcrib.api.call_retries import execute_once
 from toolcrib.api.http_errors import answer_to, examples
 from toolcrib.api.request_guard import read_body
+from toolcrib.api.request_log import ROUTE_KEY
 from toolcrib.api.routers import api_router
 from toolcrib.api.session_stream import EventStream
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import BadArguments
+from toolcrib.core.idempotency import current_claim
 from toolcrib.core.ids import CallId, SessionId, WorkspaceId
 from toolcrib.core.tool_calls import Outcome, ToolCall
 from toolcrib.policy.trust import in_phase, reject_unknown_phase
@@ -109,7 +112,7 @@ async def call_tool(workspace_id: UUID, request: Request, services: Injected) ->
         session = await services.sessions.get(tenant_for(principal, workspace_id), SessionId(call.session_id))
         agent, mode = await services.session_agents.in_session(caller.workspace_id, agent, session, caller.user_id)
         caller = replace(caller, mode=mode, agent=agent)
-    execute = partial(services.executor.execute, ToolCall(call.tool, call.args), caller)
+    execute = partial(execute_once, services, ToolCall(call.tool, call.args), caller)
     if _STREAM not in request.headers.get("accept", ""):
         return outcome_response(await execute())
     async with AsyncExitStack() as opened:
@@ -139,12 +142,15 @@ async def _streamed(execute: Callable[..., Awaitable[Outcome]], *, where: str) -
             response = outcome_response(await running)
         except Exception as error:  # noqa: BLE001 - answered as the request guard would
             response = answer_to(error, where=where)
+        if (claim := current_claim()) is not None:
+            claim.streamed = (response.status_code, bytes(response.body))
         yield {"type": "end", "payload": {"status": response.status_code, "body": json.loads(bytes(response.body))}}
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
 
+_TOOLS_TEMPLATE: Final = "/api/v1/workspaces/{workspace_id}/tools"
 _TOOLS_PATH: Final = re.compile(r"/api/v1/workspaces/([^/]+)/tools")
 
 
@@ -166,6 +172,7 @@ class DirectToolCalls:
             await self._app(scope, receive, send)
             return
         scope["path_params"] = {"workspace_id": path[1]}
+        scope[ROUTE_KEY] = _TOOLS_TEMPLATE
         response = await call_tool(workspace_id_of(path[1]), Request(scope, receive), self._services)
         await response(scope, receive, send)
 

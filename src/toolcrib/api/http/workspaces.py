@@ -39,7 +39,8 @@ acceptance_router = api_router("/auth/invitations", tag="auth", needs_login=Fals
 @router.post("", status_code=201, responses=examples("VALIDATION_ERROR", "CONFLICT"))
 async def create_workspace(given: WorkspaceCreate, principal: APerson, services: Injected) -> WorkspaceOut:
     """Create a workspace. You become its owner."""
-    workspace = await services.workspaces.create(principal.person, name=given.name, node=services.settings.node_name)
+    node = await services.choose_home()
+    workspace = await services.workspaces.create(principal.person, name=given.name, node=node)
     return WorkspaceOut.model_validate(workspace)
 
 
@@ -163,6 +164,8 @@ async def accept_invitation(
     """Accept an invitation: creates the account, adds it to the workspace and logs in. An invitation works once."""
     _reject_where_disabled(services)
     services.limits.registration.take(address := address_of(request))
+    if services.shared_limits is not None:
+        await services.shared_limits.require_registration(address)
     password_hash = await services.passwords.hash(given.password.get_secret_value(), address=address)
     profile = await services.invitations.accept(
         given.token.get_secret_value(), full_name=given.full_name, password_hash=password_hash

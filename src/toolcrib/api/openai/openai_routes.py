@@ -19,8 +19,9 @@ from toolcrib.api.openai.completion_request import ClientConversation, Completio
 from toolcrib.api.openai.completion_response import DONE, Completion, CompletionAnswer, CompletionStream
 from toolcrib.api.pause_notices import origin_of
 from toolcrib.api.request_guard import StrictRoute
-from toolcrib.core.errors import Forbidden, NotFound, ToolcribError, Unauthenticated
-from toolcrib.core.ids import WorkspaceId
+from toolcrib.core.errors import AnswerNotKept, Forbidden, NotFound, ToolcribError, Unauthenticated
+from toolcrib.core.idempotency import current_claim
+from toolcrib.core.ids import RunId, WorkspaceId
 from toolcrib.events import Subscription
 from toolcrib.schemas.sessions import AttachedFile, session_title
 from toolcrib.storage.agents import StoredAgent
@@ -182,7 +183,9 @@ async def complete(given: CompletionRequest, request: Request, services: Injecte
     tenant = tenant_for(authority.principal, meant.workspace.id)
     async with AsyncExitStack() as opened:
         opened.enter_context(services.connection_limits.authenticated(authority.principal.user_id))
-        answer = await _begun(services, authority.principal, meant, conversation, origin=origin_of(request))
+        answer = await _earlier(services, tenant, origin=origin_of(request)) or await _begun(
+            services, authority.principal, meant, conversation, origin=origin_of(request)
+        )
         opened.push_async_callback(answer.let_go)
         subscription = await opened.enter_async_context(
             services.live.subscribe(tenant, answer.run.session_id, after=answer.last_seq)
@@ -216,6 +219,26 @@ async def _admitted(request: Request, services: ApiServices) -> ConnectionAuth:
     if authority.principal.agent is not None:
         raise Forbidden("An agent's API key can only call tools and read files. Use your own API key.")
     return authority
+
+
+async def _earlier(services: ApiServices, tenant: Tenant, *, origin: str) -> CompletionAnswer | None:
+    """Return the answer of the run that an earlier request with the same idempotency key submitted, if it did."""
+    claim = current_claim()
+    if claim is None or not claim.is_retry:
+        return None
+    try:
+        run = await services.run_service.runs.get(tenant, RunId(claim.effect_id))
+    except NotFound:
+        if claim.was_answered:
+            raise AnswerNotKept("The request with this key was answered, and its session is deleted.") from None
+        return None
+    last_seq = 0
+    while page := await services.sessions.events_after(tenant, run.session_id, last_seq, limit=_PAGE):
+        for event in page:
+            if event.payload.get("runId") == str(run.id):
+                return CompletionAnswer(services, tenant, run, last_seq=last_seq, origin=origin)
+            last_seq = event.seq or last_seq
+    return CompletionAnswer(services, tenant, run, last_seq=last_seq, origin=origin)
 
 
 async def _begun(

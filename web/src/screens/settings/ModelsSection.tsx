@@ -20,7 +20,7 @@ export function ModelsSection() {
   if (stored.error) return <ErrorNote error={stored.error} />;
   return (
     <>
-      {providers.data.map((provider) => (
+      {providers.data.items.map((provider) => (
         <ProviderCard
           key={provider}
           provider={provider}

@@ -7,5 +7,5 @@ down_revision = None
 
 
 def upgrade() -> None:
-    for subject in ("accounts", "workspaces", "files", "sessions", "paused_calls", "audit"):
+    for subject in ("accounts", "workspaces", "files", "sessions", "paused_calls", "audit", "idempotency"):
         run_script(f"0001_{subject}.sql")

@@ -132,7 +132,7 @@ declare
     v_payload  jsonb;
 begin
     select r.session_id, r.state, r.end_reason, r.error, r.turns, r.input_tokens, r.output_tokens, r.prompt, r.held,
-           r.attachments, r.compacts, r.not_before, r.awaits_slot, r.waits_for_child, r.cost + r.child_cost as cost,
+           r.attachments, r.compacts, r.not_before, r.provider_waits, r.awaits_slot, r.waits_for_child, r.cost + r.child_cost as cost,
            r.unpriced_turns + r.child_unpriced as unpriced_turns
     into v_run from toolcrib.runs r where r.workspace_id = p_workspace and r.id = p_run;
     v_payload := jsonb_build_object(
@@ -153,7 +153,9 @@ begin
     if v_run.state = 'waiting' or v_run.awaits_slot or v_run.not_before is not null then
         v_payload := v_payload || jsonb_build_object('waitsFor', case
             when v_run.state = 'waiting' then case when v_run.waits_for_child then 'child' else 'person' end
-            when v_run.awaits_slot then 'credential' else 'provider' end);
+            when v_run.awaits_slot then 'credential'
+            -- Otherwise it is put aside because its workspace is quarantined.
+            when v_run.provider_waits > 0 then 'provider' else 'worker' end);
     end if;
     if v_run.not_before is not null then
         v_payload := v_payload || jsonb_build_object('until', v_run.not_before);

@@ -38,7 +38,10 @@ grant select, delete on pending_applies, connection_tickets to toolcrib_definer;
 grant select, update (accepted_at, accepted_by) on invitations to toolcrib_definer;
 grant insert on audit_records to toolcrib_definer;
 grant select, insert, update on outsiders to toolcrib_definer;
-grant execute on function current_user_id(), agent_grants(uuid, uuid), admin_view(text, jsonb) to toolcrib_definer;
+grant select, insert, update, delete on idempotency_keys to toolcrib_definer;
+grant select (id, heartbeat_at) on server_processes to toolcrib_definer;
+grant execute on function current_user_id(), agent_grants(uuid, uuid), admin_view(text, jsonb),
+    live_processes(double precision), process_is_alive(uuid, double precision) to toolcrib_definer;
 
 do $$
 declare
@@ -50,7 +53,7 @@ begin
         'audit_seals', 'usage_counters', 'paused_calls', 'grants', 'runs', 'messages', 'server_processes',
         'provider_credentials', 'mcp_servers', 'conversation_cursors', 'background_processes', 'outsiders',
         'deleted_workspaces', 'invitations', 'packages', 'reviewed_files', 'schedules', 'model_lanes', 'model_slots',
-        'model_starts', 'model_usage', 'nodes'
+        'model_starts', 'model_usage', 'nodes', 'idempotency_keys'
     ] loop
         execute format('alter table toolcrib.%I enable row level security', v_table);
         execute format('drop policy if exists system on toolcrib.%I', v_table);
@@ -140,7 +143,7 @@ begin
     foreach v_table in array array[
         'users', 'workspaces', 'members', 'agents', 'api_keys', 'grants', 'refresh_tokens', 'files',
         'pending_applies', 'connection_tickets', 'audit_records', 'outsiders', 'invitations', 'runs',
-        'paused_calls'
+        'paused_calls', 'idempotency_keys', 'server_processes'
     ] loop
         execute format('drop policy if exists definer on toolcrib.%I', v_table);
         execute format('create policy definer on toolcrib.%I to toolcrib_definer using (true) with check (true)', v_table);
