@@ -1,5 +1,6 @@
 """A real PostgreSQL for every run: one new database per test process, dropped afterwards."""
 
+import gc
 import os
 import secrets
 from collections.abc import AsyncIterator, Iterator
@@ -24,11 +25,26 @@ ROOT = Path(__file__).parent.parent
 # Connections of one server. The servers of two test processes together stay below PostgreSQL's default of 100.
 POOL_SIZE = 6
 
+# Beyond half of it, what tests dropped is collected. Many systems allow a process 1,024.
+MOST_DESCRIPTORS = 600
+
 # No deadline: a busy machine may delay any example.
 hypothesis.settings.register_profile("patient", deadline=None)
 # For `make test-fast`.
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=15)
 hypothesis.settings.load_profile("patient")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Collect the engines that tests dropped, whose cycles keep directories open, and refuse a leak."""
+    if nextitem is not None and open_descriptors() > MOST_DESCRIPTORS // 2:
+        gc.collect()
+        assert open_descriptors() <= MOST_DESCRIPTORS, "The tests of this process keep too many files open."
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
 
 
 @dataclass(frozen=True)

@@ -189,7 +189,8 @@ def test_coroutine_of_a_package_changes_files_which_can_be_undone(shop: Workspac
     assert shop.on_disk("/log.txt").read_text() == "first\nsecond\n"
     decide(shop, waiting["pause_id"])
     assert ended(agent.workspace, waiting["call_id"])["state"] == "done"
-    assert shop.on_disk("/log.txt").read_text() == "first\nsecond\nthird\n"
+    # The disk follows the history, and a command waits for it.
+    assert shop.result("bash", command="cat log.txt")["output"] == "first\nsecond\nthird\n"
 
 
 @pytest.mark.parametrize("tool", ["block", "block_loop"])

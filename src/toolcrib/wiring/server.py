@@ -203,6 +203,7 @@ async def services(
             metrics.watch_queues(lambda: engine.executor.waiting_calls)
             await opened.enter_async_context(_at_work(metrics.measure_loop_lag()))
         stores, mounts = engine.stores, engine.workspace_services.mounts
+        opened.callback(mounts.close)
         sync = engine.workspace_services.sync
         # Only a look: the recovery itself is a job below, or happens when a call needs the workspace.
         await sync.trees.recovery.find()

@@ -108,6 +108,11 @@ class MountTable:
             for key in [key for key in self._disks if key[0] == workspace_id]:
                 del self._disks[key]
 
+    def close(self) -> None:
+        """Close the roots of all workspaces, each when its last user drops it."""
+        with self._lock:
+            self._disks.clear()
+
     def trash(self, workspace_id: WorkspaceId) -> TrashDirectory:
         """Return the workspace's trash directory on this node."""
         root = self._data_dir / "workspaces" / str(workspace_id) / "trash"
