@@ -89,11 +89,15 @@ def request_body(request: ModelRequest, names: ToolNameEncoder, *, provider: str
 
 
 class ResponsesEventReader(AnswerReader):
-    """Parses the events of one answer. Items are identified by their index: some servers change their ids."""
+    """Parses the events of one answer.
+
+    Items are identified by their index, since some servers change their ids; or by their id, since llama.cpp sends no
+    index.
+    """
 
     def __init__(self, request: ModelRequest, names: ToolNameEncoder, *, provider: str) -> None:
         super().__init__(request, names, provider=provider)
-        self._items: dict[int, _OutputItem] = {}
+        self._items: dict[int | str, _OutputItem] = {}
         self._refusal = False
         self._has_thought = False
 
@@ -106,7 +110,7 @@ class ResponsesEventReader(AnswerReader):
                 yield from self._start(event["response"].get("id"), event["response"].get("model"))
             case "response.output_item.added":
                 yield from self._start(None, None)
-                yield from self._begin(event["output_index"], event["item"])
+                yield from self._begin(_place(event), event["item"])
             case "response.output_text.delta":
                 yield from self._text_piece(event)
             case "response.refusal.delta":
@@ -137,15 +141,17 @@ class ResponsesEventReader(AnswerReader):
         yield StreamFinish(reason, self._note())
 
     def _item(self, event: Mapping[str, Any]) -> "_OutputItem":
-        item = self._items.get(event["output_index"])
+        place = _place(event)
+        item = self._items.get(place)
         if item is None:
-            raise stream_error(f"The response continues item {event['output_index']!r}, which it never started.")
+            raise stream_error(f"The response continues item {place!r}, which it never started.")
         return item
 
-    def _begin(self, index: int, started: Mapping[str, Any]) -> Iterator[StreamEvent]:
-        if index in self._items:
-            raise stream_error(f"The response starts item {index} twice.")
-        item = self._items[index] = _OutputItem(text_of(started.get("type")))
+    def _begin(self, place: int | str, started: Mapping[str, Any]) -> Iterator[StreamEvent]:
+        if place in self._items:
+            raise stream_error(f"The response starts item {place!r} twice.")
+        position = place if isinstance(place, int) else len(self._items)
+        item = self._items[place] = _OutputItem(text_of(started.get("type")), position)
         if item.kind == "function_call":
             item.call = self._calls.begin(text_of(started.get("call_id")))
             yield from self._calls.name(item.call, text_of(started.get("name")))
@@ -197,7 +203,7 @@ class ResponsesEventReader(AnswerReader):
 
     def _note(self) -> ProviderMetadata | None:
         """Return the order of the items with the reasoning. The texts themselves are in the message."""
-        items = [item.noted() for _, item in sorted(self._items.items())]
+        items = [item.noted() for item in sorted(self._items.values(), key=lambda item: item.position)]
         items = [item for item in items if item]
         worth = any("reasoning" in item or "phase" in item for item in items)
         return self._metadata({"items": items} if worth else {})
@@ -206,8 +212,9 @@ class ResponsesEventReader(AnswerReader):
 class _OutputItem:
     """One output item while it is streamed."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, position: int) -> None:
         self.kind = kind
+        self.position = position
         self.joined = TextJoiner()
         self.length = 0
         self.phase = ""
@@ -222,6 +229,16 @@ class _OutputItem:
         # Without its content it is only a name of something that the provider has not stored.
         has_content = "encrypted_content" in self.reasoning or "content" in self.reasoning
         return {"reasoning": self.reasoning} if has_content else {}
+
+
+def _place(event: Mapping[str, Any]) -> int | str:
+    """Return what identifies an event's item: its index, or its id."""
+    if isinstance(index := event.get("output_index"), int):
+        return index
+    place = text_of(event.get("item_id")) or text_of((event.get("item") or {}).get("id"))
+    if not place:
+        raise stream_error("The response has an event without an item.")
+    return place
 
 
 def _items(message: Message, names: ToolNameEncoder, provider: str, model: str) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.grammar import failure, received
 from tests.fakes.memory import read_bytes
-from tests.fakes.scripted_turns import THINK, TWO_CALLS
+from tests.fakes.scripted_turns import THINK, TWO_CALLS, Scene
 from tests.fakes.strictness import responses_refusal
 from tests.fakes.tools import TOOLS
 from tests.fakes.wires import ENCRYPTED, responses, sse
@@ -138,6 +138,26 @@ async def test_parts_of_a_summary_are_paragraphs() -> None:
         sse({"type": "response.completed", "response": {"id": "r"}}),
     ]
     assert received(await read_bytes("responses", stream)).message().thinking == "One.\n\nTwo."
+
+
+@pytest.mark.parametrize("scene", [THINK, TWO_CALLS], ids=["text", "calls"])
+async def test_items_without_an_index_are_identified_by_their_id(scene: Scene) -> None:
+    without_index = [without("output_index", chunk) for chunk in responses(scene)]
+    message = received(await read_bytes("responses", without_index)).message()
+
+    assert message == received(await read_bytes("responses", responses(scene))).message()
+
+
+def without(field: str, chunk: bytes) -> bytes:
+    event = json.loads(chunk.partition(b"data: ")[2])
+    event.pop(field, None)
+    return sse(event)
+
+
+async def test_event_without_an_item_is_an_error() -> None:
+    stream = [sse({"type": "response.output_text.delta", "delta": "Hi"})]
+
+    assert "without an item" in str(failure(await read_bytes("responses", stream)))
 
 
 async def test_items_that_arrive_whole_are_complete() -> None:
