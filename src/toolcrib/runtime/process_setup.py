@@ -16,12 +16,21 @@ _OTHERS: Final = 0o077
 _KEPT: Final = ("*", "workspaces/*")
 
 
+class _Frozen:
+    """How many modules were loaded when objects were last excluded from collections."""
+
+    modules = 0
+
+
 def freeze_gc() -> None:
     """Exclude all current objects from full collections: modules and their classes, which stay to the end.
 
-    They are some 300,000 objects. Scanning them took a third of a second, in which every stream paused.
+    They are some 300,000 objects. Scanning them took a third of a second, in which every stream paused. Does nothing
+    unless modules were loaded since the last time: other objects may be garbage by then, and would never be freed.
     """
-    gc.freeze()
+    if len(sys.modules) > _Frozen.modules:
+        _Frozen.modules = len(sys.modules)
+        gc.freeze()
 
 
 def require_linux() -> None:

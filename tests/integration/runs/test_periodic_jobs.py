@@ -160,7 +160,7 @@ async def work():
 async def nothing(*_): ...
 
 async def main(app, system, node, job):
-    with ProcessHeartbeat.start(system, node=node, lease=2.0) as heartbeat:
+    with ProcessHeartbeat.start(system, node=node, lease=6.0) as heartbeat:
         async with Database.open(app, system, pool_size=2) as database:
             queue = DurableQueue(
                 system, node=node, process_id=heartbeat.id, slots=1, advance=nothing, start_queued=nothing,
