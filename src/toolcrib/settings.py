@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, StringConstraints, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from toolcrib.core.errors import Misconfigured
@@ -284,6 +284,20 @@ class Settings(BaseSettings):
         default=False,
         description="Allow anyone who can reach the server to register. Otherwise, use `toolcrib user create`.",
     )
+    admin_email: Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True)] | None = Field(
+        default=None,
+        max_length=254,
+        pattern=r"^[!-?A-~]+@[!-?A-~]+\.[!-?A-~]+$",
+        description="Email address of the first account, an administrator. Created with the next setting when a "
+        "server starts and there is no account. Otherwise, the server prints a link that creates it.",
+    )
+    admin_password: SecretStr | None = Field(
+        default=None,
+        min_length=12,
+        max_length=1024,
+        description="Password of that account, of at least 12 characters. Ignored once there is an account: change "
+        "it after the first login, and remove this.",
+    )
     invitations: bool = Field(
         default=True,
         description="Allow workspace owners to invite people without an account, by links that work once.",
@@ -316,6 +330,25 @@ class Settings(BaseSettings):
     def system_url(self) -> str:
         """The DSN of the system role."""
         return self.system_database_url or as_system_role(self.database_url)
+
+    @property
+    def origin(self) -> str:
+        """The address of the web UI on this machine."""
+        host = "localhost" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104 - compared, not bound
+        return f"http://{host}:{self.port}"
+
+    @property
+    def first_administrator(self) -> tuple[str, SecretStr] | None:
+        """The email address and password of the first account; None without these settings.
+
+        Raises:
+            Misconfigured: Only one of them is set.
+        """
+        if (self.admin_email is None) != (self.admin_password is None):
+            raise Misconfigured("Set both TOOLCRIB_ADMIN_EMAIL and TOOLCRIB_ADMIN_PASSWORD, or neither.")
+        return (
+            None if self.admin_email is None or self.admin_password is None else (self.admin_email, self.admin_password)
+        )
 
     @property
     def internal_address(self) -> str | None:

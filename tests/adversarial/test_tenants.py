@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,11 +51,13 @@ from toolcrib.wiring.server import services as open_services
 pytestmark = pytest.mark.xdist_group("tenants")
 
 # Public routes.
-PUBLIC = {"register", "registration", "login", "use_link", "refresh", "health", "live", "ready", "accept_invitation"}
+PUBLIC = {"register", "registration", "login", "use_link", "refresh", "health", "live", "ready", "accept_invitation",
+          "reset_password"}  # fmt: skip
 # Routes without a workspace: each returns or changes only the caller's own data.
 OWN = {"create_workspace", "list_workspaces", "create_api_key", "list_api_keys", "revoke_api_key", "logout", "me",
        "list_providers", "list_credentials", "store_credentials", "remove_credentials", "limit_requests", "list_models",
-       "get_status"}  # fmt: skip
+       "get_status", "change_password", "list_logins", "end_login", "end_other_logins", "list_users", "change_user",
+       "create_password_reset"}  # fmt: skip
 # What a viewer may do in a workspace. Everything else there is denied.
 VIEWER_MAY = {
     "list_tools", "explain", "get_call", "find_file", "list_deleted_files", "list_versions", "read_version",
@@ -71,7 +74,9 @@ VIEWER_TOOLS = {
     "bash_output", "bash_list", "read_result", "review", "web_fetch", "tool_search",
 }  # fmt: skip
 # Only these return data that belongs to no workspace: another's id is not found.
-NOT_FOUND = {"revoke_api_key", "list_models", "limit_requests"}
+NOT_FOUND = {"revoke_api_key", "list_models", "limit_requests", "end_login"}
+# Only for administrators of the server, and for someone who knows the password.
+FORBIDDEN = {"list_users", "change_user", "create_password_reset", "change_password"}
 
 # The bodies and queries of routes that take them.
 BODIES: dict[str, Any] = {
@@ -115,6 +120,10 @@ BODIES: dict[str, Any] = {
     "update_schedule": {"message": "intruder"},
     "run_schedule": None,
     "create_api_key": {"name": "mine"},
+    "change_password": {"current_password": "not the password", "new_password": "a long enough phrase"},
+    "reset_password": None,
+    "change_user": {"is_disabled": True},
+    "create_password_reset": None,
     "register": None,
     "login": None,
     "use_link": None,
@@ -316,15 +325,17 @@ async def test_ids_of_another_tenant_are_not_found_in_ones_own_workspace(account
 @pytest.mark.req("AP-5", part="membership")
 async def test_routes_outside_workspaces_return_only_the_callers_own_data(accounts: TenantAccounts) -> None:
     outside = [o for o in accounts.guarded if not o.is_in_a_workspace]
-    # `logout` needs no workspace and ends a login; it is last so that it does not disturb the others.
-    outside.sort(key=lambda operation: operation.name == "logout")
+    # These need no workspace and end logins; they are last so that they do not disturb the others.
+    outside.sort(key=lambda operation: ["logout", "end_other_logins"].count(operation.name))
+    outside.sort(key=lambda operation: operation.name == "end_other_logins")
     before = accounts.everything_of_adas()
 
     answers = {o.name: await accounts.ask(o, accounts.ids, accounts.mallory.headers) for o in outside}
 
     assert set(answers) == OWN
     assert {name for name, answer in answers.items() if answer.status_code == 404} == NOT_FOUND
-    assert {name for name, answer in answers.items() if answer.is_error} == NOT_FOUND
+    assert {name for name, answer in answers.items() if answer.status_code == 403} == FORBIDDEN
+    assert {name for name, answer in answers.items() if answer.is_error} == NOT_FOUND | FORBIDDEN
     assert_nothing_came_out(answers.values())
     assert accounts.everything_of_adas() == before
 
@@ -717,6 +728,8 @@ async def _furnish(services: ApiServices, owner: Someone, mark: str) -> dict[str
     agent = await services.agents.create(tenant, name=mark, definition=f"# {mark}\ntrust: guided\n")
     _, agent_key = await services.keys.create_for_agent(tenant, agent.id, name=mark, expires_at=None)
     key, _ = await services.keys.create(ActingUser(owner.id), name=mark, expires_at=None)
+    await services.accounts.store_refresh_token(owner.id, lifetime=timedelta(days=1))
+    [login] = await services.accounts.logins(ActingUser(owner.id))
     call = partial(_done, services, Caller(workspace.id, owner.id))
     first = await call("write", path="/secret.txt", content=f"{mark} one\n")
     second = await call("write", path="/secret.txt", content=f"{mark} two\n", overwrite=True)
@@ -752,6 +765,7 @@ async def _furnish(services: ApiServices, owner: Someone, mark: str) -> dict[str
         "agent_id": str(agent.id),
         "agent_key": agent_key,
         "key_id": str(key.id),
+        "login_id": str(login.id),
         "file_id": first["file_id"],
         "process_id": process["metadata"]["processId"],
         "version_id": second["version_id"],

@@ -126,6 +126,7 @@ def furnish(http: httpx2.Client, owner: Login, mark: str) -> Tenant:
     agent = post("/agents", {"name": mark, "definition": rules})["id"]
     agent_key = post(f"/agents/{agent}/keys", {"name": mark})["secret"]
     key = made(http.post("/api-keys", json={"name": mark}, headers=headers))
+    login = made(http.get("/auth/logins", headers=headers))["items"][0]["id"]
     first = call("write", path="/secret.txt", content=f"{mark} one\n")
     second = call("write", path="/secret.txt", content=f"{mark} two\n", overwrite=True)
     call("plan_write", path="/plans/secret.plan", title=mark, content=mark)
@@ -152,6 +153,7 @@ def furnish(http: httpx2.Client, owner: Login, mark: str) -> Tenant:
             "user_id": owner.id,
             "agent_id": agent,
             "key_id": key["key"]["id"],
+            "login_id": login,
             "file_id": first["file_id"],
             "process_id": process["metadata"]["processId"],
             "version_id": second["version_id"],

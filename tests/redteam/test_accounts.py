@@ -6,6 +6,7 @@ import secrets
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -67,6 +68,7 @@ async def test_only_the_setup_link_creates_the_first_account_and_only_once(
 
     assert refused == dict.fromkeys(wrong, 403)
     assert sorted(one.status_code for one in at_once) == [201] + [403] * 7
+    assert [one.json()["is_administrator"] for one in at_once if one.status_code == 201] == [True]
     assert later.status_code == 403
     assert said == {"open": False}
     # An account exists now: another link would give access.
@@ -84,6 +86,7 @@ def test_setup_link_is_no_login() -> None:
         SetupLinks(secret).check(AccessTokens(secret).issue(_nobody(), 0))
 
 
+@pytest.mark.req("OP-3", part="disable")
 @pytest.mark.req("SY-5", part="accounts are the operator's")
 async def test_disabled_account_loses_access_everywhere_at_once_and_for_good(
     closed: Server, stranger: httpx2.AsyncClient
@@ -161,6 +164,68 @@ async def test_new_password_revokes_access_gained_with_the_old_one(
     by_new = await stranger.post("/auth/login", json={"email": email, "password": "another long enough phrase"})
 
     assert [one.status_code for one in (old, refreshed, by_old, by_new)] == [401, 401, 401, 200]
+
+
+@pytest.mark.req("SY-5", part="accounts are the operator's")
+async def test_reset_link_of_the_command_line_works_once_and_ends_what_came_before(
+    closed: Server, stranger: httpx2.AsyncClient
+) -> None:
+    email = f"{secrets.token_hex(4)}@example.com"
+    _user(closed, "create", email, password=PASSWORD)
+    login = (await stranger.post("/auth/login", json={"email": email, "password": PASSWORD})).json()
+    stranger.cookies.clear()
+
+    said = _user(closed, "reset-password", email, "--origin", "https://toolcrib.example.com/")
+    link = re.fullmatch(r"https://toolcrib\.example\.com/#reset=(\S+)\n", said)
+    assert link is not None, said
+    new = {"token": link[1], "password": "another long enough phrase"}
+    answers = [await stranger.post("/auth/password/reset", json=new) for _ in range(2)]
+    stranger.cookies.clear()
+    old = await stranger.get("/auth/me", headers=_bearer(login["access_token"]))
+    now = await stranger.get("/auth/me", headers=_bearer(answers[0].json()["access_token"]))
+
+    assert [one.status_code for one in (*answers, old, now)] == [200, 403, 401, 200]
+
+
+@pytest.mark.req("SY-5", part="accounts are the operator's")
+async def test_operator_names_administrators(closed: Server, stranger: httpx2.AsyncClient) -> None:
+    email = f"{secrets.token_hex(4)}@example.com"
+    _user(closed, "create", email, "--administrator", password=PASSWORD)
+    login = (await stranger.post("/auth/login", json={"email": email, "password": PASSWORD})).json()
+    stranger.cookies.clear()
+
+    listed = _user(closed, "list")
+    before = await stranger.get("/users", headers=_bearer(login["access_token"]))
+    _user(closed, "administrator", email, "--revoke")
+    after = await stranger.get("/users", headers=_bearer(login["access_token"]))
+
+    assert f"{email}    administrator" in listed
+    assert (before.status_code, after.status_code) == (200, 403)
+
+
+@pytest.mark.req("OP-3", part="first administrator")
+@pytest.mark.req("SY-5", part="registration is closed by default, the first account is the operator's")
+async def test_environment_creates_the_first_administrator_once(tmp_path: Path) -> None:
+    root = {"email": "root@example.com", "password": PASSWORD}
+    with migrated_database() as name, Server(tmp_path, urls_of(name)) as server:
+        del server.environment["TOOLCRIB_OPEN_REGISTRATION"]
+        server.environment |= {"TOOLCRIB_ADMIN_EMAIL": "Root@example.com ", "TOOLCRIB_ADMIN_PASSWORD": PASSWORD}
+        server.start()
+        async with client_of(server) as http:
+            first = await http.post("/auth/login", json=root)
+            me = (await http.get("/auth/me", headers=_bearer(first.json()["access_token"]))).json()
+        # The settings of the first start stay in many deployments, and must not undo a new password.
+        _user(server, "set-password", root["email"], password="another long enough phrase")
+        server.kill()
+        server.start()
+        async with client_of(server) as http:
+            later = await http.post("/auth/login", json=root)
+        logged = server.logged()
+
+    assert (me["email"], me["is_administrator"]) == ("root@example.com", True)
+    assert later.status_code == 401
+    assert "#setup=" not in logged
+    assert PASSWORD not in logged
 
 
 @pytest.mark.req("SY-5", part="quotas: API keys, workspaces, sessions, open approvals")

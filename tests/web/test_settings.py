@@ -11,7 +11,7 @@ from tests.fakes.model_server import KEY, ModelServer
 from tests.integration.api.accounts import new_email
 from tests.web.conftest import PHONE, Axe, Screenshot, log_in
 
-SECTIONS = ["members", "agents", "permissions", "mcp", "models", "keys", "usage", "status"]
+SECTIONS = ["members", "agents", "permissions", "mcp", "models", "keys", "usage", "status", "account"]
 WRITER = "trust: guided\ntool_permissions:\n  read: {allowed: true}\n  write: {allowed: true, paths: [docs/**]}\n"
 
 

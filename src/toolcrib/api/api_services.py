@@ -29,6 +29,7 @@ from toolcrib.storage.provider_credentials import ProviderCredentialStore
 from toolcrib.storage.quotas import UsageStore
 from toolcrib.storage.sessions import SessionStore
 from toolcrib.storage.tool_calls import CallHistoryStore, ToolCallStore
+from toolcrib.storage.user_admin import UserAdmin
 from toolcrib.storage.users import UserStore
 from toolcrib.storage.workspaces import WorkspaceStore
 
@@ -112,6 +113,7 @@ class ApiServices:
     session_agents: "SessionAgents"
     grants: GrantStore
     invitations: InvitationStore
+    user_admin: UserAdmin
     run_service: "RunService"
     schedules: "ScheduleService"
     access: ProviderCredentialStore

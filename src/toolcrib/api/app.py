@@ -35,6 +35,7 @@ from toolcrib.api.http import (
     schedules,
     sessions,
     tool_calls,
+    users,
     workspaces,
 )
 from toolcrib.api.mcp.mcp_app import McpApp
@@ -118,6 +119,7 @@ def create_app(services: ApiServices, *, lifespan: Lifespan | None = None) -> Fa
         schedules.router,
         audit.router,
         accounts.keys_router,
+        users.router,
         health.status_router,
         # Some of these need no authentication.
         accounts.router,

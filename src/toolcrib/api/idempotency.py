@@ -66,7 +66,7 @@ _KINDS: Final[tuple[tuple[re.Pattern[str], EffectKind | None], ...]] = (
     (re.compile(r"/api/v1/workspaces/[^/]+/schedules"), EffectKind.SCHEDULE),
     (re.compile(r"/api/v1/workspaces/[^/]+/mcp-servers"), EffectKind.MCP_SERVER),
     (re.compile(r"/api/v1/workspaces/[^/]+/packages"), EffectKind.ELSEWHERE),
-    (re.compile(r"/api/v1/api-keys"), EffectKind.SHOWN_ONCE),
+    (re.compile(r"/api/v1/api-keys|/api/v1/users/[^/]+/password-reset"), EffectKind.SHOWN_ONCE),
     (re.compile(r"/api/v1/workspaces/[^/]+/(?:agents/[^/]+/keys|invitations|tickets)"), EffectKind.SHOWN_ONCE),
     (re.compile(r"/api/v1/.*"), EffectKind.OTHER),
 )

@@ -7,14 +7,19 @@ import signal
 import sys
 import time
 from collections.abc import Coroutine
-from typing import Annotated, Any, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import structlog
 import typer
 from structlog.typing import Processor
 
+from toolcrib.core.errors import Forbidden
 from toolcrib.runtime.process_setup import require_linux
 from toolcrib.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from toolcrib.api.api_services import ApiServices
 
 
 def configure_logs() -> None:
@@ -92,13 +97,29 @@ def _run_loop(main: Coroutine[Any, Any, int]) -> int:
     return uvloop.run(main)
 
 
+async def _prepare_first_account(services: "ApiServices") -> None:
+    """Create the first account with the settings, or show a link that does."""
+    settings, accounts = services.settings, services.accounts
+    if await accounts.anyone():
+        return
+    if settings.first_administrator is None:
+        if not settings.open_registration:
+            _show_setup_link(settings, services.setup_links.issue())
+        return
+    email, password = settings.first_administrator
+    password_hash = await services.passwords.hash(password.get_secret_value())
+    # Another node that starts at the same time may be first.
+    with suppress(Forbidden):
+        await accounts.create_first_user(email=email, full_name=None, password_hash=password_hash)
+        log.info("server.first_administrator_created", email=email)
+
+
 def _show_setup_link(settings: Settings, secret: str) -> None:
     from toolcrib.api.access_tokens import SETUP_MINUTES
 
-    host = "localhost" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared, not bound
     typer.echo(
         f"There are no accounts yet. Create the first one within {SETUP_MINUTES} minutes:\n\n"
-        f"  http://{host}:{settings.port}/#setup={secret}\n\n"
+        f"  {settings.origin}/#setup={secret}\n\n"
         "or with `toolcrib user create`. Registration is closed otherwise.",
         err=True,
     )
@@ -115,8 +136,7 @@ async def run(settings: Settings) -> int:
     try:
         async with services(settings) as opened:
             signals.starting = None
-            if not settings.open_registration and not await opened.accounts.anyone():
-                _show_setup_link(settings, opened.setup_links.issue())
+            await _prepare_first_account(opened)
             log.info("server.started", address=f"http://{settings.host}:{settings.port}", node=settings.node_name)
             web = listener(opened)
             serving = asyncio.create_task(web.serve())

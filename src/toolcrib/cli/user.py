@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from toolcrib.cli.command_options import JsonOption, WorkspaceLocation, group_in_workspace, in_database
+from toolcrib.cli.command_options import JsonOption, WorkspaceLocation, aside, group_in_workspace, in_database
 from toolcrib.cli.terminal_text import one_line, print_json
 from toolcrib.core.errors import BadArguments
 
 if TYPE_CHECKING:
     from toolcrib.storage.database import Database
-    from toolcrib.storage.users import UserAdmin
+    from toolcrib.storage.user_admin import Account, UserAdmin
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -38,6 +38,9 @@ def shown(location: WorkspaceLocation, as_json: JsonOption = False) -> None:
 def create(
     email: EmailArgument,
     name: Annotated[str | None, typer.Option(help="Full name.")] = None,
+    administrator: Annotated[
+        bool, typer.Option("--administrator", help="May manage accounts. The first account always may.")
+    ] = False,
 ) -> None:
     """Create an account. Prompts for the password, or reads it from a pipe.
 
@@ -46,6 +49,7 @@ def create(
     from pydantic import TypeAdapter, ValidationError
 
     from toolcrib.schemas.schema_base import Email
+    from toolcrib.storage.user_admin import UserAdmin
     from toolcrib.storage.users import UserStore
 
     try:
@@ -55,7 +59,11 @@ def create(
     hashed = _password_hash()
 
     async def make(database: "Database") -> str:
-        made = await UserStore(database).create_user(email=address, full_name=name, password_hash=hashed)
+        users = UserStore(database)
+        is_first = not await users.anyone()
+        made = await users.create_user(email=address, full_name=name, password_hash=hashed)
+        if administrator or is_first:
+            await UserAdmin(database).change(made.user_id, administrator=True)
         return str(made.user_id)
 
     print_json({"id": in_database(make), "email": address})
@@ -70,20 +78,21 @@ def listed(as_json: JsonOption = False) -> None:
     for one in _as_admin(lambda users: users.list()):
         if as_json:
             names = {"id": str(one.user_id), "email": one.email, "name": one.full_name}
-            print_json(names | {"disabled": one.disabled_at is not None})
+            print_json(names | {"disabled": one.is_disabled, "administrator": one.is_administrator})
             continue
+        administrator = "  administrator" if one.is_administrator else ""
         disabled = f"  disabled since {one.disabled_at:%Y-%m-%d}" if one.disabled_at else ""
         name = one_line(one.full_name or "", 100)
-        typer.echo(f"{one.created_at:%Y-%m-%d}  {one_line(one.email, 200)}  {name}{disabled}")
+        typer.echo(f"{one.created_at:%Y-%m-%d}  {one_line(one.email, 200)}  {name}{administrator}{disabled}")
 
 
 @app.command()
 def disable(email: EmailArgument) -> None:
-    """Disable an account. Revokes its logins and API keys and closes its connections.
+    """Disable an account. Revokes its logins and API keys, closes its connections and ends its runs.
 
     Example: toolcrib user disable grace@example.com
     """
-    _as_admin(lambda users: users.disable(email.strip()))
+    _with_account(email, lambda users, account: users.change(account.user_id, disabled=True))
     typer.echo(f"{one_line(email, 200)} is disabled. All logins and API keys are revoked.")
 
 
@@ -93,7 +102,7 @@ def enable(email: EmailArgument) -> None:
 
     Example: toolcrib user enable grace@example.com
     """
-    _as_admin(lambda users: users.enable(email.strip()))
+    _with_account(email, lambda users, account: users.change(account.user_id, disabled=False))
     typer.echo(f"{one_line(email, 200)} is enabled.")
 
 
@@ -104,12 +113,52 @@ def set_password(email: EmailArgument) -> None:
     Example: toolcrib user set-password grace@example.com
     """
     hashed = _password_hash()
-    _as_admin(lambda users: users.set_password(email.strip(), hashed))
+    _with_account(email, lambda users, account: users.set_password(account.user_id, hashed))
     typer.echo(f"{one_line(email, 200)} has a new password. All logins and API keys are revoked.")
 
 
+@app.command("reset-password")
+def reset_password(
+    email: EmailArgument,
+    origin: Annotated[
+        str | None, typer.Option(help="Address of the server for its users; by default this machine's.")
+    ] = None,
+) -> None:
+    """Print a link with which a person sets a new password. It works once, within a day.
+
+    The old password works until the link is used. Then all logins and API keys are revoked.
+
+    Example: toolcrib user reset-password grace@example.com --origin https://toolcrib.example.com
+    """
+    from toolcrib.settings import load_settings
+
+    made = _with_account(email, lambda users, account: users.start_password_reset(account.user_id))
+    typer.echo(f"{(origin or load_settings().origin).rstrip('/')}/#reset={made.secret}")
+    aside(f"It works once, until {made.expires_at:%Y-%m-%d %H:%M} UTC. It is not shown again.")
+
+
+@app.command()
+def administrator(
+    email: EmailArgument,
+    revoke: Annotated[bool, typer.Option("--revoke", help="End it.")] = False,
+) -> None:
+    """Allow a user to manage the accounts of this server. Gives no access to workspaces.
+
+    Example: toolcrib user administrator grace@example.com
+    """
+    _with_account(email, lambda users, account: users.change(account.user_id, administrator=not revoke))
+    typer.echo(f"{one_line(email, 200)} is {'no longer ' if revoke else ''}an administrator.")
+
+
+def _with_account(email: str, work: Callable[["UserAdmin", "Account"], Awaitable[T]]) -> T:
+    async def find(users: "UserAdmin") -> T:
+        return await work(users, await users.find(email.strip()))
+
+    return _as_admin(find)
+
+
 def _as_admin(work: Callable[["UserAdmin"], Awaitable[T]]) -> T:
-    from toolcrib.storage.users import UserAdmin
+    from toolcrib.storage.user_admin import UserAdmin
 
     return in_database(lambda database: work(UserAdmin(database)))
 

@@ -34,6 +34,29 @@ class RefreshIn(InModel):
     )
 
 
+class PasswordChangeIn(InModel):
+    # No minimum length: a wrong password is a wrong password.
+    current_password: SecretStr = Field(max_length=1024, examples=["correct horse battery staple"])
+    new_password: Password
+
+
+class PasswordResetIn(InModel):
+    token: SecretStr = Field(max_length=200, description="The part after `#reset=` in a reset link.")
+    password: Password
+
+
+class LoginOut(OutModel):
+    """A login: on one device, until it is ended or not continued for long."""
+
+    id: UUID
+    created_at: datetime
+    last_used_at: datetime = Field(description="When its refresh token was issued; each can be used once.")
+    expires_at: datetime = Field(description="When it ends if it is not continued.")
+    address: str = Field(description="The address that last used it.", examples=["192.0.2.7"])
+    client: str = Field(description="The User-Agent that last used it.", examples=["Mozilla/5.0 (X11; Linux x86_64)"])
+    is_current: bool = Field(description="Whether it is the login of this request's refresh cookie.")
+
+
 class LogoutIn(RefreshIn):
     everywhere: bool = Field(default=False, description="End all logins of this user. Requires an access token.")
 
@@ -51,6 +74,30 @@ class UserOut(OutModel):
     email: str = Field(examples=["ada@example.com"])
     full_name: str | None = Field(examples=["Ada Lovelace"])
     created_at: datetime
+    is_administrator: bool = Field(
+        default=False, description="May manage the accounts of this server. Gives no access to workspaces."
+    )
+
+
+class AccountOut(UserOut):
+    """An account, as administrators see it."""
+
+    is_disabled: bool = Field(description="Whether the person cannot log in.")
+
+
+class AccountUpdate(InModel):
+    is_disabled: bool | None = Field(
+        default=None, description="True ends all logins, API keys, connections and runs of the person."
+    )
+    is_administrator: bool | None = None
+
+
+class PasswordResetOut(OutModel):
+    link: str = Field(
+        description="Lets the person set a new password, once. It is not shown again.",
+        examples=["https://toolcrib.example.com/#reset=tcp_…"],
+    )
+    expires_at: datetime
 
 
 class TokenOut(OutModel):

@@ -32,6 +32,7 @@ from toolcrib.storage.idempotency_keys import IdempotencyKeyStore
 from toolcrib.storage.invitations import InvitationStore
 from toolcrib.storage.quotas import UsageStore
 from toolcrib.storage.tool_calls import CallHistoryStore
+from toolcrib.storage.user_admin import UserAdmin
 from toolcrib.tools.python_tools import load_python_tools
 from toolcrib.tools.tool import Tool
 from toolcrib.wiring.runs import run_executor, run_service, schedule_service
@@ -117,6 +118,7 @@ def api_services(
         session_agents=engine.session_agents,
         grants=stores.grants,
         invitations=InvitationStore(engine.database),
+        user_admin=UserAdmin(engine.database),
         run_service=run_service or RunService(stores.runs, engine.wake_signal, live),
         schedules=schedule_service(engine),
         access=stores.access,

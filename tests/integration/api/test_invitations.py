@@ -16,7 +16,6 @@ from toolcrib.api.app import create_app
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.storage.database import Tenant
-from toolcrib.storage.users import UserAdmin
 
 pytestmark = pytest.mark.req("OP-3", part="invitations")
 
@@ -177,7 +176,7 @@ async def test_invitation_by_a_former_or_disabled_owner_is_rejected(
     first, second = await invited(client, demoted, url, "owner"), await invited(client, disabled, url, "owner")
 
     await services.workspaces.change_role(tenant, demoted.id, WorkspaceRole.MEMBER)
-    await UserAdmin(services.database).disable(disabled.email)
+    await services.user_admin.change(disabled.id, disabled=True)
 
     assert code_of(await accepted(client, first["token"])) == REFUSED
     assert code_of(await accepted(client, second["token"])) == REFUSED

@@ -9,7 +9,8 @@ from fastapi import FastAPI
 
 from toolcrib.api.http_errors import STATUS
 
-PUBLIC = {"register", "registration", "login", "use_link", "refresh", "health", "live", "ready", "accept_invitation"}
+PUBLIC = {"register", "registration", "login", "use_link", "refresh", "health", "live", "ready", "accept_invitation",
+          "reset_password"}  # fmt: skip
 
 
 def operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -28,6 +28,7 @@ from toolcrib.core.runs import Run, RunEnding, RunState
 from toolcrib.core.tool_calls import Danger, Effects, Outcome, ToolCategory
 from toolcrib.policy.agent_definition import render_definition
 from toolcrib.storage.database import Tenant
+from toolcrib.storage.user_admin import UserAdmin
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
 
@@ -429,7 +430,7 @@ async def test_deleting_the_agent_fails_the_run_and_withdraws_its_approval(stric
     assert await run_fixture.is_complete()
 
 
-@pytest.mark.parametrize("became", ["nobody", "viewer"])
+@pytest.mark.parametrize("became", ["nobody", "viewer", "disabled"])
 async def test_removing_the_sender_stops_further_model_requests(strict: RunFixture, became: str) -> None:
     run_fixture = strict
     first = says("", ("ls", {"path": "/"}))
@@ -442,6 +443,8 @@ async def test_removing_the_sender_stops_further_model_requests(strict: RunFixtu
         outcome = await workspace.engine.executor.execute(*args)
         if became == "nobody":
             await workspace.stores.workspaces.remove_member(owner, sender)
+        elif became == "disabled":
+            await UserAdmin(workspace.database).change(sender, disabled=True)
         else:
             await workspace.stores.workspaces.change_role(owner, sender, WorkspaceRole.VIEWER)
         return outcome

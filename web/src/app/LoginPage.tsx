@@ -4,10 +4,12 @@ import { Button } from "../components/Button";
 import { ErrorNote } from "../components/ErrorNote";
 import { Field } from "../components/Field";
 import { Logo } from "./Logo";
-import { invitation, setup, useAccept, useLogin, useRegister, useRegistration } from "./me";
+import { invitation, reset, setup, useAccept, useLogin, useRegister, useRegistration, useResetPassword } from "./me";
 
 export function LoginPage({ linkError }: { linkError: Error | null }) {
   const [isGuest, setIsGuest] = useState(invitation !== null);
+  const [isReset, setIsReset] = useState(reset !== null);
+  if (isReset && reset !== null) return <ResetPage token={reset} onLogin={() => setIsReset(false)} />;
   if (isGuest && invitation !== null) {
     return <AcceptPage token={invitation} onLogin={() => setIsGuest(false)} />;
   }
@@ -52,6 +54,48 @@ function AcceptPage({ token, onLogin }: { token: string; onLogin: () => void }) 
         </Button>
         <Button variant="quiet" wide onClick={onLogin}>
           I already have an account
+        </Button>
+      </form>
+    </main>
+  );
+}
+
+/** The form of a person who got a reset link from an administrator. */
+function ResetPage({ token, onLogin }: { token: string; onLogin: () => void }) {
+  const [password, setPassword] = useState("");
+  const setNew = useResetPassword();
+
+  function submit(event: FormEvent) {
+    event.preventDefault();
+    setNew.mutate({ token, password });
+  }
+
+  return (
+    <main className="grid min-h-full place-items-center p-4">
+      <form
+        onSubmit={submit}
+        className="w-full max-w-sm space-y-4 rounded-xl border border-line bg-surface p-6 shadow-card"
+      >
+        <div className="flex items-center gap-3">
+          <Logo />
+          <h1 className="text-lg font-semibold">Choose a new password</h1>
+        </div>
+        <p className="text-sm text-muted">This logs you out everywhere else and revokes your API keys.</p>
+        <Field
+          label="New password"
+          type="password"
+          required
+          value={password}
+          onChange={setPassword}
+          autoComplete="new-password"
+          hint="At least 12 characters."
+        />
+        <ErrorNote error={setNew.error} />
+        <Button type="submit" variant="primary" wide busy={setNew.isPending}>
+          Set password
+        </Button>
+        <Button variant="quiet" wide onClick={onLogin}>
+          Log in instead
         </Button>
       </form>
     </main>

@@ -28,7 +28,9 @@ const secret = fragment.get("login");
 export const setup = fragment.get("setup");
 /** Token that creates the account of an invited person. */
 export const invitation = fragment.get("invitation");
-if (secret !== null || setup !== null || invitation !== null) history.replaceState(null, "", location.pathname);
+/** Token that sets a new password. */
+export const reset = fragment.get("reset");
+if ([secret, setup, invitation, reset].some((one) => one !== null)) history.replaceState(null, "", location.pathname);
 
 /** Logs in with the secret of a login link, before the current user is fetched. */
 export function useLoginByLink() {
@@ -73,6 +75,15 @@ export function useAccept() {
   return useMutation({
     mutationFn: (body: Schema["InvitationAcceptanceIn"]) =>
       unwrap(api.POST("/api/v1/auth/invitations/accept", { body })),
+    onSuccess: () => queries.invalidateQueries({ queryKey: ME }),
+  });
+}
+
+/** Sets a new password and logs in. */
+export function useResetPassword() {
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: (body: Schema["PasswordResetIn"]) => unwrap(api.POST("/api/v1/auth/password/reset", { body })),
     onSuccess: () => queries.invalidateQueries({ queryKey: ME }),
   });
 }

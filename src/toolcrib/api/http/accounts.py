@@ -1,8 +1,9 @@
-"""Accounts: registration, login, token refresh, logout, and API keys."""
+"""Accounts: registration, passwords, logins, token refresh, logout, and API keys."""
 
 from datetime import timedelta
 
 from fastapi import Request, Response
+from pydantic import SecretStr
 
 from toolcrib.api.api_services import ApiServices, Injected
 from toolcrib.api.auth.principal import (
@@ -19,14 +20,17 @@ from toolcrib.api.auth.principal import (
 from toolcrib.api.http_errors import examples
 from toolcrib.api.routers import api_router
 from toolcrib.core.errors import Forbidden, Unauthenticated
-from toolcrib.core.ids import KeyId, UserId
+from toolcrib.core.ids import KeyId, LoginId, UserId
 from toolcrib.schemas.accounts import (
     ApiKeyCreate,
     ApiKeyCreatedOut,
     ApiKeyOut,
     LoginIn,
     LoginLinkIn,
+    LoginOut,
     LogoutIn,
+    PasswordChangeIn,
+    PasswordResetIn,
     RefreshIn,
     RegisterIn,
     RegistrationOut,
@@ -34,13 +38,14 @@ from toolcrib.schemas.accounts import (
     UserOut,
 )
 from toolcrib.schemas.schema_base import Page
-from toolcrib.storage.users import ActingUser
+from toolcrib.storage.users import ActingUser, LoginClient, StoredLogin
 
 router = api_router("/auth", tag="auth", needs_login=False)
 keys_router = api_router("/api-keys", tag="API keys")
 
 # How far apart two tabs that share a cookie may use the same refresh token.
 _OVERLAP = timedelta(seconds=10)
+_CLIENT_CHARACTERS = 300
 
 
 @router.post(
@@ -75,29 +80,20 @@ async def registration(services: Injected) -> RegistrationOut:
 @router.post("/login", openapi_extra=PUBLIC, responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "RATE_LIMITED"))
 async def login(given: LoginIn, request: Request, response: Response, services: Injected) -> TokenOut:
     """Log in. Returns an access and a refresh token, and sets both as cookies for browsers."""
-    who = (address_of(request), given.email)
-    services.limits.login.take(who)
-    if services.shared_limits is not None:
-        await services.shared_limits.require_login(*who)
     found = await services.accounts.find_login(given.email)
-    stored = found.password_hash if found else None
-    right = await services.passwords.matches(given.password.get_secret_value(), stored, address=who[0])
-    if found is None or not right:
+    if not await _knows_password(services, request, given.email, given.password, found) or found is None:
         raise Unauthenticated("Wrong email address or password.")
-    services.limits.login.forget(who)
-    if services.shared_limits is not None:
-        await services.shared_limits.forget_login(*who)
-    return await logged_in(response, services, found.user_id, found.token_version)
+    return await logged_in(request, response, services, found.user_id, found.token_version)
 
 
 @router.post("/link", openapi_extra=PUBLIC, responses=examples("VALIDATION_ERROR", "INVALID_TOKEN"))
-async def use_link(given: LoginLinkIn, response: Response, services: Injected) -> TokenOut:
+async def use_link(given: LoginLinkIn, request: Request, response: Response, services: Injected) -> TokenOut:
     """Log in with a link that was created on the server's machine (`toolcrib web`). A link works once."""
     # Not rate-limited: a signature cannot be guessed, and the holder of the link must get in.
     claims = services.login_links.redeem(given.link.get_secret_value())
     # A user who ended all logins meant this one too.
     await services.accounts.profile(ActingUser(claims.user_id, claims.version))
-    return await logged_in(response, services, claims.user_id, claims.version)
+    return await logged_in(request, response, services, claims.user_id, claims.version)
 
 
 @router.post("/refresh", openapi_extra=PUBLIC, responses=examples("INVALID_TOKEN", "FORBIDDEN", "CONFLICT"))
@@ -111,7 +107,9 @@ async def refresh(request: Request, response: Response, services: Injected, give
         raise Unauthenticated("No refresh token found in body or cookie.")
     by_cookie = given is None or given.refresh_token is None
     overlap = _OVERLAP if by_cookie else timedelta()
-    refreshed = await services.accounts.rotate_refresh_token(secret, lifetime=_lifetime(services), overlap=overlap)
+    refreshed = await services.accounts.rotate_refresh_token(
+        secret, lifetime=_lifetime(services), overlap=overlap, client=_client_of(request)
+    )
     answer = _tokens(services, refreshed.user_id, refreshed.token_version, refreshed.secret)
     if by_cookie:
         _set_cookies(response, services, answer)
@@ -136,6 +134,58 @@ async def logout(request: Request, response: Response, services: Injected, given
 async def me(principal: APerson, services: Injected) -> UserOut:
     """Return the user of the token."""
     return UserOut.model_validate(await services.accounts.profile(principal.person))
+
+
+# Passwords
+
+
+@router.post("/password", responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "FORBIDDEN", "CONFLICT"))
+async def change_password(
+    given: PasswordChangeIn, principal: LoggedIn, request: Request, response: Response, services: Injected
+) -> TokenOut:
+    """Change your password. Ends all other logins at once; API keys stay valid. Returns a new login."""
+    own = await services.accounts.stored_login(principal.person)
+    if not await _knows_password(services, request, own.email, given.current_password, own):
+        raise Forbidden("The current password is wrong.")
+    password_hash = await services.passwords.hash(given.new_password.get_secret_value(), address=address_of(request))
+    version = await services.accounts.change_password(principal.person, checked=own, password_hash=password_hash)
+    return await logged_in(request, response, services, own.user_id, version)
+
+
+@router.post(
+    "/password/reset", openapi_extra=PUBLIC, responses=examples("VALIDATION_ERROR", "FORBIDDEN", "RATE_LIMITED")
+)
+async def reset_password(given: PasswordResetIn, request: Request, response: Response, services: Injected) -> TokenOut:
+    """Set a new password with a link of an administrator, and log in. Ends all other logins and API keys."""
+    services.limits.registration.take(address := address_of(request))
+    if services.shared_limits is not None:
+        await services.shared_limits.require_registration(address)
+    password_hash = await services.passwords.hash(given.password.get_secret_value(), address=address)
+    found = await services.accounts.reset_password(given.token.get_secret_value(), password_hash)
+    return await logged_in(request, response, services, found.user_id, found.token_version)
+
+
+# Logins
+
+
+@router.get("/logins", responses=examples("INVALID_TOKEN", "FORBIDDEN"))
+async def list_logins(principal: APerson, request: Request, services: Injected) -> Page[LoginOut]:
+    """List your logins on all devices, the one that was used last first."""
+    current = request.cookies.get(REFRESH_COOKIE)
+    return Page[LoginOut].of(await services.accounts.logins(principal.person, current=current))
+
+
+@router.delete("/logins", status_code=204, responses=examples("INVALID_TOKEN", "FORBIDDEN"))
+async def end_other_logins(principal: LoggedIn, request: Request, services: Injected) -> None:
+    """End all your logins except that of this request's refresh cookie. Access tokens end at once: refresh yours."""
+    current = request.cookies.get(REFRESH_COOKIE)
+    await services.accounts.end_other_logins(principal.person, current=current)
+
+
+@router.delete("/logins/{login_id}", status_code=204, responses=examples("INVALID_TOKEN", "FORBIDDEN", "NOT_FOUND"))
+async def end_login(login_id: LoginId, principal: LoggedIn, services: Injected) -> None:
+    """End one login. All your access tokens end at once; your other logins get new ones with their refresh tokens."""
+    await services.accounts.end_login(principal.person, login_id)
 
 
 # API keys. Keys of agents are created in ``agents``; both kinds are listed and revoked here.
@@ -165,6 +215,28 @@ def address_of(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
+async def _knows_password(
+    services: ApiServices, request: Request, email: str, password: SecretStr, found: StoredLogin | None
+) -> bool:
+    """Check a password, and count the attempt."""
+    who = (address_of(request), email)
+    services.limits.login.take(who)
+    if services.shared_limits is not None:
+        await services.shared_limits.require_login(*who)
+    stored = found.password_hash if found else None
+    if not await services.passwords.matches(password.get_secret_value(), stored, address=who[0]):
+        return False
+    services.limits.login.forget(who)
+    if services.shared_limits is not None:
+        await services.shared_limits.forget_login(*who)
+    return True
+
+
+def _client_of(request: Request) -> LoginClient:
+    name = "".join(character for character in request.headers.get("user-agent", "") if character.isprintable())
+    return LoginClient(address_of(request), name[:_CLIENT_CHARACTERS])
+
+
 def _lifetime(services: ApiServices) -> timedelta:
     return timedelta(days=services.settings.refresh_token_days)
 
@@ -178,9 +250,13 @@ def _refresh_token(request: Request, services: ApiServices, given: RefreshIn | N
     return secret
 
 
-async def logged_in(response: Response, services: ApiServices, user_id: UserId, token_version: int) -> TokenOut:
+async def logged_in(
+    request: Request, response: Response, services: ApiServices, user_id: UserId, token_version: int
+) -> TokenOut:
     """Create tokens for a login and set the cookies."""
-    refresh_token = await services.accounts.store_refresh_token(user_id, lifetime=_lifetime(services))
+    refresh_token = await services.accounts.store_refresh_token(
+        user_id, lifetime=_lifetime(services), client=_client_of(request)
+    )
     answer = _tokens(services, user_id, token_version, refresh_token)
     _set_cookies(response, services, answer)
     return answer

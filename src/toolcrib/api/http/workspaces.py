@@ -170,7 +170,7 @@ async def accept_invitation(
     profile = await services.invitations.accept(
         given.token.get_secret_value(), full_name=given.full_name, password_hash=password_hash
     )
-    return await logged_in(response, services, profile.user_id, 0)
+    return await logged_in(request, response, services, profile.user_id, 0)
 
 
 def _reject_where_disabled(services: ApiServices) -> None:

@@ -1,6 +1,7 @@
 /** The sections of the settings, in order. */
 import type { ComponentType } from "react";
 import type { ScreenProps } from "../../app/screenProps";
+import { AccountSection } from "./AccountSection";
 import { AgentsSection } from "./AgentsSection";
 import { KeysSection } from "./KeysSection";
 import { McpSection } from "./McpSection";
@@ -66,5 +67,11 @@ export const SECTIONS: readonly Section[] = [
     label: "Storage and status",
     about: "Storage of this workspace, and the isolation of commands on this server.",
     view: StatusSection,
+  },
+  {
+    name: "account",
+    label: "Account",
+    about: "Your password, and where you are logged in.",
+    view: AccountSection,
   },
 ];

@@ -43,6 +43,23 @@ create or replace function toolcrib.has_users() returns boolean
 language sql stable security definer set search_path = pg_catalog, toolcrib, pg_temp
 as $$ select exists (select from users) $$;
 
+-- Makes the very first account an administrator.
+create or replace function toolcrib.make_first_administrator(p_user uuid) returns void
+language sql volatile security definer set search_path = pg_catalog, toolcrib, pg_temp
+as $$
+    update users set is_administrator = true
+    where id = p_user and not exists (select from users other where other.id <> p_user)
+$$;
+
+-- Returns the user of a valid link for a new password. Before they are authenticated.
+create or replace function toolcrib.find_password_reset(p_hash bytea) returns uuid
+language sql volatile security definer set search_path = pg_catalog, toolcrib, pg_temp
+as $$
+    select id from users
+    where reset_hash = p_hash and reset_expires_at > now() and disabled_at is null
+    for no key update
+$$;
+
 -- Finds a user by email, to add them as a member. Returns only the id.
 create or replace function toolcrib.find_user(p_email text) returns uuid
 language sql stable security definer set search_path = pg_catalog, toolcrib, pg_temp

@@ -50,7 +50,10 @@ begin
             'email', p_row -> 'email', 'role', p_row -> 'role', 'expires_at', p_row -> 'expires_at',
             'accepted_by', p_row -> 'accepted_by', 'revoked', p_row ->> 'revoked_at' is not null)
         when 'deleted_workspaces' then jsonb_build_object('deleted', true)
-        when 'users' then jsonb_build_object('email', p_row -> 'email', 'disabled', p_row ->> 'disabled_at' is not null)
+        when 'users' then jsonb_build_object(
+            'email', p_row -> 'email', 'administrator', p_row -> 'is_administrator',
+            'disabled', p_row ->> 'disabled_at' is not null,
+            'password_reset_until', p_row -> 'reset_expires_at')
     end;
     if octet_length(v_view::text) > 7000 then
         v_view := jsonb_build_object('bytes', octet_length(v_view::text),
@@ -152,5 +155,6 @@ create or replace trigger record_new_trust after insert on sessions
     for each row when (new.trust is not null) execute function record_admin('session_trust');
 create or replace trigger record_phase after update of phase on sessions
     for each row execute function record_admin('session_phase');
-create or replace trigger record_admin after update of email, disabled_at, password_hash on users
+create or replace trigger record_admin 
+    after update of email, disabled_at, is_administrator, password_hash, reset_expires_at on users
     for each row execute function record_admin('user');

@@ -13,11 +13,15 @@ grant select, insert, update, delete on
     conversation_cursors, background_processes, packages, schedules
     to toolcrib_app;
 grant select, insert, update on
-    users, refresh_tokens, change_sets, files, tool_calls, usage_counters, paused_calls, grants, runs, messages,
+    refresh_tokens, change_sets, files, tool_calls, usage_counters, paused_calls, grants, runs, messages,
     reviewed_files
     to toolcrib_app;
 grant select, insert, update, delete on provider_credentials to toolcrib_app;
 grant select, insert on blobs, versions, events to toolcrib_app;
+-- Not `is_administrator` nor `disabled_at`: the system role sets them.
+grant select, insert (id, email, full_name, password_hash),
+    update (email, full_name, password_hash, token_version, logins_ended_at, reset_hash, reset_expires_at)
+    on users to toolcrib_app;
 grant select on audit_records, model_slots, model_usage to toolcrib_app;
 grant select, insert, delete on connection_tickets to toolcrib_app;
 grant select, insert on deleted_workspaces to toolcrib_app;
@@ -32,6 +36,7 @@ grant select on users, members, agents, api_keys, grants to toolcrib_definer;
 grant select (id, max_trust, home_node, home_epoch) on workspaces to toolcrib_definer;
 grant select (workspace_id, id, session_id, state, held) on runs to toolcrib_definer;
 grant select (workspace_id, state, resumed_at) on paused_calls to toolcrib_definer;
+grant update (is_administrator) on users to toolcrib_definer;
 grant select, update (revoked_at) on refresh_tokens to toolcrib_definer;
 grant select, update (fingerprint) on files to toolcrib_definer;
 grant select, delete on pending_applies, connection_tickets to toolcrib_definer;

@@ -13,7 +13,12 @@ create table users (
     -- When that happened last. Open connections poll it.
     logins_ended_at  timestamptz,
     created_at       timestamptz not null default now(),
-    disabled_at      timestamptz
+    disabled_at      timestamptz,
+    -- May manage the accounts of this installation. Gives no access to any workspace.
+    is_administrator boolean not null default false,
+    -- The secret of a link with which the person sets a new password. At most one is valid.
+    reset_hash       bytea unique,
+    reset_expires_at timestamptz
 );
 create index users_logins_ended on users (logins_ended_at) where logins_ended_at is not null;
 
@@ -26,7 +31,10 @@ create table refresh_tokens (
     issued_at    timestamptz not null default now(),
     expires_at   timestamptz not null,
     used_at      timestamptz,
-    revoked_at   timestamptz
+    revoked_at   timestamptz,
+    -- Who asked for it: shown to the user in the list of their logins.
+    address      text not null default '',
+    client       text not null default ''
 );
 create index refresh_tokens_family on refresh_tokens (family_id);
 create index refresh_tokens_user on refresh_tokens (user_id);

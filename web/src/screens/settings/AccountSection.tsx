@@ -1,0 +1,16 @@
+/** One's own account: password and logins. Administrators also see all accounts of the server. */
+import { useMe } from "../../app/me";
+import { LoginsCard } from "./LoginsCard";
+import { PasswordCard } from "./PasswordCard";
+import { UsersCard } from "./UsersCard";
+
+export function AccountSection() {
+  const me = useMe().data;
+  return (
+    <>
+      <PasswordCard />
+      <LoginsCard />
+      {me?.is_administrator && <UsersCard meId={me.id} />}
+    </>
+  );
+}
