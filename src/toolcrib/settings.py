@@ -5,7 +5,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import Field, SecretStr, StringConstraints, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -30,10 +30,14 @@ class Settings(BaseSettings):
         frozen=True,
     )
 
-    database_url: str = Field(description="PostgreSQL URL of the server's database, with the role toolcrib_app.")
+    database_url: str = Field(
+        description="PostgreSQL URL of the server's database, with the role toolcrib_app. Another installation in the "
+        "same cluster has a role of its own, such as crib2_app."
+    )
     system_database_url: str | None = Field(
         default=None,
-        description="The same database with the role toolcrib_system. By default, database_url with that role.",
+        description="The same database with the role toolcrib_system (crib2_system). By default, database_url with "
+        "that role.",
     )
     owner_database_url: str | None = Field(
         default=None, description="The same database with its owner's role. Only `toolcrib db upgrade` uses it."
@@ -428,6 +432,9 @@ def _reject_weak(name: str, secret: SecretStr) -> None:
 def as_system_role(url: str) -> str:
     """Return the DSN with the system role, for a server with one password for both roles."""
     parts = urlsplit(url)
+    user = parts.username or ""
+    role = f"{user.removesuffix('_app')}_system" if user.endswith("_app") else "toolcrib_system"
     _, _, address = parts.netloc.rpartition("@")
-    password = f":{quote(parts.password)}" if parts.password else ""
-    return urlunsplit(parts._replace(netloc=f"toolcrib_system{password}@{address}"))
+    # It is quoted as in the given URL.
+    password = f":{parts.password}" if parts.password else ""
+    return urlunsplit(parts._replace(netloc=f"{role}{password}@{address}"))

@@ -3,7 +3,7 @@
 import pytest
 
 from toolcrib.core.errors import Misconfigured
-from toolcrib.settings import Settings, load_settings
+from toolcrib.settings import Settings, as_system_role, load_settings
 
 GIVEN = {
     "TOOLCRIB_DATABASE_URL": "postgresql://toolcrib_app@db/toolcrib",
@@ -37,3 +37,15 @@ def test_an_empty_list_has_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLCRIB_ALLOWED_HOSTS", "")
 
     assert load_settings(node_name="node").allowed_hosts == Settings.model_fields["allowed_hosts"].default
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("postgresql://toolcrib_app@db/crib", "postgresql://toolcrib_system@db/crib"),
+        ("postgresql://crib2_app:a%40b%20c@db/crib2", "postgresql://crib2_system:a%40b%20c@db/crib2"),
+        ("postgresql://someone@db/crib", "postgresql://toolcrib_system@db/crib"),
+    ],
+)
+def test_the_system_role_belongs_to_the_role_of_the_server(given: str, expected: str) -> None:
+    assert as_system_role(given) == expected

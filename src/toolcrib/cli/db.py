@@ -37,14 +37,20 @@ def upgrade(
     owner_url: OwnerUrl = None,
     app_url: Annotated[
         str | None,
-        typer.Option(envvar="TOOLCRIB_DATABASE_URL", help="Its password is set on toolcrib_app."),
+        typer.Option(
+            envvar="TOOLCRIB_DATABASE_URL",
+            help="URL of the server. Its role, by default toolcrib_app, gets its password.",
+        ),
     ] = None,
     system_url: Annotated[
         str | None,
-        typer.Option(envvar="TOOLCRIB_SYSTEM_DATABASE_URL", help="Its password is set on toolcrib_system."),
+        typer.Option(envvar="TOOLCRIB_SYSTEM_DATABASE_URL", help="The same for the role toolcrib_system."),
     ] = None,
 ) -> None:
     """Migrate the database: tables, functions, policies and the two server roles.
+
+    Another installation in the same PostgreSQL cluster needs roles of its own: give it a URL with another role whose
+    name ends with _app, such as postgresql://crib2_app:…@localhost/crib2.
 
     Example: toolcrib db upgrade --owner-url postgresql://postgres@localhost/toolcrib
     """
@@ -55,7 +61,7 @@ def upgrade(
     revision = durable.upgrade(owner_url, app_dsn=app_url, system_dsn=system_url or app_url)
     came_from = "an empty database" if before is None else f"revision {before}"
     typer.echo(f"The database is at revision {revision} (was {came_from}).")
-    typer.echo(f"Run the server with the role {migrate.APP_ROLE}.")
+    typer.echo(f"Run the server with the role {migrate.installed_roles(owner_url).app}.")
 
 
 @app.command()

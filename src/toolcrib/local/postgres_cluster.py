@@ -153,6 +153,10 @@ class PostgresCluster:
         deadline = time.monotonic() + _STOP_SECONDS
         while self._server_process() is not None and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
+        if self._started is not None:
+            # It removes its PID file before it exits.
+            with suppress(subprocess.TimeoutExpired):
+                self._started.wait(max(0, deadline - time.monotonic()))
 
     def _is_ready(self) -> bool:
         """Whether the server accepts connections, by its status in ``postmaster.pid``, as ``pg_ctl`` reads it."""

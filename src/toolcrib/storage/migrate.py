@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import errors, sql
-from psycopg.conninfo import conninfo_to_dict
 
 from toolcrib.core.errors import Misconfigured
+from toolcrib.storage.database_roles import DatabaseRoles, chosen_roles, ensure_roles, roles_of
 
 if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Engine
 
-APP_ROLE = "toolcrib_app"
-SYSTEM_ROLE = "toolcrib_system"
-# Owns the SECURITY DEFINER functions. Not a superuser, bound by row-level security, without login.
-DEFINER_ROLE = "toolcrib_definer"
+# The roles of an installation that names no others.
+APP_ROLE = DatabaseRoles().app
+SYSTEM_ROLE = DatabaseRoles().system
+DEFINER_ROLE = DatabaseRoles().definer
 
 # Held while migrating, so that two nodes that start at once do not both migrate.
 _MIGRATION_LOCK = 0x746F6F6C63726962
@@ -37,7 +37,7 @@ def upgrade(
     system_dsn: str | None = None,
     to: str = "head",
 ) -> str:
-    """Create what is missing and return the revision. Sets the passwords of the given DSNs on the roles.
+    """Create what is missing and return the revision. The DSNs of the server name its roles, and set their passwords.
 
     Args:
         migrate_queue: Creates or migrates the schema of the durable queue, which our functions use.
@@ -46,9 +46,8 @@ def upgrade(
         # A statement that waits for the lock would hold up the queue's indexes, which are created concurrently.
         while connection.execute("select pg_try_advisory_lock(%s)", (_MIGRATION_LOCK,)).fetchone() != (True,):
             time.sleep(_LOCK_POLL_SECONDS)
-        _ensure_role(connection, APP_ROLE, app_dsn)
-        _ensure_role(connection, SYSTEM_ROLE, system_dsn)
-        _ensure_definer(connection)
+        roles = chosen_roles(connection, app_dsn=app_dsn, system_dsn=system_dsn)
+        ensure_roles(connection, roles, app_dsn=app_dsn, system_dsn=system_dsn)
         connection.execute("create schema if not exists toolcrib")
         _reject_unknown_revision(current_revision(owner_dsn))
         _run_migrations(owner_dsn, to)
@@ -57,11 +56,17 @@ def upgrade(
             connection.execute("set local search_path to toolcrib")
             for script in _sql_scripts("functions"):
                 # Our own files, executed whole: there is nothing to quote in them.
-                connection.execute(script.read_text().encode())
+                connection.execute(roles.in_script(script.read_text()).encode())
         row = connection.execute("select version_num from toolcrib.alembic_version").fetchone()
         connection.execute("select pg_advisory_unlock(%s)", (_MIGRATION_LOCK,))
     assert row is not None
     return str(row[0])
+
+
+def installed_roles(owner_dsn: str) -> DatabaseRoles:
+    """Return the roles of a database."""
+    with psycopg.connect(owner_dsn) as connection:
+        return roles_of(connection) or DatabaseRoles()
 
 
 def ensure_database(owner_dsn: str, name: str) -> None:
@@ -95,38 +100,18 @@ def _sql_scripts(directory: str) -> list[Traversable]:
 
 def newest_revision() -> str:
     """Return the revision that this program needs."""
-    return max(_revisions())
+    return max(known_revisions())
 
 
-def _revisions() -> set[str]:
+def known_revisions() -> set[str]:
+    """Return the revisions that this program can upgrade."""
     # Read from the names of the scripts: a starting server need not load Alembic.
     scripts = files("toolcrib.storage").joinpath("migrations", "versions")
     return {script.name.removesuffix(".py") for script in scripts.iterdir() if script.name[:4].isdecimal()}
 
 
-def _ensure_role(connection: psycopg.Connection, role: str, dsn: str | None) -> None:
-    # Roles belong to the whole database server: another database may have created it, even just now.
-    with suppress(errors.DuplicateObject, errors.UniqueViolation):
-        connection.execute(sql.SQL("create role {} login").format(sql.Identifier(role)))
-    password = conninfo_to_dict(dsn).get("password") if dsn else None
-    if password:
-        connection.execute(
-            sql.SQL("alter role {} password {}").format(sql.Identifier(role), sql.Literal(str(password)))
-        )
-
-
-def _ensure_definer(connection: psycopg.Connection) -> None:
-    role = sql.Identifier(DEFINER_ROLE)
-    with suppress(errors.DuplicateObject, errors.UniqueViolation):
-        connection.execute(sql.SQL("create role {} nologin").format(role))
-    row = connection.execute("select rolsuper from pg_roles where rolname = current_user").fetchone()
-    if row is not None and not row[0]:
-        # A user that is not a superuser can assign functions only to a role that they are a member of.
-        connection.execute(sql.SQL("grant {} to current_user").format(role))
-
-
 def _reject_unknown_revision(revision: str | None) -> None:
-    if revision is not None and revision not in _revisions():
+    if revision is not None and revision not in known_revisions():
         raise Misconfigured(
             f"The database is at revision {revision}, and this program knows none after {newest_revision()}: a newer "
             "Toolcrib, or one from before the first release, created it. Use that program, or an empty database."
