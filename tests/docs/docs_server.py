@@ -136,8 +136,9 @@ class Stage:
         if note.exists():
             os.kill(int(note.read_text()), 15)
         with psycopg.connect(admin_url(), autocommit=True) as connection:
-            name = sql.Identifier(self.database)
-            connection.execute(sql.SQL("drop database if exists {} with (force)").format(name))
+            for name in (self.database, f"{self.database}_restored"):
+                drop = sql.SQL("drop database if exists {} with (force)")
+                connection.execute(drop.format(sql.Identifier(name)))
 
     def _fitted(self, script: str) -> str:
         """The script with this environment's key, port and database."""
@@ -145,7 +146,7 @@ class Stage:
         address = f"{server['host']}:{server.get('port', 5432)}/{self.database}"
         fitted = script.replace("_API_KEY=…", f"_API_KEY={KEY}").replace("3000", str(self.port))
         fitted = fitted.replace("127.0.0.1/toolcrib", address)
-        return re.sub(r"\bcreatedb toolcrib\b", f"createdb {self.database}", fitted)
+        return re.sub(r"\bcreatedb toolcrib(?=\b|_)", f"createdb {self.database}", fitted)
 
     def _line(self, line: str) -> str:
         """Starts a server in the background, and waits until it is healthy before the next line."""

@@ -21,7 +21,7 @@ from toolcrib.storage.trash import TrashStore
 from toolcrib.workspace.fs.mounts import MountTable
 from toolcrib.workspace.retention_worker import RetentionWorker, TrashCollector
 
-app = typer.Typer(help="Prepare and inspect the database (see also: nodes, restore).", no_args_is_help=True)
+app = typer.Typer(help="Prepare and inspect the database (see also: nodes, backup, restore).", no_args_is_help=True)
 
 OwnerUrl = Annotated[
     str | None,

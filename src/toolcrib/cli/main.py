@@ -31,11 +31,11 @@ COMMANDS = (
         "workspace",
         "key",
     ),
-    *("user", "serve", "approve", "answer", "doctor", "mcp", "package", "db", "nodes", "restore", "audit"),
+    *("user", "serve", "approve", "answer", "doctor", "mcp", "package", "db", "nodes", "backup", "restore", "audit"),
 )
 _ELSEWHERE = {"redo": "undo"}
 # The help of `db` names them; the help of all commands fits one screen.
-_HIDDEN = frozenset({"nodes", "restore"})
+_HIDDEN = frozenset({"nodes", "backup", "restore"})
 _OWN_OPTIONS = frozenset({"--version", "--help", "--install-completion", "--show-completion"})
 _COLLECT_AFTER = 200_000
 _VERSION = f"toolcrib {toolcrib.__version__}"

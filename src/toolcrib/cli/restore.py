@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import structlog
 import typer
 
-from toolcrib.cli.command_options import HERE, DirectoryOption, JsonOption
+from toolcrib.cli.backup import OwnerUrl
+from toolcrib.cli.command_options import HERE, DirectoryOption, JsonOption, aside
 from toolcrib.cli.terminal_text import one_line, print_json
-from toolcrib.core.errors import NotFound, ToolcribError
+from toolcrib.core.errors import Misconfigured, NotFound, ToolcribError
 
 if TYPE_CHECKING:
     from toolcrib.settings import Settings
@@ -30,17 +31,22 @@ def restore(
     adopt: Annotated[
         bool, typer.Option("--adopt", help="An empty project directory of yours is right as it is.")
     ] = False,
+    backup: Annotated[
+        Path | None, typer.Option("--from", help="First load this backup into a new, empty database.")
+    ] = None,
+    owner_url: OwnerUrl = None,
     directory: DirectoryOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
-    """Write files back from the history after a disk was lost, and list what the history did not have.
+    """Restore a server from a backup, or write files back from the history after a disk was lost.
 
     Restores all workspaces of the node whose server has these settings (TOOLCRIB_DATABASE_URL), or else this directory.
-    Overwrites nothing: a tree with anything in it stays as it is. Safe while the server runs.
+    Lists what the history did not have. Overwrites nothing: a tree with anything in it stays as it is. Safe while the
+    server runs. With --from, it verifies the backup and loads it first, and says which keys are missing.
 
     Exits with 1 if a workspace could not be restored.
 
-    Example: toolcrib restore
+    Example: toolcrib restore --from /backups/monday
     """
     # Imported here, as in the other commands.
     from toolcrib.local.local_mode import open_settings
@@ -50,6 +56,12 @@ def restore(
     quiet = structlog.make_filtering_bound_logger(logging.ERROR)
     structlog.configure(wrapper_class=quiet, logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
     is_server = "TOOLCRIB_DATABASE_URL" in os.environ
+    if backup is not None:
+        if not is_server or owner_url is None:
+            raise Misconfigured(
+                "Set TOOLCRIB_DATABASE_URL and TOOLCRIB_OWNER_DATABASE_URL (or --owner-url) to a new, empty database."
+            )
+        _load_backup(load_settings(), backup, owner_url)
     with (
         nullcontext(load_settings())
         if is_server
@@ -61,6 +73,39 @@ def restore(
     else:
         _print(restored, node=settings.node_name)
     raise typer.Exit(1 if any(one.error for one in restored) else 0)
+
+
+def _load_backup(settings: "Settings", backup: Path, owner_url: str) -> None:
+    """Load a backup into the database, and say what it does not bring back."""
+    from toolcrib.cli.backup import missing_keys
+    from toolcrib.local import postgres_binaries
+    from toolcrib.runs import durable
+    from toolcrib.storage import backup as backups
+
+    manifest = backups.BackupManifest.load(backup)
+    manifest.verify(backup)
+    aside(f"The backup of {manifest.created_at:%Y-%m-%d %H:%M} UTC (Toolcrib {manifest.toolcrib}) is complete.")
+    if manifest.node not in (None, settings.node_name):
+        aside(
+            f"It is of node {manifest.node}, and this one is {settings.node_name}: set TOOLCRIB_NODE_NAME to serve its "
+            "files."
+        )
+    for key in missing_keys(settings, manifest.keys):
+        typer.secho(f"Missing key: {key}", fg=typer.colors.YELLOW, err=True)
+    for name in manifest.not_included:
+        aside(f"Not in the backup: {name}.")
+    pg_restore = postgres_binaries.find_client("pg_restore", major=manifest.postgres)
+    backups.load_dump(owner_url, backup / backups.DUMP, pg_restore=pg_restore)
+    backups.verify_rows(owner_url, manifest)
+    revision = durable.upgrade(owner_url, app_dsn=settings.database_url, system_dsn=settings.system_url)
+    if backups.DISK in manifest.files:
+        backups.unpack_disk(backup, settings.data_dir)
+    aside(f"The database is restored, at revision {revision}.")
+    if settings.audit_anchor.exists():
+        aside(
+            "This node has sealed the audit log before, perhaps further than the backup. Then it seals nothing until "
+            "you run `toolcrib audit accept-restore`."
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,25 @@ def find(*, major: int | None = None) -> PostgresBinaries:
     )
 
 
+def find_client(program: str, *, major: int) -> Path:
+    """Returns a client program, such as ``pg_dump``, for a server of this major version: the same, or a newer one.
+
+    Raises Misconfigured if there is none.
+    """
+    fitting = sorted(
+        (one.major, one.directory / program)
+        for one in found()
+        if one.major >= major and os.access(one.directory / program, os.X_OK)
+    )
+    if fitting:
+        return fitting[0][1]
+    if on_path := shutil.which(program):
+        return Path(on_path)
+    raise Misconfigured(
+        f"{program} of PostgreSQL {major} or newer was not found. Install it: apt install postgresql-client"
+    )
+
+
 def found() -> Iterator[PostgresBinaries]:
     """Yields all usable directories, each once."""
     seen = set()

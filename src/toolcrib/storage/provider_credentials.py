@@ -67,6 +67,11 @@ class Encryptor:
         return locked.key_id != self._current
 
 
+def credentials_key_id(secret: str) -> str:
+    """Return the id under which rows name the key that encrypted them."""
+    return _derived(secret)[0]
+
+
 def _derived(secret: str) -> tuple[str, AESGCM]:
     key = HKDF(algorithm=SHA256(), length=32, salt=None, info=_PURPOSE).derive(secret.encode())
     return sha256(key).hexdigest()[:16], AESGCM(key)
