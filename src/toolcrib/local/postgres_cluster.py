@@ -11,7 +11,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -21,6 +21,7 @@ import structlog
 from toolcrib.core.errors import Misconfigured
 from toolcrib.local import postgres_binaries
 from toolcrib.local.postgres_binaries import PostgresBinaries
+from toolcrib.local.postgres_upgrade import PostgresUpgrade, missing_programs
 from toolcrib.local.state_directory import FileLock, LocalDirectories, LocalSecrets, held, privately, write_private
 
 OWNER = "toolcrib_owner"
@@ -54,21 +55,34 @@ log = structlog.get_logger(__name__)
 class PostgresCluster:
     """The files of one cluster, and its server process."""
 
-    def __init__(self, directories: LocalDirectories, secrets: LocalSecrets) -> None:
+    database = DATABASE
+
+    def __init__(self, directories: LocalDirectories, secrets: LocalSecrets, data: Path | None = None) -> None:
+        """Takes the cluster of local mode, or else the one in ``data``."""
         self._directories = directories
         self._secrets = secrets
-        self._data = directories.cluster
+        self._data = data or directories.cluster
         self._users = FileLock(directories.base / "users.lock")
         self._started: subprocess.Popen[bytes] | None = None
 
-    def use(self) -> None:
-        """Starts the server if it does not run. It runs until all processes have called ``leave``."""
+    def use(self, notify: Callable[[str], None] = lambda _: None) -> None:
+        """Starts the server if it does not run. It runs until all processes have called ``leave``.
+
+        Moves it to a newer major version of PostgreSQL first, if there is one and no other process uses it.
+        """
         _reject_root()
         with self._alone():
+            upgrade = PostgresUpgrade(self._directories)
+            upgrade.finish_switch()
             if not (self._data / "PG_VERSION").exists():
-                self._make(postgres_binaries.find())
+                self._create_whole(postgres_binaries.find())
+            elif self._users.try_take():
+                try:
+                    self._move_to_newest(upgrade, notify)
+                finally:
+                    self._users.release()
             if not self._is_ready():
-                self._start(self._own_programs())
+                self.start(self._own_programs())
             self._users.take(shared=True)
 
     @contextmanager
@@ -88,8 +102,12 @@ class PostgresCluster:
         with self._alone():
             self._users.release()
             if self._users.try_take():
-                self._stop()
+                self.stop()
             self._users.release()
+
+    def owner_url(self, database: str = DATABASE) -> str:
+        """Returns the URL of the cluster's owner."""
+        return self.url(OWNER, self._secrets.owner_password, database)
 
     def url(self, role: str, password: str, database: str = DATABASE) -> str:
         where = urlencode({"host": str(self._directories.sockets), "port": _PORT}, quote_via=quote)
@@ -98,18 +116,36 @@ class PostgresCluster:
     def _alone(self) -> AbstractContextManager[None]:
         return held(self._directories.base / "cluster.lock")
 
-    def _make(self, programs: PostgresBinaries) -> None:
+    def _move_to_newest(self, upgrade: PostgresUpgrade, notify: Callable[[str], None]) -> None:
+        major = int((self._data / "PG_VERSION").read_text())
+        newest = postgres_binaries.newest()
+        own = postgres_binaries.of_major(major)
+        if own is None:
+            raise missing_programs(major, newest if newest and newest.major > major else None, upgrade.dumps)
+        if newest is None or newest.major <= major:
+            return
+        # A process that was killed may have left it running.
+        self.stop()
+        new = PostgresCluster(self._directories, self._secrets, self._data.with_name("postgres.new"))
+        upgrade.run(self, new, old_programs=own, programs=newest, notify=notify)
+
+    def _create_whole(self, programs: PostgresBinaries) -> None:
         """Creates the cluster at another path first, so that a crash cannot leave an incomplete one."""
-        beside = self._data.with_name("postgres.new")
+        beside = PostgresCluster(self._directories, self._secrets, self._data.with_name("postgres.new"))
+        beside.create(programs)
+        beside._data.replace(self._data)
+
+    def create(self, programs: PostgresBinaries) -> None:
+        """Creates an empty cluster, in place of what is in its directory."""
         password = self._directories.base / "owner-password"
         write_private(password, self._secrets.owner_password)
         try:
-            _initialise(programs, beside, password)
+            _initialise(programs, self._data, password)
         finally:
             password.unlink(missing_ok=True)
-        beside.replace(self._data)
 
-    def _start(self, programs: PostgresBinaries) -> None:
+    def start(self, programs: PostgresBinaries) -> None:
+        """Starts the server, and returns when it accepts connections."""
         self._forget_dead_server()
         sockets = str(self._directories.sockets).replace("'", "''")
         write_private(self._data / "postgresql.conf", _CONFIGURATION.format(sockets=sockets, port=_PORT))
@@ -138,12 +174,22 @@ class PostgresCluster:
             with suppress(Misconfigured), self._alone():
                 if not self._is_ready():
                     log.warning("database.restarted", directory=str(self._data))
-                    self._start(self._own_programs())
+                    self.start(self._own_programs())
 
     def _own_programs(self) -> PostgresBinaries:
-        return postgres_binaries.find(major=int((self._data / "PG_VERSION").read_text()))
+        major = int((self._data / "PG_VERSION").read_text())
+        own = postgres_binaries.of_major(major)
+        if own is None:
+            raise missing_programs(major, None, PostgresUpgrade(self._directories).dumps)
+        return own
 
-    def _stop(self) -> None:
+    @property
+    def is_running(self) -> bool:
+        """Whether the server's process is alive."""
+        return self._server_process() is not None
+
+    def stop(self) -> None:
+        """Stops the server if it runs."""
         process = self._server_process()
         if process is None:
             return

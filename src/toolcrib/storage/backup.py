@@ -277,7 +277,8 @@ def _run(command: Sequence[str | Path], dsn: str | None = None) -> str:
         arguments, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     if ended.returncode:
-        text = "\n".join(f"  {line}" for line in ended.stderr.strip().splitlines()[-8:])
+        # The first lines have the error; after them comes the statement.
+        text = "\n".join(f"  {line}" for line in ended.stderr.strip().splitlines()[:8])
         raise Misconfigured(f"{Path(command[0]).name} failed:\n{text}")
     return ended.stdout
 

@@ -9,7 +9,6 @@ import pytest
 
 from toolcrib.core.errors import Misconfigured
 from toolcrib.core.ids import UserId, WorkspaceId, new_id
-from toolcrib.local import postgres_binaries
 from toolcrib.local.in_process_server import ServerAddress
 from toolcrib.local.local_mode import DatabaseUrls, LocalProject, LocalServer, _settings, named_in_environment
 from toolcrib.local.postgres_cluster import PostgresCluster
@@ -121,11 +120,6 @@ def test_the_database_of_the_users_project_is_not_used(
     found = named_in_environment()
 
     assert (found and found.app) == taken
-
-
-def test_a_cluster_of_another_version_is_reported_and_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Misconfigured, match="needs PostgreSQL 9, which is no longer installed"):
-        postgres_binaries.find(major=9)
 
 
 def test_a_released_lock_can_be_acquired_by_another(tmp_path: Path) -> None:
