@@ -1418,7 +1418,7 @@ export interface paths {
         };
         /**
          * Registration
-         * @description Return whether anyone may create an account.
+         * @description Return whether anyone may create an account, and whether a login in a browser needs HTTPS.
          */
         get: operations["registration"];
         put?: never;
@@ -4202,6 +4202,11 @@ export interface components {
         RegistrationOut: {
             /** Open */
             open: boolean;
+            /**
+             * Secure Cookies
+             * @description Whether browsers keep a login only if they reach the server over HTTPS.
+             */
+            secure_cookies: boolean;
         };
         /**
          * RequestLimitsIn
