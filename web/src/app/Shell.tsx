@@ -8,6 +8,7 @@ import { ErrorNote } from "../components/ErrorNote";
 import { Loading } from "../components/Loading";
 import { LiveProvider } from "../events/LiveProvider";
 import { AccountMenu } from "./AccountMenu";
+import { ConnectionBanner } from "./ConnectionBanner";
 import { Logo } from "./Logo";
 import { SCREENS, type Screen } from "./screens";
 import { type Shortcut, ShortcutList, useShortcutKeys, useShortcutList, useShortcuts } from "./shortcuts";
@@ -59,18 +60,21 @@ function Frame({ workspaceId, screenName }: Props) {
         />
         <AccountMenu />
       </header>
-      <main id="content" tabIndex={-1} className="min-h-0 min-w-0 grow focus-visible:outline-none">
-        {workspace.error ? (
-          <div className="p-4">
-            <ErrorNote error={workspace.error} />
-          </div>
-        ) : (
-          <ErrorBoundary key={screen.name}>
-            <Suspense fallback={<Loading what={screen.label} />}>
-              <View workspaceId={workspaceId} />
-            </Suspense>
-          </ErrorBoundary>
-        )}
+      <main id="content" tabIndex={-1} className="flex min-h-0 min-w-0 grow flex-col focus-visible:outline-none">
+        <ConnectionBanner />
+        <div className="min-h-0 grow">
+          {workspace.error ? (
+            <div className="p-4">
+              <ErrorNote error={workspace.error} />
+            </div>
+          ) : (
+            <ErrorBoundary key={screen.name}>
+              <Suspense fallback={<Loading what={screen.label} />}>
+                <View workspaceId={workspaceId} />
+              </Suspense>
+            </ErrorBoundary>
+          )}
+        </div>
       </main>
       <Navigation
         workspaceId={workspaceId}
