@@ -54,7 +54,7 @@ PUBLIC = {"register", "registration", "login", "use_link", "refresh", "health", 
 # Routes without a workspace: each returns or changes only the caller's own data.
 OWN = {"create_workspace", "list_workspaces", "create_api_key", "list_api_keys", "revoke_api_key", "logout", "me",
        "list_providers", "list_credentials", "store_credentials", "remove_credentials", "limit_requests", "list_models",
-       "get_status"}  # fmt: skip
+       "get_status", "get_inbox"}  # fmt: skip
 # What a viewer may do in a workspace. Everything else there is denied.
 VIEWER_MAY = {
     "list_tools", "explain", "get_call", "find_file", "list_deleted_files", "list_versions", "read_version",

@@ -9,11 +9,16 @@ import { Loading } from "../components/Loading";
 import { LiveProvider } from "../events/LiveProvider";
 import { AccountMenu } from "./AccountMenu";
 import { ConnectionBanner } from "./ConnectionBanner";
+import { InboxLink } from "./InboxLink";
 import { Logo } from "./Logo";
+import { MoreMenu } from "./MoreMenu";
 import { SCREENS, type Screen } from "./screens";
 import { type Shortcut, ShortcutList, useShortcutKeys, useShortcutList, useShortcuts } from "./shortcuts";
 import { useTitle } from "./title";
 import { useWorkspace } from "./workspaces";
+
+/** How many screens the bar of a phone has room for. */
+const IN_BAR = 4;
 
 interface Props {
   workspaceId: string;
@@ -58,6 +63,7 @@ function Frame({ workspaceId, screenName }: Props) {
           current={screen}
           className="hidden md:flex md:grow md:flex-col md:gap-0.5"
         />
+        <InboxLink isWide />
         <AccountMenu />
       </header>
       <main id="content" tabIndex={-1} className="flex min-h-0 min-w-0 grow flex-col focus-visible:outline-none">
@@ -79,7 +85,8 @@ function Frame({ workspaceId, screenName }: Props) {
       <Navigation
         workspaceId={workspaceId}
         current={screen}
-        className="flex shrink-0 justify-around border-t border-line bg-surface pb-[env(safe-area-inset-bottom)] md:hidden"
+        isBar
+        className="grid shrink-0 auto-cols-fr grid-flow-col items-stretch border-t border-line bg-surface pb-[env(safe-area-inset-bottom)] md:hidden"
       />
       <ShortcutList />
     </div>
@@ -97,21 +104,30 @@ function PendingCount({ workspaceId }: { workspaceId: string }) {
   );
 }
 
-function Navigation({ workspaceId, current, className }: { workspaceId: string; current: Screen; className: string }) {
+interface NavigationProps {
+  workspaceId: string;
+  current: Screen;
+  className: string;
+  /** The bar of a phone: what is used most, where the thumb is, and the rest in a menu. */
+  isBar?: boolean;
+}
+
+function Navigation({ workspaceId, current, className, isBar }: NavigationProps) {
   return (
     <nav aria-label="Screens" className={className}>
-      {SCREENS.map(({ name, label, icon: Icon }) => (
+      {SCREENS.slice(0, isBar ? IN_BAR : undefined).map(({ name, label, icon: Icon }) => (
         <Link
           key={name}
           href={`/w/${workspaceId}/${name}`}
           aria-current={name === current.name ? "page" : undefined}
-          className="relative flex min-w-0 flex-col items-center gap-0.5 rounded-md px-1.5 py-1.5 text-[11px] text-muted hover:bg-accent-soft hover:text-ink aria-[current]:font-medium aria-[current]:text-accent md:flex-row md:gap-2.5 md:px-2.5 md:text-sm md:aria-[current]:bg-accent-soft"
+          className="relative flex min-h-13 min-w-0 flex-col items-center justify-center gap-0.5 rounded-md px-1.5 py-1.5 text-[11px] md:min-h-0 md:justify-start text-muted hover:bg-accent-soft hover:text-ink aria-[current]:font-medium aria-[current]:text-accent md:flex-row md:gap-2.5 md:px-2.5 md:text-sm md:aria-[current]:bg-accent-soft"
         >
           <Icon aria-hidden className="size-5 md:size-4" />
           <span className="max-w-full truncate">{label}</span>
           {name === "approvals" && <PendingCount workspaceId={workspaceId} />}
         </Link>
       ))}
+      {isBar && <MoreMenu workspaceId={workspaceId} screens={SCREENS.slice(IN_BAR)} />}
     </nav>
   );
 }

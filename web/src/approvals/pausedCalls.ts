@@ -16,7 +16,11 @@ export interface PendingCall {
 
 /** The calls of the workspace that wait for a person, oldest first. The workspace's activity says when they change. */
 export function usePending(workspaceId: string) {
-  return useQuery({ queryKey: pendingKey(workspaceId), queryFn: () => fetchPending(workspaceId) });
+  return useQuery(pendingQuery(workspaceId));
+}
+
+export function pendingQuery(workspaceId: string) {
+  return { queryKey: pendingKey(workspaceId), queryFn: () => fetchPending(workspaceId) };
 }
 
 async function fetchPending(workspaceId: string): Promise<PendingCall[]> {

@@ -22,7 +22,14 @@ export default function ApprovalsScreen({ workspaceId }: ScreenProps) {
   return (
     <div tabIndex={0} role="region" aria-label="Approvals" className="h-full overflow-y-auto">
       <div className="mx-auto max-w-5xl space-y-4 p-4">
-        <h1 className="text-lg font-semibold">Approvals</h1>
+        <header className="flex items-baseline gap-3">
+          <h1 className="grow text-lg font-semibold">Approvals</h1>
+          {(pending.data?.length ?? 0) > 1 && (
+            <Link href="/inbox" className="text-sm text-accent underline underline-offset-2">
+              Decide several at once
+            </Link>
+          )}
+        </header>
         {pending.isPending && <Loading what="pending approvals" />}
         <ErrorNote error={pending.error} />
         <ul role="status" aria-label="Decided by others" className="space-y-1">
