@@ -1,21 +1,26 @@
 /** The frame around every screen of a workspace: its name, the navigation, and the screen that is open. */
 import { ChevronsUpDown } from "lucide-react";
-import { Suspense, useMemo } from "react";
+import { lazy, Suspense, useEffect, useMemo, useState } from "react";
 import { Link, Redirect, useLocation } from "wouter";
 import { usePending } from "../approvals/pausedCalls";
 import { ErrorBoundary } from "../components/ErrorBoundary";
 import { ErrorNote } from "../components/ErrorNote";
 import { Loading } from "../components/Loading";
 import { LiveProvider } from "../events/LiveProvider";
+import { usePalette, usePaletteKey } from "../palette/openPalette";
 import { AccountMenu } from "./AccountMenu";
 import { ConnectionBanner } from "./ConnectionBanner";
 import { InboxLink } from "./InboxLink";
 import { Logo } from "./Logo";
 import { MoreMenu } from "./MoreMenu";
-import { SCREENS, type Screen } from "./screens";
+import { PaletteButton } from "./PaletteButton";
+import { StartLink } from "./StartLink";
+import { SCREENS, type Screen, START } from "./screens";
 import { type Shortcut, ShortcutList, useShortcutKeys, useShortcutList, useShortcuts } from "./shortcuts";
 import { useTitle } from "./title";
 import { useWorkspace } from "./workspaces";
+
+const CommandPalette = lazy(() => import("../palette/CommandPalette"));
 
 /** How many screens the bar of a phone has room for. */
 const IN_BAR = 4;
@@ -35,9 +40,11 @@ export function Shell(props: Props) {
 
 function Frame({ workspaceId, screenName }: Props) {
   const workspace = useWorkspace(workspaceId);
-  const screen = SCREENS.find((one) => one.name === screenName);
+  const screen = [...SCREENS, START].find((one) => one.name === screenName);
   useTitle(screen?.label, workspace.data?.name);
   useNavigationKeys(workspaceId);
+  usePaletteKey();
+  const wasPaletteOpened = useWasPaletteOpened();
   if (screen === undefined) return <Redirect to={`/w/${workspaceId}/chat`} replace />;
   const View = screen.view;
   return (
@@ -58,13 +65,17 @@ function Frame({ workspaceId, screenName }: Props) {
           <span className="min-w-0 grow truncate font-semibold">{workspace.data?.name ?? "…"}</span>
           <ChevronsUpDown aria-hidden className="size-4 shrink-0 text-muted" />
         </Link>
+        <PaletteButton />
+        <StartLink workspaceId={workspaceId} />
         <Navigation
           workspaceId={workspaceId}
           current={screen}
           className="hidden md:flex md:grow md:flex-col md:gap-0.5"
         />
         <InboxLink isWide />
-        <AccountMenu />
+        <div className="shrink-0 md:self-start">
+          <AccountMenu />
+        </div>
       </header>
       <main id="content" tabIndex={-1} className="flex min-h-0 min-w-0 grow flex-col focus-visible:outline-none">
         <ConnectionBanner />
@@ -89,8 +100,23 @@ function Frame({ workspaceId, screenName }: Props) {
         className="grid shrink-0 auto-cols-fr grid-flow-col items-stretch border-t border-line bg-surface pb-[env(safe-area-inset-bottom)] md:hidden"
       />
       <ShortcutList />
+      {wasPaletteOpened && (
+        <Suspense>
+          <CommandPalette workspaceId={workspaceId} />
+        </Suspense>
+      )}
     </div>
   );
+}
+
+/** Whether the palette was opened before: until then it is not loaded. */
+function useWasPaletteOpened(): boolean {
+  const isOpen = usePalette((palette) => palette.isOpen);
+  const [wasOpened, setWasOpened] = useState(isOpen);
+  useEffect(() => {
+    if (isOpen) setWasOpened(true);
+  }, [isOpen]);
+  return wasOpened;
 }
 
 function PendingCount({ workspaceId }: { workspaceId: string }) {
@@ -139,7 +165,7 @@ function useNavigationKeys(workspaceId: string): void {
   useShortcuts(
     useMemo<Shortcut[]>(
       () => [
-        { keys: "?", does: "Show this list", act: showList },
+        { keys: "?", does: "Show keyboard shortcuts", act: showList },
         ...SCREENS.map((screen) => ({
           keys: `g ${screen.key}`,
           does: `Go to ${screen.label}`,

@@ -25,7 +25,7 @@ export function WorkspacesPage() {
 
   function submit(event: FormEvent) {
     event.preventDefault();
-    create.mutate(name, { onSuccess: (made) => go(`/w/${made.id}/chat`) });
+    create.mutate(name, { onSuccess: (made) => go(`/w/${made.id}/start`) });
   }
 
   return (
