@@ -1,6 +1,7 @@
 """The inbox: what waits in all workspaces of a person, several decisions at once, and a phone."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from playwright.async_api import Browser, Page, Route, expect
@@ -51,10 +52,11 @@ async def test_several_approvals_of_two_workspaces_are_decided_at_once_each_by_i
     sent: list[str] = []
 
     async def refuse_one(route: Route) -> None:
-        sent.append(str(route.request.post_data_json["arguments_sha256"]))
+        body: Any = route.request.post_data_json
+        sent.append(str(body["arguments_sha256"]))
         if len(sent) == 1:
-            body = '{"success": false, "error": "The call has changed.", "code": "CONFLICT"}'
-            await route.fulfill(status=409, body=body, content_type="application/json")
+            refusal = '{"success": false, "error": "The call has changed.", "code": "CONFLICT"}'
+            await route.fulfill(status=409, body=refusal, content_type="application/json")
         else:
             await route.continue_()
 
