@@ -57,7 +57,7 @@ PUBLIC = {"register", "registration", "login", "use_link", "refresh", "health", 
 OWN = {"create_workspace", "list_workspaces", "create_api_key", "list_api_keys", "revoke_api_key", "logout", "me",
        "list_providers", "list_credentials", "store_credentials", "remove_credentials", "limit_requests", "list_models",
        "get_status", "change_password", "list_logins", "end_login", "end_other_logins", "list_users", "change_user",
-       "create_password_reset"}  # fmt: skip
+       "create_password_reset", "get_inbox"}  # fmt: skip
 # What a viewer may do in a workspace. Everything else there is denied.
 VIEWER_MAY = {
     "list_tools", "explain", "get_call", "find_file", "list_deleted_files", "list_versions", "read_version",

@@ -70,7 +70,7 @@ async def test_only_the_setup_link_creates_the_first_account_and_only_once(
     assert sorted(one.status_code for one in at_once) == [201] + [403] * 7
     assert [one.json()["is_administrator"] for one in at_once if one.status_code == 201] == [True]
     assert later.status_code == 403
-    assert said == {"open": False}
+    assert said == {"open": False, "secure_cookies": True}
     # An account exists now: another link would give access.
     assert len(re.findall("#setup=", closed.logged())) == 1
 

@@ -248,6 +248,7 @@ def connected_again(target: Target) -> Iterator[Reconnecting]:
 TYPES = [
     "chat:resume",
     "chat:unsubscribe",
+    "chat:watch",
     "chat:tool-call",
     "chat:tool-approve",
     "chat:answer",

@@ -37,7 +37,7 @@ async def test_a_new_user_registers_creates_a_workspace_and_logs_out(
     await page.get_by_label("New workspace name").fill("website")
     await page.get_by_role("button", name="Create").click()
     await expect(page.get_by_role("link", name="Workspace website")).to_be_visible()
-    await expect(page).to_have_title("Chat · website · Toolcrib")
+    await expect(page).to_have_title("First steps · website · Toolcrib")
 
     await page.get_by_role("button", name="Account and appearance").click()
     await page.get_by_role("menuitem", name="Log out").click()

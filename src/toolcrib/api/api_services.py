@@ -23,6 +23,7 @@ from toolcrib.storage.database import Database
 from toolcrib.storage.events import ConversationCursorStore
 from toolcrib.storage.files import FileStore
 from toolcrib.storage.idempotency_keys import IdempotencyKeyStore
+from toolcrib.storage.inbox import InboxStore
 from toolcrib.storage.invitations import InvitationStore
 from toolcrib.storage.model_usage import ModelUsageStore
 from toolcrib.storage.provider_credentials import ProviderCredentialStore
@@ -112,6 +113,7 @@ class ApiServices:
     paused_calls: "PausedCalls"
     session_agents: "SessionAgents"
     grants: GrantStore
+    inbox: InboxStore
     invitations: InvitationStore
     user_admin: UserAdmin
     run_service: "RunService"

@@ -28,6 +28,7 @@ from toolcrib.api.http import (
     audit,
     files,
     health,
+    inbox,
     mcp_servers,
     models,
     paused_calls,
@@ -103,6 +104,7 @@ def create_app(services: ApiServices, *, lifespan: Lifespan | None = None) -> Fa
     for router in (
         tool_calls.router,
         files.router,
+        inbox.router,
         paused_calls.router,
         sessions.runs_router,
         reviews.router,

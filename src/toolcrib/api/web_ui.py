@@ -15,8 +15,8 @@ from toolcrib.api.request_log import ROUTE_KEY
 
 BUILT: Final = Path(__file__).parent / "web"
 # The paths that the UI's router knows, in web/src/app/App.tsx. All others are 404, for programs and scanners alike.
-_FIRST_PAGE: Final = "/"
-_PAGES: Final = "/w/"
+_PAGES: Final = frozenset({"/", "/inbox"})
+_WORKSPACES: Final = "/w/"
 _ROUTE: Final = "web_ui"
 _NONCE: Final = b"{{nonce}}"
 _FOREVER: Final = "public, max-age=31536000, immutable"
@@ -63,7 +63,7 @@ class WebUi:
         elif (file := self._files.get(path)) is not None:
             scope[ROUTE_KEY] = _ROUTE
             await _of(file, takes_gzip=_takes_gzip(scope))(scope, receive, send)
-        elif path == _FIRST_PAGE or path.startswith(_PAGES):
+        elif path in _PAGES or path.startswith(_WORKSPACES):
             scope[ROUTE_KEY] = _ROUTE
             await self._page()(scope, receive, send)
         else:

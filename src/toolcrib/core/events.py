@@ -25,6 +25,27 @@ class EventType(StrEnum):
     ERROR = "error"
 
 
+class ActivityTopic(StrEnum):
+    """What of a workspace changed, for those who see its lists but not each session."""
+
+    APPROVALS = "approvals"
+    RUNS = "runs"
+    SESSIONS = "sessions"
+    FILES = "files"
+    # Events of sessions: calls and messages.
+    HISTORY = "history"
+    # Something that waits or runs, in another of the person's workspaces.
+    INBOX = "inbox"
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What changed in a workspace. A hint to read it again: it has no contents and no number."""
+
+    workspace_id: WorkspaceId
+    topics: frozenset[ActivityTopic]
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """An event of a session. ``seq`` is the session's next number, set at commit. The payload is camelCase."""

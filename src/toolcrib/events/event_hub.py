@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Final, Self
 
 import structlog
@@ -20,6 +20,8 @@ from toolcrib.core.events import Delta, Event
 from toolcrib.core.ids import SessionId, WorkspaceId
 from toolcrib.events.deltas import DeliveredOffsets, DeltaCoalescer, PartialTexts, source_ended_by
 from toolcrib.events.event_bus import Key, NodeBus, key_of
+from toolcrib.events.workspace_activity import ActivitySubscription, WorkspaceActivity
+from toolcrib.storage.activity import ActivityStore
 from toolcrib.storage.database import NOT_A_MEMBER, Database, OperationalError, Tenant
 from toolcrib.storage.events import EventStore
 from toolcrib.storage.sessions import Session, SessionStore
@@ -43,9 +45,10 @@ log = structlog.get_logger(__name__)
 class EventHub:
     """Delivers events to subscribers. One per node; its methods are called on its event loop."""
 
-    def __init__(self, sessions: SessionStore, event_store: EventStore) -> None:
+    def __init__(self, sessions: SessionStore, event_store: EventStore, activity: WorkspaceActivity) -> None:
         self._sessions = sessions
         self._event_store = event_store
+        self._activity = activity
         self._wire = NodeBus()
         self._channels: dict[Key, SessionChannel] = {}
         self._own_texts = PartialTexts()
@@ -58,7 +61,7 @@ class EventHub:
     @asynccontextmanager
     async def open(cls, database: Database, *, redis_url: str | None = None, node: str = "") -> AsyncIterator[Self]:
         """Open a hub and run it. Without Redis it finds other nodes' events by polling."""
-        live = cls(SessionStore(database), EventStore(database))
+        live = cls(SessionStore(database), EventStore(database), WorkspaceActivity(ActivityStore(database)))
         looking = asyncio.create_task(live._poll())
         try:
             if redis_url is None:
@@ -73,6 +76,7 @@ class EventHub:
             live._coalescer.close()
             looking.cancel()
             await asyncio.gather(looking, *live._tasks, return_exceptions=True)
+            await live._activity.close()
 
     def subscribers_of(self, workspace_id: WorkspaceId, session_id: SessionId) -> Sequence["Subscription"]:
         """Return the subscribers of a session on this node."""
@@ -128,6 +132,10 @@ class EventHub:
             if not channel.subscribers:
                 await self._close(channel)
 
+    def subscribe_to_activity(self, tenant: Tenant) -> AbstractAsyncContextManager[ActivitySubscription]:
+        """Subscribe to what changes in a workspace. The caller has checked that the tenant is a member."""
+        return self._activity.subscribe(tenant)
+
     async def _join(self, channel: "SessionChannel") -> None:
         for delta in self._own_texts.of(channel.key):
             self._partial_texts.add(delta)
@@ -144,6 +152,7 @@ class EventHub:
     # Messages from this node and others
 
     def on_notify(self, key: Key) -> None:
+        self._activity.notify(key[0])
         if channel := self._channels.get(key):
             channel.notify()
 
@@ -185,6 +194,7 @@ class EventHub:
             await asyncio.sleep(_POLL_SECONDS[self._wire.is_up])
             try:
                 await self._poll_events()
+                await self._activity.poll()
                 if time.monotonic() >= members_at:
                     members_at = time.monotonic() + _MEMBERS_SECONDS
                     await self._poll_members()

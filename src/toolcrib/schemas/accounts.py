@@ -67,6 +67,7 @@ class LoginLinkIn(InModel):
 
 class RegistrationOut(OutModel):
     open: bool
+    secure_cookies: bool = Field(description="Whether browsers keep a login only if they reach the server over HTTPS.")
 
 
 class UserOut(OutModel):

@@ -29,6 +29,7 @@ from toolcrib.storage.api_keys import TicketStore
 from toolcrib.storage.database import Database, OperationalError
 from toolcrib.storage.events import ConversationCursorStore
 from toolcrib.storage.idempotency_keys import IdempotencyKeyStore
+from toolcrib.storage.inbox import InboxStore
 from toolcrib.storage.invitations import InvitationStore
 from toolcrib.storage.quotas import UsageStore
 from toolcrib.storage.tool_calls import CallHistoryStore
@@ -117,6 +118,7 @@ def api_services(
         paused_calls=engine.paused_calls,
         session_agents=engine.session_agents,
         grants=stores.grants,
+        inbox=InboxStore(engine.database),
         invitations=InvitationStore(engine.database),
         user_admin=UserAdmin(engine.database),
         run_service=run_service or RunService(stores.runs, engine.wake_signal, live),

@@ -1,5 +1,6 @@
 /** The typed client of the HTTP API. HTTP-only cookies hold the login. */
 import createClient from "openapi-fetch";
+import { refresh } from "./loginRefresh";
 import type { components, paths } from "./schema";
 
 export type Schema = components["schemas"];
@@ -24,38 +25,13 @@ export function onLoggedOut(listener: () => void): () => void {
   return () => listeners.delete(listener);
 }
 
-const MAX_PAUSE = 2_000;
-
-let refreshing: Promise<boolean> | null = null;
-
-/** Exchanges the refresh cookie for new cookies. Returns whether it succeeded. Concurrent callers share one request. */
-export function refresh(): Promise<boolean> {
-  refreshing ??= withTabLock(spendRefreshCookie).finally(() => {
-    refreshing = null;
-  });
-  return refreshing;
-}
-
-/** Tabs share the single-use cookie. Without the Web Locks API (insecure pages), the server responds with 409. */
-async function withTabLock(work: () => Promise<boolean>): Promise<boolean> {
-  return navigator.locks ? await navigator.locks.request("toolcrib-refresh", work) : work();
-}
-
-async function spendRefreshCookie(): Promise<boolean> {
-  for (let pause = 100; ; pause *= 2) {
-    const response = await fetch("/api/v1/auth/refresh", { method: "POST" });
-    // Another tab has just used it, and its response sets the next cookie.
-    if (response.status !== 409 || pause > MAX_PAUSE) return response.ok;
-    await new Promise((done) => setTimeout(done, pause));
-  }
-}
-
 /** Sends a request, and repeats it once with a new access token if the old one has expired. */
 async function fetchLoggedIn(request: Request): Promise<Response> {
   const again = request.clone();
+  const sentAt = Date.now();
   const response = await fetch(request);
   if (response.status !== 401 || isLogin(request.url)) return response;
-  if (await refresh()) return fetch(again);
+  if (await refresh(sentAt)) return fetch(again);
   for (const listener of listeners) listener();
   return response;
 }

@@ -191,6 +191,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/inbox": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Inbox
+         * @description Return what waits for you: pending calls per workspace, open reviews, and runs of yours that failed.
+         */
+        get: operations["get_inbox"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workspaces/{workspace_id}/paused-calls": {
         parameters: {
             query?: never;
@@ -1483,7 +1503,7 @@ export interface paths {
         };
         /**
          * Registration
-         * @description Return whether anyone may create an account.
+         * @description Return whether anyone may create an account, and whether a login in a browser needs HTTPS.
          */
         get: operations["registration"];
         put?: never;
@@ -2865,6 +2885,40 @@ export interface components {
             /** Denied Files */
             denied_files: components["schemas"]["DeniedFileOut"][];
         };
+        /**
+         * FailedRunOut
+         * @description Your own run that failed within the last week, and after which its session did not go on.
+         */
+        FailedRunOut: {
+            /**
+             * Workspace Id
+             * Format: uuid
+             */
+            workspace_id: string;
+            /**
+             * Session Id
+             * Format: uuid
+             */
+            session_id: string;
+            /**
+             * Run Id
+             * Format: uuid
+             */
+            run_id: string;
+            /** Title */
+            title: string | null;
+            /** Agent Name */
+            agent_name: string | null;
+            /** End Reason */
+            end_reason: string;
+            /** Message */
+            message: string | null;
+            /**
+             * Ended At
+             * Format: date-time
+             */
+            ended_at: string;
+        };
         /** FileCompareResult */
         FileCompareResult: {
             from: components["schemas"]["VersionEntry"];
@@ -3220,6 +3274,34 @@ export interface components {
              * Format: date-time
              */
             updated_at: string;
+        };
+        /**
+         * InboxOut
+         * @description What waits for you, in the workspaces where you may decide.
+         */
+        InboxOut: {
+            /** Workspaces */
+            workspaces: components["schemas"]["InboxWorkspaceOut"][];
+            /** Reviews */
+            reviews: components["schemas"]["OpenReviewOut"][];
+            /** Failed Runs */
+            failed_runs: components["schemas"]["FailedRunOut"][];
+        };
+        /** InboxWorkspaceOut */
+        InboxWorkspaceOut: {
+            /**
+             * Workspace Id
+             * Format: uuid
+             */
+            workspace_id: string;
+            /** Name */
+            name: string;
+            role: components["schemas"]["WorkspaceRole"];
+            /**
+             * Pending
+             * @description Calls that wait for a decision or an answer; `/paused-calls` lists them.
+             */
+            pending: number;
         };
         /**
          * InvitationAcceptanceIn
@@ -3840,6 +3922,33 @@ export interface components {
             supports_tools: boolean;
             /** Max Output Tokens */
             max_output_tokens: number | null;
+        };
+        /**
+         * OpenReviewOut
+         * @description A session whose changes wait for a review.
+         */
+        OpenReviewOut: {
+            /**
+             * Workspace Id
+             * Format: uuid
+             */
+            workspace_id: string;
+            /**
+             * Session Id
+             * Format: uuid
+             */
+            session_id: string;
+            /** Title */
+            title: string | null;
+            /** Agent Name */
+            agent_name: string | null;
+            /** Files */
+            files: number;
+            /**
+             * Changed At
+             * Format: date-time
+             */
+            changed_at: string;
         };
         /**
          * PackageOut
@@ -4507,6 +4616,11 @@ export interface components {
         RegistrationOut: {
             /** Open */
             open: boolean;
+            /**
+             * Secure Cookies
+             * @description Whether browsers keep a login only if they reach the server over HTTPS.
+             */
+            secure_cookies: boolean;
         };
         /**
          * RequestLimitsIn
@@ -6918,6 +7032,44 @@ export interface operations {
             };
             /** @description Unprocessable Entity */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    get_inbox: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InboxOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -1,5 +1,6 @@
 /** The root component: login, workspaces and screens. */
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { lazy, Suspense } from "react";
 import { Redirect, Route, Switch } from "wouter";
 import { ApiError } from "../api/client";
 import { ErrorNote } from "../components/ErrorNote";
@@ -8,6 +9,8 @@ import { LoginPage } from "./LoginPage";
 import { useLoginByLink, useMe } from "./me";
 import { Shell } from "./Shell";
 import { WorkspacesPage } from "./WorkspacesPage";
+
+const InboxPage = lazy(() => import("../inbox/InboxPage"));
 
 const queries = new QueryClient({
   defaultOptions: {
@@ -44,6 +47,11 @@ function AccountPages({ linkError }: { linkError: Error | null }) {
         {(at) => <Shell key={at.workspaceId} workspaceId={at.workspaceId} screenName={at.screen} />}
       </Route>
       <Route path="/w/:workspaceId">{(at) => <Redirect to={`/w/${at.workspaceId}/chat`} replace />}</Route>
+      <Route path="/inbox">
+        <Suspense fallback={<Loading what="your inbox" />}>
+          <InboxPage />
+        </Suspense>
+      </Route>
       <Route path="/">
         <WorkspacesPage />
       </Route>

@@ -1,4 +1,5 @@
 /** The login page, and registration where the server or an invitation allows it. */
+import { TriangleAlert } from "lucide-react";
 import { type FormEvent, useState } from "react";
 import { Button } from "../components/Button";
 import { ErrorNote } from "../components/ErrorNote";
@@ -149,6 +150,7 @@ function LoginForm({ linkError }: { linkError: Error | null }) {
           hint={isNew ? "At least 12 characters." : undefined}
         />
         <ErrorNote error={register.error ?? login.error ?? linkError} />
+        {registration.data?.secure_cookies && !window.isSecureContext && <InsecureAddress />}
         <Button type="submit" variant="primary" wide busy={login.isPending || register.isPending}>
           {isNew ? "Create account" : "Log in"}
         </Button>
@@ -167,5 +169,25 @@ function LoginForm({ linkError }: { linkError: Error | null }) {
         </p>
       </form>
     </main>
+  );
+}
+
+/** Shown where the browser drops the login cookie, which the server sends for HTTPS only. */
+function InsecureAddress() {
+  return (
+    <div role="alert" className="space-y-2 rounded-md border border-warn/40 bg-warn-soft px-3 py-2 text-sm text-warn">
+      <p className="flex gap-2 font-medium">
+        <TriangleAlert aria-hidden className="mt-0.5 size-4 shrink-0" />
+        You cannot log in at this address.
+      </p>
+      <p>
+        <code className="wrap-anywhere">{location.origin}</code> is not encrypted, and this server's login cookie is for
+        HTTPS only, so the browser drops it.
+      </p>
+      <p>
+        The operator can put a proxy with TLS in front of the server, or, for a test in a network that you trust, set{" "}
+        <code>TOOLCRIB_SECURE_COOKIES=false</code>.
+      </p>
+    </div>
   );
 }

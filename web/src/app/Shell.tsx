@@ -1,18 +1,29 @@
 /** The frame around every screen of a workspace: its name, the navigation, and the screen that is open. */
 import { ChevronsUpDown } from "lucide-react";
-import { Suspense, useMemo } from "react";
+import { lazy, Suspense, useEffect, useMemo, useState } from "react";
 import { Link, Redirect, useLocation } from "wouter";
 import { usePending } from "../approvals/pausedCalls";
 import { ErrorBoundary } from "../components/ErrorBoundary";
 import { ErrorNote } from "../components/ErrorNote";
 import { Loading } from "../components/Loading";
 import { LiveProvider } from "../events/LiveProvider";
+import { usePalette, usePaletteKey } from "../palette/openPalette";
 import { AccountMenu } from "./AccountMenu";
+import { ConnectionBanner } from "./ConnectionBanner";
+import { InboxLink } from "./InboxLink";
 import { Logo } from "./Logo";
-import { SCREENS, type Screen } from "./screens";
+import { MoreMenu } from "./MoreMenu";
+import { PaletteButton } from "./PaletteButton";
+import { StartLink } from "./StartLink";
+import { SCREENS, type Screen, START } from "./screens";
 import { type Shortcut, ShortcutList, useShortcutKeys, useShortcutList, useShortcuts } from "./shortcuts";
 import { useTitle } from "./title";
 import { useWorkspace } from "./workspaces";
+
+const CommandPalette = lazy(() => import("../palette/CommandPalette"));
+
+/** How many screens the bar of a phone has room for. */
+const IN_BAR = 4;
 
 interface Props {
   workspaceId: string;
@@ -29,9 +40,11 @@ export function Shell(props: Props) {
 
 function Frame({ workspaceId, screenName }: Props) {
   const workspace = useWorkspace(workspaceId);
-  const screen = SCREENS.find((one) => one.name === screenName);
+  const screen = [...SCREENS, START].find((one) => one.name === screenName);
   useTitle(screen?.label, workspace.data?.name);
   useNavigationKeys(workspaceId);
+  usePaletteKey();
+  const wasPaletteOpened = useWasPaletteOpened();
   if (screen === undefined) return <Redirect to={`/w/${workspaceId}/chat`} replace />;
   const View = screen.view;
   return (
@@ -52,34 +65,58 @@ function Frame({ workspaceId, screenName }: Props) {
           <span className="min-w-0 grow truncate font-semibold">{workspace.data?.name ?? "…"}</span>
           <ChevronsUpDown aria-hidden className="size-4 shrink-0 text-muted" />
         </Link>
+        <PaletteButton />
+        <StartLink workspaceId={workspaceId} />
         <Navigation
           workspaceId={workspaceId}
           current={screen}
           className="hidden md:flex md:grow md:flex-col md:gap-0.5"
         />
-        <AccountMenu />
+        <InboxLink isWide />
+        <div className="shrink-0 md:self-start">
+          <AccountMenu />
+        </div>
       </header>
-      <main id="content" tabIndex={-1} className="min-h-0 min-w-0 grow focus-visible:outline-none">
-        {workspace.error ? (
-          <div className="p-4">
-            <ErrorNote error={workspace.error} />
-          </div>
-        ) : (
-          <ErrorBoundary key={screen.name}>
-            <Suspense fallback={<Loading what={screen.label} />}>
-              <View workspaceId={workspaceId} />
-            </Suspense>
-          </ErrorBoundary>
-        )}
+      <main id="content" tabIndex={-1} className="flex min-h-0 min-w-0 grow flex-col focus-visible:outline-none">
+        <ConnectionBanner />
+        <div className="min-h-0 grow">
+          {workspace.error ? (
+            <div className="p-4">
+              <ErrorNote error={workspace.error} />
+            </div>
+          ) : (
+            <ErrorBoundary key={screen.name}>
+              <Suspense fallback={<Loading what={screen.label} />}>
+                <View workspaceId={workspaceId} />
+              </Suspense>
+            </ErrorBoundary>
+          )}
+        </div>
       </main>
       <Navigation
         workspaceId={workspaceId}
         current={screen}
-        className="flex shrink-0 justify-around border-t border-line bg-surface pb-[env(safe-area-inset-bottom)] md:hidden"
+        isBar
+        className="grid shrink-0 auto-cols-fr grid-flow-col items-stretch border-t border-line bg-surface pb-[env(safe-area-inset-bottom)] md:hidden"
       />
       <ShortcutList />
+      {wasPaletteOpened && (
+        <Suspense>
+          <CommandPalette workspaceId={workspaceId} />
+        </Suspense>
+      )}
     </div>
   );
+}
+
+/** Whether the palette was opened before: until then it is not loaded. */
+function useWasPaletteOpened(): boolean {
+  const isOpen = usePalette((palette) => palette.isOpen);
+  const [wasOpened, setWasOpened] = useState(isOpen);
+  useEffect(() => {
+    if (isOpen) setWasOpened(true);
+  }, [isOpen]);
+  return wasOpened;
 }
 
 function PendingCount({ workspaceId }: { workspaceId: string }) {
@@ -93,21 +130,30 @@ function PendingCount({ workspaceId }: { workspaceId: string }) {
   );
 }
 
-function Navigation({ workspaceId, current, className }: { workspaceId: string; current: Screen; className: string }) {
+interface NavigationProps {
+  workspaceId: string;
+  current: Screen;
+  className: string;
+  /** The bar of a phone: what is used most, where the thumb is, and the rest in a menu. */
+  isBar?: boolean;
+}
+
+function Navigation({ workspaceId, current, className, isBar }: NavigationProps) {
   return (
     <nav aria-label="Screens" className={className}>
-      {SCREENS.map(({ name, label, icon: Icon }) => (
+      {SCREENS.slice(0, isBar ? IN_BAR : undefined).map(({ name, label, icon: Icon }) => (
         <Link
           key={name}
           href={`/w/${workspaceId}/${name}`}
           aria-current={name === current.name ? "page" : undefined}
-          className="relative flex min-w-0 flex-col items-center gap-0.5 rounded-md px-1.5 py-1.5 text-[11px] text-muted hover:bg-accent-soft hover:text-ink aria-[current]:font-medium aria-[current]:text-accent md:flex-row md:gap-2.5 md:px-2.5 md:text-sm md:aria-[current]:bg-accent-soft"
+          className="relative flex min-h-13 min-w-0 flex-col items-center justify-center gap-0.5 rounded-md px-1.5 py-1.5 text-[11px] md:min-h-0 md:justify-start text-muted hover:bg-accent-soft hover:text-ink aria-[current]:font-medium aria-[current]:text-accent md:flex-row md:gap-2.5 md:px-2.5 md:text-sm md:aria-[current]:bg-accent-soft"
         >
           <Icon aria-hidden className="size-5 md:size-4" />
           <span className="max-w-full truncate">{label}</span>
           {name === "approvals" && <PendingCount workspaceId={workspaceId} />}
         </Link>
       ))}
+      {isBar && <MoreMenu workspaceId={workspaceId} screens={SCREENS.slice(IN_BAR)} />}
     </nav>
   );
 }
@@ -119,7 +165,7 @@ function useNavigationKeys(workspaceId: string): void {
   useShortcuts(
     useMemo<Shortcut[]>(
       () => [
-        { keys: "?", does: "Show this list", act: showList },
+        { keys: "?", does: "Show keyboard shortcuts", act: showList },
         ...SCREENS.map((screen) => ({
           keys: `g ${screen.key}`,
           does: `Go to ${screen.label}`,

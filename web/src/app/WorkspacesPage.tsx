@@ -7,32 +7,31 @@ import { Button } from "../components/Button";
 import { Empty } from "../components/Empty";
 import { ErrorNote } from "../components/ErrorNote";
 import { Field } from "../components/Field";
-import { Loading } from "../components/Loading";
-import { AccountMenu } from "./AccountMenu";
-import { Logo } from "./Logo";
+import { Skeleton } from "../components/Skeleton";
+import { useInbox } from "../inbox/inbox";
+import { InboxLink } from "./InboxLink";
+import { PageHead } from "./PageHead";
 import { useTitle } from "./title";
 import { useCreateWorkspace, useWorkspaces } from "./workspaces";
 
 export function WorkspacesPage() {
   useTitle("Workspaces");
   const workspaces = useWorkspaces();
+  const inbox = useInbox();
+  const waiting = (id: string) => inbox.data?.workspaces.find((one) => one.workspace_id === id)?.pending ?? 0;
   const create = useCreateWorkspace();
   const [name, setName] = useState("");
   const [, go] = useLocation();
 
   function submit(event: FormEvent) {
     event.preventDefault();
-    create.mutate(name, { onSuccess: (made) => go(`/w/${made.id}/chat`) });
+    create.mutate(name, { onSuccess: (made) => go(`/w/${made.id}/start`) });
   }
 
   return (
     <main className="mx-auto max-w-xl space-y-5 p-4 pt-10">
-      <header className="flex items-center gap-3">
-        <Logo />
-        <h1 className="grow text-xl font-semibold">Workspaces</h1>
-        <AccountMenu />
-      </header>
-      {workspaces.isPending && <Loading what="your workspaces" />}
+      <PageHead title="Workspaces" isHome aside={<InboxLink />} />
+      {workspaces.isPending && <Skeleton what="your workspaces" />}
       <ErrorNote error={workspaces.error} />
       {workspaces.data?.items.length === 0 && (
         <Empty title="No workspaces yet">Create a workspace or ask an owner to add you.</Empty>
@@ -46,6 +45,7 @@ export function WorkspacesPage() {
                 className="flex items-center gap-3 px-4 py-3 -outline-offset-2 hover:bg-accent-soft"
               >
                 <span className="grow truncate font-medium">{workspace.name}</span>
+                {waiting(workspace.id) > 0 && <Badge tone="warn">{waiting(workspace.id)} waiting</Badge>}
                 <Badge>{workspace.role}</Badge>
                 <ChevronRight aria-hidden className="size-4 text-muted" />
               </Link>

@@ -1,7 +1,8 @@
 /** The current user: fetched once, and again after login or logout. */
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { type QueryClient, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
 import { ApiError, api, onLoggedOut, type Schema, unwrap } from "../api/client";
+import { announceLogin, onLoginElsewhere } from "../api/loginChannel";
 
 const ME = ["me"] as const;
 
@@ -9,6 +10,14 @@ const ME = ["me"] as const;
 export function useMe() {
   const queries = useQueryClient();
   useEffect(() => onLoggedOut(() => queries.setQueryData(ME, null)), [queries]);
+  useEffect(
+    () =>
+      onLoginElsewhere((change) => {
+        if (change === "logged-in") void queries.invalidateQueries({ queryKey: ME });
+        else forget(queries);
+      }),
+    [queries],
+  );
   return useQuery({ queryKey: ME, queryFn: fetchMe, staleTime: Number.POSITIVE_INFINITY });
 }
 
@@ -50,11 +59,14 @@ export function useLogin() {
   const queries = useQueryClient();
   return useMutation({
     mutationFn: (body: Schema["LoginIn"]) => unwrap(api.POST("/api/v1/auth/login", { body })),
-    onSuccess: () => queries.invalidateQueries({ queryKey: ME }),
+    onSuccess: async () => {
+      await queries.invalidateQueries({ queryKey: ME });
+      announceLogin("logged-in");
+    },
   });
 }
 
-/** Whether registration is open. */
+/** Whether registration is open, and whether cookies need HTTPS. */
 export function useRegistration() {
   return useQuery({
     queryKey: ["registration"],
@@ -93,9 +105,14 @@ export function useLogout() {
   return useMutation({
     mutationFn: () => unwrap(api.POST("/api/v1/auth/logout", {})),
     onSuccess: () => {
-      // The next user of this browser must not see cached data.
-      queries.setQueryData(ME, null);
-      queries.removeQueries({ predicate: (query) => query.queryKey[0] !== ME[0] });
+      forget(queries);
+      announceLogin("logged-out");
     },
   });
+}
+
+/** Removes what was cached: the next user of this browser must not see it. */
+function forget(queries: QueryClient): void {
+  queries.setQueryData(ME, null);
+  queries.removeQueries({ predicate: (query) => query.queryKey[0] !== ME[0] });
 }

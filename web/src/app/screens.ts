@@ -5,6 +5,7 @@ import {
   History,
   type LucideIcon,
   MessageSquare,
+  Rocket,
   ShieldCheck,
   SlidersHorizontal,
 } from "lucide-react";
@@ -65,3 +66,12 @@ export const SCREENS: readonly Screen[] = [
     view: lazy(() => import("../screens/settings/SettingsScreen")),
   },
 ];
+
+/** Not in the navigation once the workspace has an agent. */
+export const START: Screen = {
+  name: "start",
+  label: "First steps",
+  icon: Rocket,
+  key: "",
+  view: lazy(() => import("../screens/start/StartScreen")),
+};

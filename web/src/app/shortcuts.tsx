@@ -25,6 +25,11 @@ export interface Shortcut {
 const active = new Set<readonly Shortcut[]>();
 let first = "";
 
+/** The shortcuts of what is shown now. */
+export function activeShortcuts(): Shortcut[] {
+  return [...active].flat();
+}
+
 /** Registers shortcuts while the component is mounted. Pass a stable array. */
 export function useShortcuts(shortcuts: readonly Shortcut[]): void {
   useEffect(() => {

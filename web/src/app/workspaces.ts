@@ -19,6 +19,11 @@ export function useWorkspace(workspaceId: string) {
   });
 }
 
+/** Whether the person may do more than read. True until it is known, so that no control appears late. */
+export function useMayWrite(workspaceId: string): boolean {
+  return useWorkspace(workspaceId).data?.role !== "viewer";
+}
+
 export function useCreateWorkspace() {
   const queries = useQueryClient();
   return useMutation({

@@ -1,6 +1,7 @@
 /** A call that needs approval: its effects, the rule that requires approval, and the decision buttons. */
 import { ShieldQuestion } from "lucide-react";
 import { useId, useState } from "react";
+import { useMayWrite } from "../app/workspaces";
 import { Badge } from "../components/Badge";
 import { Button } from "../components/Button";
 import { ArgumentList, EXACT, ShownText } from "../components/Code";
@@ -26,6 +27,7 @@ export function ApprovalCard({ workspaceId, approval }: Props) {
   const isTruncated =
     approval.changes.some((change) => change.diff_omitted || change.change === "omitted") ||
     JSON.stringify(approval.effects).length > MAY_BE_CUT;
+  const mayDecide = useMayWrite(workspaceId);
   const full = useFullPause(workspaceId, approval.id, isTruncated);
   const shown = full.data?.kind === "approval" ? full.data : approval;
   const hasDiff = shown.changes.some((change) => change.diff);
@@ -59,7 +61,11 @@ export function ApprovalCard({ workspaceId, approval }: Props) {
             <ArgumentList given={shown.input} label="Arguments" />
           </div>
         </details>
-        <DecisionForm workspaceId={workspaceId} approval={approval} />
+        {mayDecide ? (
+          <DecisionForm workspaceId={workspaceId} approval={approval} />
+        ) : (
+          <p className="text-sm text-muted">A member or an owner decides.</p>
+        )}
       </div>
     </section>
   );

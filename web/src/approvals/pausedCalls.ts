@@ -1,13 +1,9 @@
 /** Paused calls over HTTP: pending ones of a workspace, one with full diffs, decisions and answers. */
 import { useMutation, useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { useState } from "react";
 import { api, type Schema, unwrap } from "../api/client";
 import type { Approval, Pause } from "../events/conversation";
-import { useLive } from "../events/LiveProvider";
 import type { Change, Effects, Item, Rule } from "../events/messages";
-
-/** Events arrive only for the open session, so others are polled. */
-const REFETCH_INTERVAL = 5_000;
 
 const pendingKey = (workspaceId: string) => [workspaceId, "pending"] as const;
 
@@ -18,24 +14,13 @@ export interface PendingCall {
   createdAt: string;
 }
 
-/** The calls of the workspace that wait for a person, oldest first. */
+/** The calls of the workspace that wait for a person, oldest first. The workspace's activity says when they change. */
 export function usePending(workspaceId: string) {
-  const queries = useQueryClient();
-  const live = useLive();
-  useEffect(
-    () =>
-      live.listen(({ type }) => {
-        if (/^chat:(tool-confirm|question|pause-ended)$/.test(type)) {
-          void queries.invalidateQueries({ queryKey: pendingKey(workspaceId) });
-        }
-      }),
-    [live, queries, workspaceId],
-  );
-  return useQuery({
-    queryKey: pendingKey(workspaceId),
-    queryFn: () => fetchPending(workspaceId),
-    refetchInterval: REFETCH_INTERVAL,
-  });
+  return useQuery(pendingQuery(workspaceId));
+}
+
+export function pendingQuery(workspaceId: string) {
+  return { queryKey: pendingKey(workspaceId), queryFn: () => fetchPending(workspaceId) };
 }
 
 async function fetchPending(workspaceId: string): Promise<PendingCall[]> {

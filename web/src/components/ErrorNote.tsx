@@ -1,5 +1,6 @@
 import { TriangleAlert } from "lucide-react";
 import { ApiError } from "../api/client";
+import { errorText } from "./errorText";
 
 /** Shows an error message; renders nothing without an error. */
 export function ErrorNote({ error }: { error: unknown }) {
@@ -9,7 +10,7 @@ export function ErrorNote({ error }: { error: unknown }) {
     <div role="alert" className="flex gap-2 rounded-md border border-bad/40 bg-bad-soft px-3 py-2 text-bad">
       <TriangleAlert aria-hidden className="mt-0.5 size-4 shrink-0" />
       <div className="min-w-0 wrap-anywhere">
-        <p>{error instanceof Error ? error.message : String(error)}</p>
+        <p>{errorText(error)}</p>
         {fields.length > 0 && (
           <ul className="mt-1">
             {fields.map(([name, message]) => (

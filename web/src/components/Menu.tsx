@@ -13,7 +13,7 @@ export function Menu({ label, trigger, children }: { label: string; trigger: Rea
       <DropdownMenu.Trigger
         aria-label={label}
         title={label}
-        className="inline-flex size-9 items-center justify-center rounded-md text-muted hover:bg-accent-soft hover:text-ink"
+        className="inline-flex min-h-9 min-w-9 items-center justify-center rounded-md text-muted hover:bg-accent-soft hover:text-ink"
       >
         {trigger}
       </DropdownMenu.Trigger>

@@ -1,18 +1,25 @@
 /** Provides the live connection of a workspace to its screens. */
+import { useQueryClient } from "@tanstack/react-query";
 import { createContext, type ReactNode, useContext, useEffect, useState } from "react";
 import { useStore } from "zustand";
+import { refetch, refetchAll } from "./activity";
 import { type Conversation, EMPTY } from "./conversation";
 import { Live, type Status } from "./live";
 
 const Context = createContext<Live | null>(null);
 
 export function LiveProvider({ workspaceId, children }: { workspaceId: string; children: ReactNode }) {
+  const queries = useQueryClient();
   const [live, setLive] = useState<Live | null>(null);
   useEffect(() => {
-    const opened = new Live(workspaceId);
+    const opened = new Live(
+      workspaceId,
+      (activity) => refetch(queries, activity),
+      () => refetchAll(queries, workspaceId),
+    );
     setLive(opened);
     return () => opened.close();
-  }, [workspaceId]);
+  }, [workspaceId, queries]);
   return live && <Context value={live}>{children}</Context>;
 }
 

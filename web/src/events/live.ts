@@ -1,6 +1,7 @@
 /** The WebSocket of a workspace: reconnects, resumes after the last sequence number, and feeds the store. */
 import { createStore } from "zustand/vanilla";
 import { ApiError, api } from "../api/client";
+import type { Activity } from "./activity";
 import { type Conversation, EMPTY } from "./conversation";
 import type { Payload, ServerMessage } from "./messages";
 import { reduce } from "./reduce";
@@ -34,11 +35,28 @@ export class Live {
   #inbox = new Map<string, ServerMessage[]>();
   #isScheduled = false;
   #listeners = new Set<(message: ServerMessage) => void>();
+  readonly #onActivity: (activity: Activity) => void;
+  readonly #onWatching: () => void;
 
-  constructor(workspaceId: string) {
+  /**
+   * `onWatching` is called after each connection, once no later activity is missed; what changed before it is not
+   * announced.
+   */
+  constructor(workspaceId: string, onActivity: (activity: Activity) => void, onWatching: () => void) {
     this.#workspaceId = workspaceId;
+    this.#onActivity = onActivity;
+    this.#onWatching = onWatching;
     this.#connect();
+    window.addEventListener("online", this.retry);
   }
+
+  /** Connects now, instead of after the pause that grows with every failure. */
+  retry = (): void => {
+    if (this.#isClosed || this.#socket?.readyState !== WebSocket.CLOSED) return;
+    clearTimeout(this.#timer);
+    this.#backoff = MIN_BACKOFF;
+    void this.#reconnect();
+  };
 
   /** Subscribes to the events of a session. Returns a function that unsubscribes. */
   subscribe(sessionId: string): () => void {
@@ -74,6 +92,7 @@ export class Live {
   close(): void {
     this.#isClosed = true;
     clearTimeout(this.#timer);
+    window.removeEventListener("online", this.retry);
     this.#socket?.close();
   }
 
@@ -95,9 +114,19 @@ export class Live {
       this.#backoff = MIN_BACKOFF;
       this.store.setState({ status: "live" });
       for (const sessionId of this.#subscribers.keys()) this.#resume(sessionId);
+      void this.#watch();
     };
     socket.onmessage = (frame) => this.#receive(JSON.parse(frame.data) as ServerMessage);
     socket.onclose = () => this.#disconnected();
+  }
+
+  async #watch(): Promise<void> {
+    try {
+      await this.request("chat:watch", {});
+      this.#onWatching();
+    } catch {
+      // The connection was lost again; the next one watches.
+    }
   }
 
   #disconnected(): void {
@@ -119,7 +148,7 @@ export class Live {
       if (error instanceof ApiError) throw error;
       // The server is still unreachable.
     }
-    if (!this.#isClosed) this.#connect();
+    if (!this.#isClosed && this.#socket?.readyState === WebSocket.CLOSED) this.#connect();
   }
 
   #resume(sessionId: string): void {
@@ -131,6 +160,7 @@ export class Live {
 
   #receive(message: ServerMessage): void {
     if (message.id !== undefined) this.#settle(message);
+    if (message.type === "chat:activity") this.#onActivity(message.payload as Activity);
     const sessionId = message.payload.conversationId;
     if (message.type === "chat:ok" || typeof sessionId !== "string") return;
     // An error without a sequence number is a response to a request, not part of the conversation.

@@ -73,8 +73,9 @@ async def register(given: RegisterIn, request: Request, services: Injected) -> U
 
 @router.get("/registration", openapi_extra=PUBLIC)
 async def registration(services: Injected) -> RegistrationOut:
-    """Return whether anyone may create an account."""
-    return RegistrationOut(open=services.settings.open_registration)
+    """Return whether anyone may create an account, and whether a login in a browser needs HTTPS."""
+    settings = services.settings
+    return RegistrationOut(open=settings.open_registration, secure_cookies=settings.secure_cookies)
 
 
 @router.post("/login", openapi_extra=PUBLIC, responses=examples("VALIDATION_ERROR", "INVALID_TOKEN", "RATE_LIMITED"))

@@ -55,6 +55,10 @@ class UnsubscribeMessage(ConversationPayload):
     """``chat:unsubscribe``: unsubscribes from a session."""
 
 
+class WatchMessage(ChatPayload):
+    """``chat:watch``: subscribes to what changes in the workspace, until the connection ends."""
+
+
 class ToolCallMessage(ConversationPayload):
     """``chat:tool-call``: calls a tool as the session's agent or, without one, as the person."""
 
@@ -168,6 +172,7 @@ CHAT: Final[Mapping[str, type[ChatPayload]]] = {
     "auth": AuthMessage,
     "chat:resume": ResumeMessage,
     "chat:unsubscribe": UnsubscribeMessage,
+    "chat:watch": WatchMessage,
     "chat:tool-call": ToolCallMessage,
     "chat:tool-approve": ToolApproveMessage,
     "chat:answer": AnswerMessage,

@@ -43,6 +43,7 @@ class ChatProtocol:
             lambda error, session_id: self._send_error(error, conversationId=session_id),
         )
         self._calls: set[asyncio.Task[None]] = set()
+        self._is_watching = False
 
     async def greet(self) -> None:
         """Confirm the authentication."""
@@ -89,6 +90,8 @@ class ChatProtocol:
             case chat_messages.UnsubscribeMessage():
                 await self._connection.check_membership()
                 await self._watched.unsubscribe(SessionId(message.conversation_id))
+            case chat_messages.WatchMessage():
+                await self._watch_workspace()
             case chat_messages.ToolCallMessage():
                 about = await self._call_tool(message, reply)
             case chat_messages.ToolApproveMessage():
@@ -128,6 +131,26 @@ class ChatProtocol:
                 await self._connection.send(message)
 
         await self._watched.watch(session_id, after=after, opening=open_ones_first)
+
+    async def _watch_workspace(self) -> None:
+        """Subscribe to the activity of the workspace. Returns once no later change is missed."""
+        await self._connection.check_membership()
+        if self._is_watching:
+            return
+        self._is_watching = True
+        begun = asyncio.get_running_loop().create_future()
+        self._connection.start(self._follow_activity(begun))
+        await begun
+
+    async def _follow_activity(self, begun: asyncio.Future[None]) -> None:
+        try:
+            async with self._services.live.subscribe_to_activity(self._connection.tenant) as subscription:
+                begun.set_result(None)
+                async for activity in subscription:
+                    payload = {"workspaceId": activity.workspace_id, "topics": sorted(activity.topics)}
+                    await self._connection.send({"type": "chat:activity", "payload": payload})
+        finally:
+            begun.cancel()
 
     async def _send(self, message: chat_messages.SendMessage) -> dict[str, Any]:
         session = await self._session(message.conversation_id)

@@ -2,6 +2,7 @@
 import { Link, useLocation } from "wouter";
 import { useMe } from "../../app/me";
 import type { ScreenProps } from "../../app/screenProps";
+import { useMayWrite } from "../../app/workspaces";
 import { ApprovalCard } from "../../approvals/ApprovalCard";
 import { isPlanReview, planNamed } from "../../approvals/items";
 import { alreadyDecided, type PendingCall, useDecidedByOthers, usePending } from "../../approvals/pausedCalls";
@@ -15,6 +16,7 @@ import { escapedLine } from "../../components/shownText";
 
 export default function ApprovalsScreen({ workspaceId }: ScreenProps) {
   const pending = usePending(workspaceId);
+  const mayDecide = useMayWrite(workspaceId);
   const decided = useDecidedByOthers(workspaceId, pending.data ?? [], useMe().data?.id ?? null);
   const [location] = useLocation();
   const isAddressed = ({ pause }: PendingCall) => location.endsWith(`/approvals/${pause.id}`);
@@ -22,7 +24,14 @@ export default function ApprovalsScreen({ workspaceId }: ScreenProps) {
   return (
     <div tabIndex={0} role="region" aria-label="Approvals" className="h-full overflow-y-auto">
       <div className="mx-auto max-w-5xl space-y-4 p-4">
-        <h1 className="text-lg font-semibold">Approvals</h1>
+        <header className="flex items-baseline gap-3">
+          <h1 className="grow text-lg font-semibold">Approvals</h1>
+          {mayDecide && (pending.data?.length ?? 0) > 1 && (
+            <Link href="/inbox" className="text-sm text-accent underline underline-offset-2">
+              Decide several at once
+            </Link>
+          )}
+        </header>
         {pending.isPending && <Loading what="pending approvals" />}
         <ErrorNote error={pending.error} />
         <ul role="status" aria-label="Decided by others" className="space-y-1">
@@ -44,6 +53,8 @@ export default function ApprovalsScreen({ workspaceId }: ScreenProps) {
                 <ApprovalCard workspaceId={workspaceId} approval={pause} />
               ) : isPlanReview(pause.items) && planNamed(pause.items, null) === null ? (
                 <Card label="Plan review">A plan needs your review. Open the session to read it.</Card>
+              ) : !mayDecide ? (
+                <Card label="Question">The agent has a question. A member or an owner answers it.</Card>
               ) : (
                 <QuestionForm workspaceId={workspaceId} pauseId={pause.id} items={pause.items} />
               )}

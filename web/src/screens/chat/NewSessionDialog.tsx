@@ -1,6 +1,6 @@
 /** The form for a new session: agent, mode and title. */
 import { type FormEvent, useState } from "react";
-import { useLocation } from "wouter";
+import { Link, useLocation } from "wouter";
 import { Badge } from "../../components/Badge";
 import { Button } from "../../components/Button";
 import { Dialog } from "../../components/Dialog";
@@ -36,7 +36,14 @@ function NewSession({ workspaceId, onClose }: Omit<Props, "isOpen">) {
   if (agents.error) return <ErrorNote error={agents.error} />;
   const usable = agents.data.items.filter((agent) => agent.rules.model);
   if (usable.length === 0) {
-    return <Empty title="No agent with a model yet">An owner can add one in Settings, Agents.</Empty>;
+    return (
+      <Empty title="No agent with a model yet">
+        An owner can add one in Settings, Agents.{" "}
+        <Link href={`/w/${workspaceId}/start`} onClick={onClose} className="text-accent underline">
+          First steps
+        </Link>
+      </Empty>
+    );
   }
   const agentId = chosen ?? usable[0]?.id ?? null;
 

@@ -33,7 +33,6 @@ export function useRuns(workspaceId: string, sessionId: string) {
       ),
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.next,
-    refetchInterval: ({ state }) => pollWhile(state.data?.pages[0]?.items.some((run) => run.state !== "ended")),
   });
 }
 
@@ -51,17 +50,7 @@ export function useCalls(workspaceId: string, sessionId: string) {
       ),
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.next,
-    refetchInterval: ({ state }) => pollWhile(state.data?.pages[0]?.items.some(isActive)),
   });
-}
-
-function isActive(call: Schema["CallSummaryOut"]): boolean {
-  return call.state === "running" || call.state === "paused";
-}
-
-/** Polls active runs and calls. Ended ones do not change. */
-function pollWhile(isRunning: boolean | undefined): number | false {
-  return isRunning ? 3_000 : false;
 }
 
 function before(page: string | null): { before?: string } {

@@ -4,11 +4,9 @@ import { api, type Schema, unwrap } from "../../api/client";
 
 export type Schedule = Schema["ScheduleOut"];
 
-/** The next and the last time change by themselves. */
-const REFETCH_INTERVAL = 10_000;
-
 const key = (workspaceId: string) => [workspaceId, "schedules"] as const;
 
+/** A firing starts a run, which is activity of the workspace. */
 export function useSchedules(workspaceId: string) {
   return useQuery({
     queryKey: key(workspaceId),
@@ -16,7 +14,6 @@ export function useSchedules(workspaceId: string) {
       unwrap(
         api.GET("/api/v1/workspaces/{workspace_id}/schedules", { params: { path: { workspace_id: workspaceId } } }),
       ),
-    refetchInterval: REFETCH_INTERVAL,
   });
 }
 

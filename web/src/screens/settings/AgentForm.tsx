@@ -5,17 +5,19 @@ import { Button } from "../../components/Button";
 import { ErrorNote } from "../../components/ErrorNote";
 import { Field } from "../../components/Field";
 import { TextArea } from "../../components/TextArea";
+import { AgentFieldsForm } from "./AgentFieldsForm";
+import { fieldsOf, withFields } from "./agentDefinition";
 import { useRefetch } from "./data";
 
-const NEW = `trust: guided
+const NEW = `trust: review
 toolsets: [workspace]
 tool_permissions:
   read: {allowed: true}
+  ls: {allowed: true}
   grep: {allowed: true}
-  write: {allowed: true, paths: ["docs/**"]}
-  edit: {allowed: true, paths: ["docs/**"]}
-prompt: |
-  You maintain the documentation of this project.
+  glob: {allowed: true}
+  find: {allowed: true}
+  file_info: {allowed: true}
 `;
 
 interface Props {
@@ -25,11 +27,16 @@ interface Props {
   onSaved: () => void;
 }
 
-/** The form for an agent's name and YAML definition. The server reports errors per field. */
+type View = "form" | "yaml";
+
+/** An agent's name and definition, as a form or as YAML: two views of one text. The server reports errors per field. */
 export function AgentForm({ workspaceId, agent, onSaved }: Props) {
   const refetch = useRefetch([workspaceId, "agents"]);
   const [name, setName] = useState(agent?.name ?? "");
   const [definition, setDefinition] = useState(agent?.definition ?? NEW);
+  // Only the YAML can show what the form has no field for.
+  const shown = fieldsOf(definition);
+  const [view, setView] = useState<View>("form");
   const saving = useMutation({
     mutationFn: () => save(workspaceId, agent?.id, { name, definition }),
     onSuccess: async () => {
@@ -47,19 +54,49 @@ export function AgentForm({ workspaceId, agent, onSaved }: Props) {
   return (
     <form onSubmit={submit} className="space-y-4">
       <Field label="Name" required value={name} onChange={setName} error={fields.name} />
-      <TextArea
-        label="Definition (YAML)"
-        isCode
-        rows={16}
-        value={definition}
-        onChange={setDefinition}
-        hint="Tools that are not listed are denied. Without tool_permissions the agent is read-only."
-      />
+      <ViewChoice view={view} onChange={setView} />
+      {view === "yaml" && (
+        <TextArea
+          label="Definition (YAML)"
+          isCode
+          rows={16}
+          value={definition}
+          onChange={setDefinition}
+          hint="Tools that are not listed are denied. Without tool_permissions the agent is read-only."
+        />
+      )}
+      {view === "form" && shown && (
+        <AgentFieldsForm fields={shown} onChange={(changed) => setDefinition(withFields(definition, shown, changed))} />
+      )}
+      {view === "form" && shown === null && (
+        <p className="rounded-md bg-sunken px-3 py-2 text-muted">
+          This definition has something that the form cannot show, such as phases or an error. Edit it as YAML.
+        </p>
+      )}
       <ErrorNote error={saving.error} />
       <Button type="submit" variant="primary" busy={saving.isPending}>
         {agent ? "Save" : "Add"}
       </Button>
     </form>
+  );
+}
+
+function ViewChoice({ view, onChange }: { view: View; onChange: (view: View) => void }) {
+  const views: Record<View, string> = { form: "Form", yaml: "YAML" };
+  return (
+    <div role="group" aria-label="View of the definition" className="inline-flex rounded-lg bg-sunken p-0.5">
+      {Object.entries(views).map(([name, label]) => (
+        <button
+          key={name}
+          type="button"
+          aria-pressed={view === name}
+          onClick={() => onChange(name as View)}
+          className="min-h-7 rounded-md px-3 text-sm text-muted aria-pressed:bg-surface aria-pressed:font-medium aria-pressed:text-ink aria-pressed:shadow-card"
+        >
+          {label}
+        </button>
+      ))}
+    </div>
   );
 }
 

@@ -1,16 +1,16 @@
-import { useMutation, useQuery } from "@tanstack/react-query";
-import { type FormEvent, useState } from "react";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
 import { api, type Schema, unwrap } from "../../api/client";
 import { Badge } from "../../components/Badge";
 import { Button } from "../../components/Button";
 import { Card } from "../../components/Card";
 import { ConfirmButton } from "../../components/ConfirmButton";
 import { ErrorNote } from "../../components/ErrorNote";
-import { Field } from "../../components/Field";
 import { Loading } from "../../components/Loading";
 import { RelativeTime } from "../../components/RelativeTime";
 import { Table } from "../../components/Table";
 import { useRefetch } from "./data";
+import { KeyForm } from "./KeyForm";
 
 export function ModelsSection() {
   const providers = useQuery({ queryKey: ["providers"], queryFn: () => unwrap(api.GET("/api/v1/providers")) });
@@ -143,67 +143,5 @@ function Models({ provider }: { provider: string }) {
         },
       ]}
     />
-  );
-}
-
-interface KeyFormProps {
-  provider: string;
-  isStored: boolean;
-  /** Whether the provider accepts a custom base URL. */
-  hasAddress?: boolean;
-}
-
-function KeyForm({ provider, isStored, hasAddress = true }: KeyFormProps) {
-  const refetch = useRefetch(["credentials"]);
-  const [secret, setSecret] = useState("");
-  const [address, setAddress] = useState("");
-  const storing = useMutation({
-    mutationFn: () =>
-      unwrap(
-        api.PUT("/api/v1/credentials/{provider}", {
-          params: { path: { provider } },
-          body: { secret, base_url: address || null, check: true },
-        }),
-      ),
-    onSuccess: () => {
-      setSecret("");
-      return refetch();
-    },
-  });
-
-  function submit(event: FormEvent) {
-    event.preventDefault();
-    storing.mutate();
-  }
-
-  return (
-    <form onSubmit={submit} className="space-y-3">
-      <div className="flex flex-wrap items-end gap-3">
-        <div className="min-w-48 grow">
-          <Field
-            label={`API key for ${provider}`}
-            type="password"
-            autoComplete="off"
-            value={secret}
-            onChange={setSecret}
-          />
-        </div>
-        {hasAddress && (
-          <div className="min-w-48 grow">
-            <Field
-              label={`Base URL for ${provider} (optional)`}
-              type="url"
-              value={address}
-              onChange={setAddress}
-              placeholder="https://models.example.com/v1"
-            />
-          </div>
-        )}
-        <Button type="submit" busy={storing.isPending}>
-          {isStored ? "Replace" : "Save"}
-        </Button>
-      </div>
-      <ErrorNote error={storing.error} />
-    </form>
   );
 }

@@ -1,0 +1,27 @@
+/** Leads to the inbox, with the number of calls that wait anywhere. */
+import { Inbox } from "lucide-react";
+import { Link } from "wouter";
+import { useWaitingCount } from "../inbox/inbox";
+
+export function InboxLink({ isWide }: { isWide?: boolean }) {
+  const waiting = useWaitingCount();
+  return (
+    <Link
+      href="/inbox"
+      aria-label={waiting > 0 ? `Inbox: ${waiting} waiting` : "Inbox"}
+      title="Inbox of all workspaces"
+      className={`relative inline-flex h-9 min-w-9 items-center gap-2.5 rounded-md px-2.5 text-muted hover:bg-accent-soft hover:text-ink ${isWide ? "md:text-sm" : ""}`}
+    >
+      <Inbox aria-hidden className={isWide ? "size-5 md:size-4" : "size-5"} />
+      {isWide && <span className="hidden grow md:inline">Inbox</span>}
+      {waiting > 0 && (
+        <span
+          aria-hidden
+          className={`rounded-full bg-warn px-1.5 text-[11px] leading-4 font-semibold text-surface ${isWide ? "absolute top-0 left-5 md:static" : "absolute top-0 left-5"}`}
+        >
+          {waiting}
+        </span>
+      )}
+    </Link>
+  );
+}
