@@ -700,6 +700,48 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/workspaces/{workspace_id}/sessions/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Search Sessions
+         * @description Find sessions by words of their titles and messages, each once: titles first, then the newest messages.
+         */
+        get: operations["search_sessions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workspaces/{workspace_id}/sessions/{session_id}/forks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Fork Session
+         * @description Create a session that continues this one from a message, or with another text instead of it. Members only.
+         *
+         *     The session stays as it is, and so do the files: undo its runs if they should be as they were.
+         */
+        post: operations["fork_session"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workspaces/{workspace_id}/sessions/{session_id}": {
         parameters: {
             query?: never;
@@ -2839,6 +2881,54 @@ export interface components {
             /** Versions */
             versions: components["schemas"]["VersionEntry"][];
         };
+        /**
+         * ForkCreate
+         * @description Where a fork begins.
+         */
+        ForkCreate: {
+            /**
+             * Message Id
+             * Format: uuid
+             * @description The last message that the fork has in common with the session.
+             */
+            message_id: string;
+            /**
+             * Text
+             * @description Sent instead of that message, which must be a person's, with the files that it brings. The fork then begins with the messages before it.
+             */
+            text?: string | null;
+        };
+        /**
+         * FoundSessionOut
+         * @description A session that a search found.
+         */
+        FoundSessionOut: {
+            /**
+             * Session Id
+             * Format: uuid
+             */
+            session_id: string;
+            /** Title */
+            title: string | null;
+            /**
+             * Message Id
+             * @description The message that matches; null if the title does.
+             */
+            message_id: string | null;
+            /** Role */
+            role: ("user" | "assistant") | null;
+            /**
+             * Excerpt
+             * @description The text around the first word.
+             */
+            excerpt: string | null;
+            /**
+             * Found At
+             * Format: date-time
+             * @description When the message was sent, or the session created.
+             */
+            found_at: string;
+        };
         /** FunctionOut */
         FunctionOut: {
             /** Name */
@@ -3193,6 +3283,91 @@ export interface components {
              * @description How long an approval or a question can stay pending.
              */
             approval_timeout_seconds: number;
+        };
+        /**
+         * ListedSessionOut
+         * @description A session with what a list shows of it.
+         */
+        ListedSessionOut: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Title */
+            title: string | null;
+            /** Agent Id */
+            agent_id: string | null;
+            mode: components["schemas"]["SessionMode"];
+            trust: components["schemas"]["TrustLevel"] | null;
+            /**
+             * Provider
+             * @description The model provider; null for the agent's.
+             */
+            provider: string | null;
+            /** Model */
+            model: string | null;
+            /**
+             * Phase
+             * @description The agent's phase, which sets its permissions; null for the first one.
+             */
+            phase: string | null;
+            /**
+             * Package
+             * @description The package whose workflow the session runs.
+             */
+            package: string | null;
+            /**
+             * Directory
+             * @description Where the agent's commands start, relative to the project.
+             * @default
+             */
+            directory: string;
+            /**
+             * Parent Session Id
+             * @description For the session of a child run, the session whose agent started it.
+             */
+            parent_session_id?: string | null;
+            /**
+             * Forked From Session Id
+             * @description The session that this one continues. It may be deleted.
+             */
+            forked_from_session_id?: string | null;
+            /**
+             * Forked From Message Id
+             * @description The last message that it has in common with that session, or the one that it replaces.
+             */
+            forked_from_message_id?: string | null;
+            /**
+             * Created By
+             * Format: uuid
+             */
+            created_by: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Last Seq
+             * @description The number of the newest event.
+             */
+            last_seq: number;
+            /**
+             * Owner Name
+             * @description The full name or the address of its creator; null after they have left.
+             */
+            owner_name?: string | null;
+            /**
+             * @description `working`, `waiting` for a person, or `queued`; without such a run, `failed` if the last one did, else `idle`.
+             * @default idle
+             */
+            activity: components["schemas"]["SessionActivity"];
+            /**
+             * Cost
+             * @description What it and its child runs have cost, in US dollars as far as prices are known.
+             */
+            cost?: string | null;
         };
         /** LoginIn */
         LoginIn: {
@@ -3717,6 +3892,16 @@ export interface components {
              */
             next?: string | null;
         };
+        /** Page[FoundSessionOut] */
+        Page_FoundSessionOut_: {
+            /** Items */
+            items: components["schemas"]["FoundSessionOut"][];
+            /**
+             * Next
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
+             */
+            next?: string | null;
+        };
         /** Page[GrantOut] */
         Page_GrantOut_: {
             /** Items */
@@ -3731,6 +3916,16 @@ export interface components {
         Page_InvitationOut_: {
             /** Items */
             items: components["schemas"]["InvitationOut"][];
+            /**
+             * Next
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
+             */
+            next?: string | null;
+        };
+        /** Page[ListedSessionOut] */
+        Page_ListedSessionOut_: {
+            /** Items */
+            items: components["schemas"]["ListedSessionOut"][];
             /**
              * Next
              * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
@@ -3811,16 +4006,6 @@ export interface components {
         Page_ScheduleOut_: {
             /** Items */
             items: components["schemas"]["ScheduleOut"][];
-            /**
-             * Next
-             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
-             */
-            next?: string | null;
-        };
-        /** Page[SessionOut] */
-        Page_SessionOut_: {
-            /** Items */
-            items: components["schemas"]["SessionOut"][];
             /**
              * Next
              * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
@@ -4630,6 +4815,12 @@ export interface components {
              */
             enabled?: boolean | null;
         };
+        /**
+         * SessionActivity
+         * @description What a session does: its run works, waits for a person or is queued; or how the last one ended.
+         * @enum {string}
+         */
+        SessionActivity: "working" | "waiting" | "queued" | "failed" | "idle";
         /** SessionCreate */
         SessionCreate: {
             /** Title */
@@ -4717,6 +4908,16 @@ export interface components {
              * @description For the session of a child run, the session whose agent started it.
              */
             parent_session_id?: string | null;
+            /**
+             * Forked From Session Id
+             * @description The session that this one continues. It may be deleted.
+             */
+            forked_from_session_id?: string | null;
+            /**
+             * Forked From Message Id
+             * @description The last message that it has in common with that session, or the one that it replaces.
+             */
+            forked_from_message_id?: string | null;
             /**
              * Created By
              * Format: uuid
@@ -8180,7 +8381,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Page_SessionOut_"];
+                    "application/json": components["schemas"]["Page_ListedSessionOut_"];
                 };
             };
             /** @description Unauthorized */
@@ -8218,6 +8419,143 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["SessionCreate"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionOut"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    search_sessions: {
+        parameters: {
+            query: {
+                /** @description Words, or how they begin. */
+                query: string;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                workspace_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_FoundSessionOut_"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    fork_session: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                workspace_id: string;
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ForkCreate"];
             };
         };
         responses: {
