@@ -42,7 +42,7 @@ interface SentProps {
 export function SentFiles({ workspaceId, files }: SentProps) {
   if (files.length === 0) return null;
   return (
-    <ul aria-label="Attachments" className="mb-1 flex max-w-[85%] flex-wrap justify-end gap-2">
+    <ul aria-label="Attachments" className="mb-1 flex flex-wrap gap-2">
       {files.map((file) => (
         <li key={file.callId}>
           <SentFile workspaceId={workspaceId} file={file} />

@@ -85,7 +85,7 @@ export function ConversationList({ workspaceId, sessionId, conversation }: Props
                 key={item.key}
                 ref={virtual.measureElement}
                 data-index={item.index}
-                className="absolute top-0 left-0 w-full px-3 pb-3"
+                className={`absolute top-0 left-0 w-full px-3 pb-3 ${row?.kind === "message" ? "" : "sm:pl-[50px]"}`}
                 style={{ transform: `translateY(${item.start}px)` }}
               >
                 {row?.kind === "group" ? (
