@@ -42,7 +42,7 @@ export function SessionView({ workspaceId, sessionId }: { workspaceId: string; s
       {mayAct && (session.data.trust ?? agent?.rules.trust) === "review" && (
         <ReviewCard workspaceId={workspaceId} sessionId={sessionId} />
       )}
-      <StatusLine conversation={conversation} />
+      <StatusLine conversation={conversation} mayAct={mayAct} />
       {mayAct ? (
         <Composer workspaceId={workspaceId} session={session.data} conversation={conversation} />
       ) : (
