@@ -65,7 +65,7 @@ VIEWER_MAY = {
     "get_paused_call", "list_grants", "list_sessions", "get_session", "list_events", "stream_events",
     "create_ticket", "list_messages", "list_runs", "list_workspace_runs", "list_costs", "get_run", "list_mcp_servers",
     "get_mcp_server", "list_session_calls", "get_usage", "list_packages", "get_review", "list_schedules",
-    "get_schedule", "list_budgets",
+    "get_schedule", "list_budgets", "search_sessions",
 }  # fmt: skip
 VIEWER_TOOLS = {
     "ls", "read", "cat", "file_info", "read_multiple_files", "file_versions", "file_version", "file_compare", "changes",
@@ -87,6 +87,7 @@ BODIES: dict[str, Any] = {
     "cancel_call": None,
     "answer_paused_call": {"answers": {"name": "intruder"}},
     "create_session": {"title": "intruder"},
+    "fork_session": {"message_id": "00000000-0000-7000-8000-000000000000"},
     "change_session": {"title": "intruder"},
     "create_ticket": None,
     "send_message": {"text": "intruder"},
@@ -131,6 +132,8 @@ BODIES: dict[str, Any] = {
     "logout": None,
 }
 QUERIES = {
+    # The words of every text that only members may see.
+    "search_sessions": {"query": "marked as adas"},
     "find_file": {"path": "/secret.txt"},
     "stream_events": {"follow": "false"},
     # From the beginning, not from where the last verification ended.

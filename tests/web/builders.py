@@ -11,6 +11,8 @@ toolsets: [workspace, studio, history, agents]
 context_window: 100000
 tool_permissions:
   read: {{allowed: true}}
+  grep: {{allowed: true}}
+  ls: {{allowed: true}}
   write: {{allowed: true}}
   edit: {{allowed: true}}
   ask_user: {{allowed: true}}

@@ -127,6 +127,7 @@ async def test_finished_calls_open_as_diffs_answers_and_commands_in_lines(
     conversation = page.get_by_role("log", name="Conversation")
     await expect(conversation.get_by_text("Done.")).to_be_visible()
 
+    await conversation.get_by_role("button", name="Changed 2 files, ran 1 command").click()
     written = conversation.get_by_role("article", name="Call of write")
     await written.get_by_role("button", name="write /a.md").click()
     lines = written.get_by_role("region", name="Diff of /a.md").locator('[data-line="new"]')
@@ -138,7 +139,7 @@ async def test_finished_calls_open_as_diffs_answers_and_commands_in_lines(
     await expect(edited.locator('[data-line="new"]')).to_have_text("three")
     ran = conversation.get_by_role("article", name="Call of bash")
     await ran.get_by_role("button", name="bash").first.click()
-    assert command in await ran.get_by_label("Input").inner_text()
+    assert command in await ran.get_by_role("group", name="Command").inner_text()
     asked = conversation.get_by_role("article", name="Call of ask_user")
     await asked.get_by_role("button", name="ask_user").click()
     await expect(asked.locator("dd")).to_have_text(["Vitest", "cli"])

@@ -28,6 +28,7 @@ from toolcrib.storage.invitations import InvitationStore
 from toolcrib.storage.model_usage import ModelUsageStore
 from toolcrib.storage.provider_credentials import ProviderCredentialStore
 from toolcrib.storage.quotas import UsageStore
+from toolcrib.storage.session_forks import SessionForkStore
 from toolcrib.storage.sessions import SessionStore
 from toolcrib.storage.tool_calls import CallHistoryStore, ToolCallStore
 from toolcrib.storage.user_admin import UserAdmin
@@ -106,6 +107,7 @@ class ApiServices:
     past_calls: CallHistoryStore
     sandbox: Sandbox
     calls: ToolCallStore
+    session_forks: SessionForkStore
     sessions: SessionStore
     conversation_cursors: ConversationCursorStore
     tickets: TicketStore

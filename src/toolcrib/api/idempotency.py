@@ -61,7 +61,7 @@ _KINDS: Final[tuple[tuple[re.Pattern[str], EffectKind | None], ...]] = (
     (re.compile(r"/api/v1/workspaces/[^/]+/sessions/[^/]+/(?:messages|compact)"), EffectKind.RUN),
     (re.compile(r"/api/v1/workspaces/[^/]+/runs/[^/]+/retry"), EffectKind.RUN),
     (re.compile(r"/api/v1/workspaces/[^/]+/schedules/[^/]+/run"), EffectKind.RUN),
-    (re.compile(r"/api/v1/workspaces/[^/]+/sessions"), EffectKind.SESSION),
+    (re.compile(r"/api/v1/workspaces/[^/]+/sessions(?:/[^/]+/forks)?"), EffectKind.SESSION),
     (re.compile(r"/api/v1/workspaces/[^/]+/agents"), EffectKind.AGENT),
     (re.compile(r"/api/v1/workspaces/[^/]+/schedules"), EffectKind.SCHEDULE),
     (re.compile(r"/api/v1/workspaces/[^/]+/mcp-servers"), EffectKind.MCP_SERVER),

@@ -156,3 +156,16 @@ def _assistant_metadata(message: AssistantMessage) -> dict[str, Any]:
 
 def _call(found: Mapping[str, Any]) -> ModelToolCall:
     return ModelToolCall(ToolCallId(found["id"]), found["function"]["name"], found["function"]["arguments"])
+
+
+_TITLE_CHARACTERS: Final = 60
+
+
+def session_title(prompt: str) -> str | None:
+    """Return the beginning of a session's first message as its title, cut between words."""
+    printable = "".join(sign for sign in " ".join(prompt.split()) if sign.isprintable()).strip()
+    if len(printable) <= _TITLE_CHARACTERS:
+        return printable or None
+    cut = printable[:_TITLE_CHARACTERS]
+    words = cut.rpartition(" ")[0]
+    return f"{(words if len(words) > _TITLE_CHARACTERS // 2 else cut).rstrip()}…"

@@ -283,6 +283,16 @@ class RequestedCall:
         return ModelToolCall(self.wire_id, self.name, self.arguments).parsed()
 
 
+class SessionActivity(StrEnum):
+    """What a session does: its run works, waits for a person or is queued; or how the last one ended."""
+
+    WORKING = "working"
+    WAITING = "waiting"
+    QUEUED = "queued"
+    FAILED = "failed"
+    IDLE = "idle"
+
+
 @dataclass(frozen=True, slots=True)
 class SessionMessage:
     """A message of a session. An assistant's calls have Toolcrib's ids, in the order of the requests."""

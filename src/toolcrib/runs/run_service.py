@@ -45,13 +45,13 @@ class RunService:
         run = await self.runs.submit(
             tenant, session_id, text, via=via, history=history, priority=priority, attachments=attachments
         )
-        self._notify(run)
+        self.announce(run)
         return run
 
     async def compact(self, tenant: Tenant, session_id: SessionId, *, via: str) -> Run:
         """Submit a run that replaces the session's older messages by a summary, now or after its current run."""
         run = await self.runs.submit(tenant, session_id, "/compact", via=via, compacts=True)
-        self._notify(run)
+        self.announce(run)
         return run
 
     async def retry(self, tenant: Tenant, run_id: RunId, *, via: str) -> Run:
@@ -61,7 +61,7 @@ class RunService:
             Conflict: The run has not ended, or ended otherwise.
         """
         run = await self.runs.retry(tenant, run_id, via=via)
-        self._notify(run)
+        self.announce(run)
         return run
 
     async def cancel(self, tenant: Tenant, run_id: RunId) -> Run:
@@ -81,10 +81,11 @@ class RunService:
     async def release(self, tenant: Tenant, run_id: RunId) -> Run:
         """Release a message that a stop held."""
         run = await self.runs.release_held(tenant, run_id)
-        self._notify(run)
+        self.announce(run)
         return run
 
-    def _notify(self, run: Run) -> None:
+    def announce(self, run: Run) -> None:
+        """Tell subscribers and workers of a run that was submitted."""
         link_to_run(run.id)
         self._live.notify(run.workspace_id, run.session_id)
         self._wake_signal.notify(run.workspace_id, [run.id])

@@ -12,7 +12,7 @@ from toolcrib.core.attachments import MAX_ATTACHMENTS, MAX_BASE64, AttachmentNam
 from toolcrib.core.callers import SessionMode
 from toolcrib.core.errors import BadArguments, PathOutsideMount
 from toolcrib.core.paths import parse_relative
-from toolcrib.core.runs import DEFAULT_PRIORITY, LAST_PRIORITY, RunEnding, RunState, RunWait
+from toolcrib.core.runs import DEFAULT_PRIORITY, LAST_PRIORITY, RunEnding, RunState, RunWait, SessionActivity
 from toolcrib.schemas.schema_base import ErrorInfo, InModel, Name, OutModel, Page
 
 ProviderName = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[a-z-]+$")]
@@ -25,7 +25,6 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=MAX_MESSAGE_CHA
 ChoiceT = TypeVar("ChoiceT", "SessionCreate", "SessionUpdate")
 
 _PREVIEW_CHARACTERS = 300
-_TITLE_CHARACTERS = 60
 
 
 def _preview(text: str) -> str:
@@ -100,9 +99,54 @@ class SessionOut(OutModel):
     parent_session_id: UUID | None = Field(
         default=None, description="For the session of a child run, the session whose agent started it."
     )
+    forked_from_session_id: UUID | None = Field(
+        default=None, description="The session that this one continues. It may be deleted."
+    )
+    forked_from_message_id: UUID | None = Field(
+        default=None,
+        description="The last message that it has in common with that session, or the one that it replaces.",
+    )
     created_by: UUID
     created_at: datetime
     last_seq: int = Field(description="The number of the newest event.")
+
+
+class ListedSessionOut(SessionOut):
+    """A session with what a list shows of it."""
+
+    owner_name: str | None = Field(
+        default=None, description="The full name or the address of its creator; null after they have left."
+    )
+    activity: SessionActivity = Field(
+        default=SessionActivity.IDLE,
+        description="`working`, `waiting` for a person, or `queued`; without such a run, `failed` if the last one did, "
+        "else `idle`.",
+    )
+    cost: Decimal | None = Field(
+        default=None, description="What it and its child runs have cost, in US dollars as far as prices are known."
+    )
+
+
+class FoundSessionOut(OutModel):
+    """A session that a search found."""
+
+    session_id: UUID
+    title: str | None
+    message_id: UUID | None = Field(description="The message that matches; null if the title does.")
+    role: Literal["user", "assistant"] | None
+    excerpt: str | None = Field(description="The text around the first word.")
+    found_at: datetime = Field(description="When the message was sent, or the session created.")
+
+
+class ForkCreate(InModel):
+    """Where a fork begins."""
+
+    message_id: UUID = Field(description="The last message that the fork has in common with the session.")
+    text: Text | None = Field(
+        default=None,
+        description="Sent instead of that message, which must be a person's, with the files that it brings. The fork "
+        "then begins with the messages before it.",
+    )
 
 
 class AttachedFile(InModel):
@@ -241,12 +285,6 @@ class MessageOut(OutModel):
     content: str
     metadata: MessageMetadataOut | None
     created_at: datetime | None
-
-
-def session_title(prompt: str) -> str | None:
-    """Return the beginning of a session's first message as its title."""
-    printable = "".join(sign for sign in " ".join(prompt.split()) if sign.isprintable())
-    return printable[:_TITLE_CHARACTERS].strip() or None
 
 
 class EventOut(OutModel):

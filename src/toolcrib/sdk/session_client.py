@@ -9,7 +9,8 @@ from uuid import UUID
 from toolcrib.client import Client, RunOut, ServerUnavailable, ServerUnreachable, SessionOut, StreamMessage
 from toolcrib.core.attachments import MAX_PDF_BYTES, Unattachable, attachment, default_name
 from toolcrib.core.errors import BadArguments, Conflict, ToolcribError
-from toolcrib.schemas.sessions import AttachedFile, session_title
+from toolcrib.core.messages import session_title
+from toolcrib.schemas.sessions import AttachedFile
 from toolcrib.sdk.workspace_location import WorkspaceLocation
 
 # Retries: an unreachable server rarely comes back; one whose database is unavailable gets half a minute.

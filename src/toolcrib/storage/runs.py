@@ -13,6 +13,7 @@ from toolcrib.core.errors import Conflict, NotFound
 from toolcrib.core.idempotency import EffectKind, effect_id
 from toolcrib.core.ids import CallId, RunId, SessionId, UserId, WorkspaceId, new_id
 from toolcrib.core.json_text import json_text
+from toolcrib.core.messages import session_title
 from toolcrib.core.runs import DEFAULT_PRIORITY, Run, RunEnding, RunState, SessionMessage
 from toolcrib.storage.database import Connection, Database, Parameters, Tenant
 
@@ -144,6 +145,11 @@ class RunStore:
                 compacts,
             ),
         )
+        if not compacts and (title := session_title(prompt)):
+            await connection.execute(
+                "update toolcrib.sessions set title = %s where workspace_id = %s and id = %s and title is null",
+                (title, tenant.workspace_id, session_id),
+            )
         await self._start_queued(connection, tenant.workspace_id)
         run = await one_run(connection, tenant, run_id)
         if run.state is RunState.QUEUED:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, LiteralString
 
 from toolcrib.core.agents import AgentRules, TrustLevel
@@ -11,9 +12,10 @@ from toolcrib.core.callers import Agent, Narrowing, SessionMode, WorkspaceRole
 from toolcrib.core.errors import Conflict, Forbidden, NotFound
 from toolcrib.core.events import Event, EventType
 from toolcrib.core.idempotency import EffectKind, effect_id
-from toolcrib.core.ids import AgentId, CallId, FileId, RunId, SessionId, UserId
+from toolcrib.core.ids import AgentId, CallId, FileId, MessageId, RunId, SessionId, UserId
 from toolcrib.core.json_text import json_text
 from toolcrib.core.packages import Workflow
+from toolcrib.core.runs import SessionActivity
 from toolcrib.policy.trust import in_phase, in_session, reject_beyond_ceiling, reject_unknown_phase
 from toolcrib.storage.agents import require_agent
 from toolcrib.storage.database import Connection, Database, Store, Tenant
@@ -50,6 +52,9 @@ class Session:
     narrowed_to: Narrowing | None = None
     # Where its commands start, relative to the project. Empty: its root.
     directory: str = ""
+    # What it continues, if it was forked.
+    forked_from_session_id: SessionId | None = None
+    forked_from_message_id: MessageId | None = None
 
     def apply_to(self, agent: Agent) -> Agent:
         """Return the agent as it calls tools in this session: with the session's phase, trust and directory.
@@ -60,6 +65,27 @@ class Session:
             return agent
         here = replace(agent, directory=self.directory)
         return in_session(in_phase(here, self.phase), self.trust, by_owner=self.trust_by_owner)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSession(Session):
+    """A session with what a list shows of it: its owner, what it does now, and what it has cost in US dollars."""
+
+    owner_name: str | None = None
+    activity: SessionActivity = SessionActivity.IDLE
+    cost: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSession:
+    """A session that a search found, and the text that matched: its title, or a message."""
+
+    session_id: SessionId
+    title: str | None
+    message_id: MessageId | None
+    role: str | None
+    excerpt: str | None
+    found_at: datetime
 
 
 class SessionStore:
@@ -134,24 +160,60 @@ class SessionStore:
 
     async def page(
         self, tenant: Tenant, *, before: SessionId | None, limit: int, parent_id: SessionId | None = None
-    ) -> list[Session]:
+    ) -> list[ListedSession]:
         """Return the workspace's sessions, newest first; without those of child runs, or only those of one parent."""
         async with self._database.transaction(tenant) as connection:
             return await connection.fetch_all(
-                Session,
+                ListedSession,
                 f"""
-                select {_COLUMNS} from toolcrib.sessions
-                where workspace_id = %(workspace)s and (%(before)s::uuid is null or id < %(before)s)
-                  and parent_session_id is not distinct from %(parent)s
-                order by id desc limit %(limit)s
+                select s.*, coalesce(u.full_name, u.email) as owner_name, used.cost,
+                       case when r.state = 'waiting' and not r.waits_for_child then 'waiting'
+                            when r.state in ('ready', 'running', 'waiting') then 'working'
+                            when r.state = 'queued' then 'queued'
+                            when r.end_reason not in ('done', 'cancelled') then 'failed'
+                            else 'idle' end as activity
+                from (select {_COLUMNS} from toolcrib.sessions
+                      where workspace_id = %(workspace)s and (%(before)s::uuid is null or id < %(before)s)
+                        and parent_session_id is not distinct from %(parent)s
+                      order by id desc limit %(limit)s) s
+                left join toolcrib.users u on u.id = s.created_by
+                -- What it does now, or how it ended last.
+                left join lateral (
+                    select r.state, r.end_reason, r.waits_for_child from toolcrib.runs r
+                    where r.workspace_id = %(workspace)s and r.session_id = s.id and not r.held
+                    order by r.state in ('ready', 'running', 'waiting') desc, r.id desc limit 1
+                ) r on true
+                left join lateral (
+                    select sum(m.cost) as cost from toolcrib.model_usage m
+                    where m.workspace_id = %(workspace)s and m.kind = 'session' and m.key = s.id::text
+                ) used on true
+                order by s.id desc
                 """,  # noqa: S608 - as above
                 {"workspace": tenant.workspace_id, "before": before, "limit": limit, "parent": parent_id},
+            )
+
+    async def search(self, tenant: Tenant, query: str, *, limit: int) -> list[FoundSession]:
+        """Return the sessions with words that begin with those of the query, by title first, then by message."""
+        async with self._database.transaction(tenant) as connection:
+            return await connection.fetch_all(
+                FoundSession,
+                """
+                select f.session_id, s.title, f.message_id, f.role, f.excerpt, f.found_at
+                from toolcrib.search_sessions(%(query)s, %(limit)s) f
+                join toolcrib.sessions s on s.workspace_id = %(workspace)s and s.id = f.session_id
+                order by f.message_id is not null, f.found_at desc
+                """,
+                {"query": query, "limit": limit, "workspace": tenant.workspace_id},
             )
 
     async def get(self, tenant: Tenant, session_id: SessionId) -> Session:
         """Return one session."""
         async with self._database.transaction(tenant) as connection:
             return await _found(connection, tenant, session_id)
+
+    async def get_within(self, connection: Connection, tenant: Tenant, session_id: SessionId) -> Session:
+        """Return one session, in a transaction of the tenant."""
+        return await _found(connection, tenant, session_id)
 
     async def workflow(self, tenant: Tenant, session_id: SessionId) -> Workflow | None:
         """Return the workflow rules of a session, as they were when it was created."""
@@ -287,7 +349,7 @@ class SessionStore:
 
 _COLUMNS = """
     id, title, agent_id, mode, trust, created_by, created_at, last_seq, trust_by_owner, provider, model, phase, package,
-    parent_session_id, parent_run_id, narrowed_to, directory
+    parent_session_id, parent_run_id, narrowed_to, directory, forked_from_session_id, forked_from_message_id
 """
 
 

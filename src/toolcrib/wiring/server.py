@@ -103,6 +103,7 @@ def api_services(
         past_calls=CallHistoryStore(engine.database),
         sandbox=engine.sandbox,
         calls=stores.calls,
+        session_forks=stores.session_forks,
         sessions=stores.sessions,
         conversation_cursors=ConversationCursorStore(engine.database),
         tickets=TicketStore(engine.database),

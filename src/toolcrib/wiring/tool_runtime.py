@@ -56,6 +56,7 @@ from toolcrib.storage.quotas import WorkspaceQuota
 from toolcrib.storage.regex_search import PostgresRegex
 from toolcrib.storage.run_steps import RunStepStore
 from toolcrib.storage.schedules import ScheduleStore
+from toolcrib.storage.session_forks import SessionForkStore
 from toolcrib.storage.sessions import PlanModeStore, SessionStore
 from toolcrib.storage.tool_calls import ToolCallStore
 from toolcrib.storage.trash import TrashLimits, TrashStore
@@ -116,6 +117,7 @@ class Stores:
         self.retention = RetentionStore(database)
         self.runs = RunStepStore(database, max_at_work=settings.max_workspace_runs)
         self.sessions = SessionStore(database, most=settings.max_sessions)
+        self.session_forks = SessionForkStore(database, self.sessions, self.runs)
         self.schedules = ScheduleStore(database, self.sessions, self.runs, most=settings.max_schedules)
         self.trash = TrashStore(database)
         self.workspaces = WorkspaceStore(database, most=settings.max_workspaces, on_deleted=self.workspace_deleted.set)

@@ -65,7 +65,7 @@ async def children(run_fixture: RunFixture, session_id: SessionId | None = None)
     found = await run_fixture.workspace.stores.sessions.page(
         run_fixture.tenant, before=None, limit=100, parent_id=session_id or run_fixture.session_id
     )
-    return found[::-1]
+    return list(reversed(found))
 
 
 async def runs_of(run_fixture: RunFixture, sessions: list[Session]) -> list[Run]:

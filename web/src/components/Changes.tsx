@@ -24,11 +24,15 @@ interface Props {
   isQuiet?: boolean;
 }
 
-export function Changes({ workspaceId, of, isQuiet }: Props) {
-  const found = useQuery({
+export function useChanges(workspaceId: string, of: UndoTarget) {
+  return useQuery({
     queryKey: ["files", workspaceId, "changes", of],
     queryFn: () => callTool(workspaceId, "changes", { ...of, limit: MAX_FILES }),
   });
+}
+
+export function Changes({ workspaceId, of, isQuiet }: Props) {
+  const found = useChanges(workspaceId, of);
   if (found.isPending) return <Loading what="changes" />;
   if (found.error) return <ErrorNote error={found.error} />;
   const { changes, total } = found.data;

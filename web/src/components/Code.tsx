@@ -1,6 +1,5 @@
-import { Check, Copy } from "lucide-react";
-import { Fragment, useState } from "react";
-import { IconButton } from "./Button";
+import { Fragment } from "react";
+import { CopyButton } from "./CopyButton";
 import { type Part, shownArguments, shownParts } from "./shownText";
 
 /** Classes of text that is shown as it is: it wraps anywhere, keeps its spaces, and runs in the order of its characters,
@@ -13,10 +12,12 @@ interface Props {
   label: string;
   /** Allow more height before the text scrolls. */
   isTall?: boolean;
+  /** Show line numbers, from this one on. */
+  firstLine?: number;
 }
 
 /** Code with marks for what would not be seen, and a button that copies the original text. */
-export function Code({ text, label, isTall }: Props) {
+export function Code({ text, label, isTall, firstLine }: Props) {
   return (
     <div className="group relative">
       <pre
@@ -25,11 +26,27 @@ export function Code({ text, label, isTall }: Props) {
         aria-label={label}
         className={`overflow-x-hidden overflow-y-auto rounded-md border border-line bg-sunken px-3 py-2 font-mono text-xs leading-5 ${EXACT} ${isTall ? "max-h-[60vh]" : "max-h-72"}`}
       >
-        <ShownText text={text} />
+        {firstLine === undefined ? <ShownText text={text} /> : <NumberedLines text={text} firstLine={firstLine} />}
       </pre>
-      <CopyButton text={text} />
+      <CopyButton text={text} className="absolute top-1 right-1" />
     </div>
   );
+}
+
+function NumberedLines({ text, firstLine }: { text: string; firstLine: number }) {
+  const lines = text.replace(/\n$/, "").split("\n");
+  const width = String(firstLine + lines.length - 1).length;
+  return lines.map((line, number) => (
+    // biome-ignore lint/suspicious/noArrayIndexKey: the lines of a text have no other name
+    <span key={number} className="flex gap-3">
+      <span aria-hidden className="shrink-0 text-muted select-none">
+        {String(firstLine + number).padStart(width)}
+      </span>
+      <span className="min-h-5 min-w-0">
+        <Parts parts={shownParts(line)} />
+      </span>
+    </span>
+  ));
 }
 
 /** Text in its lines. */
@@ -80,17 +97,3 @@ export function ArgumentList({ given, label }: { given: unknown; label: string }
 }
 
 const MARK = "rounded-sm bg-warn-soft text-warn";
-
-function CopyButton({ text }: { text: string }) {
-  const [isCopied, setIsCopied] = useState(false);
-  return (
-    <IconButton
-      label={isCopied ? "Copied" : "Copy"}
-      className="absolute top-1 right-1 bg-sunken opacity-0 group-hover:opacity-100 focus:opacity-100"
-      onClick={() => navigator.clipboard.writeText(text).then(() => setIsCopied(true))}
-      onBlur={() => setIsCopied(false)}
-    >
-      {isCopied ? <Check aria-hidden className="size-3.5" /> : <Copy aria-hidden className="size-3.5" />}
-    </IconButton>
-  );
-}

@@ -12,6 +12,9 @@ export interface Message {
   id: string;
   role: "user" | "assistant" | "summary";
   runId: string | null;
+  /** The person who sent it, by id and name; null for the agent's. */
+  authorId: string | null;
+  author: string | null;
   text: string;
   attachments: readonly Attached[];
   thinking: string;

@@ -99,12 +99,13 @@ class Draft {
 
   // Messages
 
-  #message({ messageId, role, runId, content, attachments, usage }: Payload): void {
+  #message({ messageId, role, runId, content, attachments, usage, ...by }: Payload): void {
     // A queued message moves to its place in the conversation.
     this.#remove(messageId);
     this.#put({
       ...newMessage(messageId, runId ?? null),
       role: role === "user" ? "user" : "summary",
+      ...authorOf(by),
       text: content,
       attachments: attachedOf(attachments),
     });
@@ -283,7 +284,7 @@ class Draft {
     // A run that compacts the conversation brings no message.
     if (state === "queued" && more.compacts !== true) {
       const attachments = attachedOf(more.attachments);
-      this.#put({ ...newMessage(runId, runId), role: "user", text: prompt ?? "", attachments });
+      this.#put({ ...newMessage(runId, runId), role: "user", ...authorOf(more), text: prompt ?? "", attachments });
     }
     if (state !== "ended") return;
     if (before?.state === "queued") {
@@ -356,6 +357,8 @@ function newMessage(id: string, runId: string | null): Message {
     id,
     role: "assistant",
     runId,
+    authorId: null,
+    author: null,
     text: "",
     attachments: [],
     thinking: "",
@@ -365,6 +368,10 @@ function newMessage(id: string, runId: string | null): Message {
     attempt: 0,
     received: NONE_RECEIVED,
   };
+}
+
+function authorOf({ authorId, author }: Payload): Pick<Message, "authorId" | "author"> {
+  return { authorId: authorId ?? null, author: author ?? null };
 }
 
 function attachedOf(files: { path: string; toolId: string }[] | undefined): Attached[] {

@@ -18,7 +18,7 @@ from toolcrib.api.message_attachments import attach_files
 from toolcrib.api.routers import api_router
 from toolcrib.api.session_stream import EventStream, SessionEncoder, encoded, resume_messages
 from toolcrib.core.errors import BadArguments, ToolcribError
-from toolcrib.core.ids import AgentId, RunId, SessionId, WorkspaceId
+from toolcrib.core.ids import AgentId, MessageId, RunId, SessionId, WorkspaceId
 from toolcrib.core.runs import CostGroup, RunState
 from toolcrib.events import Subscription
 from toolcrib.schemas.schema_base import Page
@@ -26,6 +26,9 @@ from toolcrib.schemas.sessions import (
     CostOut,
     EventOut,
     EventPage,
+    ForkCreate,
+    FoundSessionOut,
+    ListedSessionOut,
     MessageCreate,
     MessageOut,
     RunOut,
@@ -80,11 +83,42 @@ async def list_sessions(
     parent_session_id: Annotated[
         SessionId | None, Query(description="List the sessions of the child runs that this session's agent started.")
     ] = None,
-) -> Page[SessionOut]:
+) -> Page[ListedSessionOut]:
     """List the workspace's sessions, newest first. Those of child runs are listed by their parent only."""
     sessions = await services.sessions.page(tenant, before=before, limit=limit + 1, parent_id=parent_session_id)
     # Unlike a full page, one more session shows that there is a next page.
-    return Page[SessionOut].of(sessions[:limit], limit=limit if len(sessions) > limit else None)
+    return Page[ListedSessionOut].of(sessions[:limit], limit=limit if len(sessions) > limit else None)
+
+
+@router.get("/sessions/search", responses=examples("VALIDATION_ERROR"))
+async def search_sessions(
+    tenant: PersonTenant,
+    services: Injected,
+    query: Annotated[str, Query(min_length=1, max_length=200, description="Words, or how they begin.")],
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+) -> Page[FoundSessionOut]:
+    """Find sessions by words of their titles and messages, each once: titles first, then the newest messages."""
+    return Page[FoundSessionOut].of(await services.sessions.search(tenant, query, limit=limit))
+
+
+@router.post(
+    "/sessions/{session_id}/forks",
+    status_code=201,
+    responses=examples("VALIDATION_ERROR", "FORBIDDEN", "NOT_FOUND", "CONFLICT"),
+)
+async def fork_session(
+    session_id: SessionId, given: ForkCreate, tenant: PersonTenant, services: Injected
+) -> SessionOut:
+    """Create a session that continues this one from a message, or with another text instead of it. Members only.
+
+    The session stays as it is, and so do the files: undo its runs if they should be as they were.
+    """
+    fork, run = await services.session_forks.fork(
+        tenant, session_id, MessageId(given.message_id), text=given.text, via="rest"
+    )
+    if run is not None:
+        services.run_service.announce(run)
+    return SessionOut.model_validate(fork)
 
 
 @router.get("/sessions/{session_id}", responses=examples("NOT_FOUND"))

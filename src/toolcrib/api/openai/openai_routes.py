@@ -22,8 +22,9 @@ from toolcrib.api.request_guard import StrictRoute
 from toolcrib.core.errors import AnswerNotKept, Forbidden, NotFound, ToolcribError, Unauthenticated
 from toolcrib.core.idempotency import current_claim
 from toolcrib.core.ids import RunId, WorkspaceId
+from toolcrib.core.messages import session_title
 from toolcrib.events import Subscription
-from toolcrib.schemas.sessions import AttachedFile, session_title
+from toolcrib.schemas.sessions import AttachedFile
 from toolcrib.storage.agents import StoredAgent
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.events import ConversationCursor

@@ -1,10 +1,9 @@
 /** The files of a message: those chosen for the next one, and those that a sent one brought. */
-import { useQuery } from "@tanstack/react-query";
 import { FileText, X } from "lucide-react";
-import { api, unwrap } from "../../api/client";
 import { IconButton } from "../../components/Button";
 import type { Attached } from "../../events/conversation";
 import { type ChosenFile, dataUrl, isImage } from "./files";
+import { storedFiles, useStoredCall } from "./results/storedCall";
 
 interface ChosenProps {
   files: readonly ChosenFile[];
@@ -43,7 +42,7 @@ interface SentProps {
 export function SentFiles({ workspaceId, files }: SentProps) {
   if (files.length === 0) return null;
   return (
-    <ul aria-label="Attachments" className="mb-1 flex max-w-[85%] flex-wrap justify-end gap-2">
+    <ul aria-label="Attachments" className="mb-1 flex flex-wrap gap-2">
       {files.map((file) => (
         <li key={file.callId}>
           <SentFile workspaceId={workspaceId} file={file} />
@@ -55,19 +54,8 @@ export function SentFiles({ workspaceId, files }: SentProps) {
 
 function SentFile({ workspaceId, file }: { workspaceId: string; file: Attached }) {
   const name = file.path.split("/").pop() ?? file.path;
-  const call = useQuery({
-    queryKey: [workspaceId, "call", file.callId],
-    queryFn: () =>
-      unwrap(
-        api.GET("/api/v1/workspaces/{workspace_id}/calls/{call_id}", {
-          params: { path: { workspace_id: workspaceId, call_id: file.callId } },
-        }),
-      ),
-    // What was sent does not change.
-    staleTime: Number.POSITIVE_INFINITY,
-    retry: false,
-  });
-  const content = call.data && contentOf(call.data.result, name);
+  const call = useStoredCall(workspaceId, file.callId);
+  const content = storedFiles(call.data?.result, name)[0];
   // The height is the same while it loads, so that the conversation does not jump.
   if (call.isPending) return <span className="block h-32 w-32 animate-pulse rounded-lg bg-sunken" />;
   if (content && isImage(content.type)) {
@@ -85,23 +73,4 @@ function SentFile({ workspaceId, file }: { workspaceId: string; file: Attached }
       <span className="max-w-48 truncate">{name}</span>
     </span>
   );
-}
-
-const TYPES: Readonly<Record<string, string>> = {
-  png: "image/png",
-  jpg: "image/jpeg",
-  jpeg: "image/jpeg",
-  gif: "image/gif",
-  webp: "image/webp",
-};
-
-/** Returns the content of a file that a call has stored (`attach`) or read (`read`). */
-function contentOf(result: unknown, name: string): { type: string; data: string } | null {
-  const { media, content } = (result ?? {}) as {
-    media?: { mime_type: string; data: string }[];
-    content?: { data?: string };
-  };
-  if (media?.[0]) return { type: media[0].mime_type, data: media[0].data };
-  const type = TYPES[name.split(".").pop()?.toLowerCase() ?? ""];
-  return type && typeof content?.data === "string" ? { type, data: content.data } : null;
 }

@@ -1,7 +1,6 @@
 /** A tool call: expanded while it runs, collapsed afterwards, unless a person toggles it. */
 import { Ban, CircleCheck, CircleDashed, CircleX, Hand, LoaderCircle, Undo2 } from "lucide-react";
-import { useState } from "react";
-import { create } from "zustand";
+import { useMemo, useState } from "react";
 import { useMe } from "../../app/me";
 import { ApprovalCard } from "../../approvals/ApprovalCard";
 import { ChangeList } from "../../approvals/ChangeList";
@@ -9,18 +8,17 @@ import { alreadyDecided, isDecidedByOther } from "../../approvals/pausedCalls";
 import { QuestionForm } from "../../approvals/QuestionForm";
 import { Badge } from "../../components/Badge";
 import { Button } from "../../components/Button";
-import { Changes } from "../../components/Changes";
-import { ArgumentList, Code, EXACT, ShownText } from "../../components/Code";
+import { EXACT, ShownText } from "../../components/Code";
 import { UndoDialog } from "../../components/UndoDialog";
 import { type Call, type CallStatus, isPending, type Question } from "../../events/conversation";
+import { useMayAct } from "./access";
 import { ChildRunBlock } from "./ChildRunBlock";
+import { CallChanges } from "./results/CallChanges";
+import { CallDetails } from "./results/CallDetails";
+import { CallResult } from "./results/CallResult";
+import { gistOf, viewOf } from "./results/callView";
+import { useToggled } from "./results/toggledRows";
 import { durationOf, iconOf, mayChangeFiles, summaryOf } from "./toolIcons";
-
-/** Calls that a person expanded or collapsed. Kept here because rows unmount while scrolling. */
-const useToggled = create<{ open: Record<string, boolean>; toggle: (id: string, isOpen: boolean) => void }>((set) => ({
-  open: {},
-  toggle: (id, isOpen) => set((before) => ({ open: { ...before.open, [id]: isOpen } })),
-}));
 
 interface Props {
   workspaceId: string;
@@ -37,6 +35,8 @@ export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
   // A child run is shown below its call.
   const isExpanded = toggled ?? (call.status === "running" && call.child === null);
   const Icon = iconOf(call.name);
+  const mayAct = useMayAct(workspaceId);
+  const gist = useMemo(() => gistOf(viewOf(call)), [call]);
   return (
     <article aria-label={`Call of ${call.name}`} className="space-y-2">
       <div className="overflow-hidden rounded-lg border border-line bg-surface">
@@ -49,10 +49,14 @@ export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
           <Icon aria-hidden className="size-4 shrink-0 text-muted" />
           <span className="shrink-0 font-mono text-xs font-semibold">{call.name}</span>
           <span className="min-w-0 grow truncate font-mono text-xs text-muted">{summaryOf(call.input)}</span>
+          {gist && <span className="shrink-0 text-xs text-muted max-sm:hidden">{gist}</span>}
           {isolationOf(call) && <Badge title="Isolation">{isolationOf(call)}</Badge>}
-          {call.durationMs !== null && call.durationMs > 0 && call.child === null && (
-            <span className="shrink-0 text-xs text-muted tabular-nums">{durationOf(call.durationMs)}</span>
-          )}
+          {call.durationMs !== null &&
+            call.durationMs > 0 &&
+            call.child === null &&
+            call.pause?.kind !== "question" && (
+              <span className="shrink-0 text-xs text-muted tabular-nums">{durationOf(call.durationMs)}</span>
+            )}
           <Status status={call.status} />
         </button>
         {isExpanded && <Body workspaceId={workspaceId} sessionId={sessionId} call={call} />}
@@ -65,8 +69,13 @@ export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
           {alreadyDecided(pause)}
         </p>
       )}
-      {pause?.kind === "approval" && isPending(pause) && <ApprovalCard workspaceId={workspaceId} approval={pause} />}
-      {pause?.kind === "question" && isPending(pause) && (
+      {isPending(pause) && !mayAct && (
+        <p className="rounded-md bg-sunken px-3 py-1.5 text-xs text-muted">Waits for a member of the workspace.</p>
+      )}
+      {mayAct && pause?.kind === "approval" && isPending(pause) && (
+        <ApprovalCard workspaceId={workspaceId} approval={pause} />
+      )}
+      {mayAct && pause?.kind === "question" && isPending(pause) && (
         <QuestionForm workspaceId={workspaceId} pauseId={pause.id} items={pause.items} plan={plan} />
       )}
     </article>
@@ -75,46 +84,37 @@ export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
 
 function Body({ workspaceId, sessionId, call }: Omit<Props, "plan">) {
   const [isUndoing, setIsUndoing] = useState(false);
-  const result = call.result === null ? null : pretty(call.result);
-  const isDone = call.status === "success";
-  const isChange = isDone && mayChangeFiles(call.name);
-  // The result of a file tool has ids and hashes only. Its diff says what it did.
-  const isShownAsDiff = isDone && /^(write|edit|mv|rm|touch|mkdir|plan_write|plan_edit|file_write)$/.test(call.name);
+  const mayAct = useMayAct(workspaceId);
+  const view = useMemo(() => viewOf(call), [call]);
+  const isQuestion = call.pause?.kind === "question" && call.pause.answers !== null;
+  const isRejected = call.status !== "success" && call.pause?.kind === "approval" && !isPending(call.pause);
   return (
     <div className="space-y-2 border-t border-line p-3">
       <Outcome call={call} />
-      {call.pause?.kind === "question" && call.pause.answers !== null ? (
-        <AnswerList pause={call.pause} />
-      ) : (
-        <>
-          {isChange && <Changes workspaceId={workspaceId} of={{ calls: [call.id] }} isQuiet />}
-          {!isDone && call.pause?.kind === "approval" && !isPending(call.pause) && (
-            <ChangeList changes={call.pause.changes} />
-          )}
-          {call.input !== null && (
-            <details open={!isShownAsDiff}>
-              <summary className="text-xs text-muted">Arguments</summary>
-              <ArgumentList given={call.input} label="Input" />
-            </details>
-          )}
-          {call.output && <Code text={call.output} label="Output so far" />}
-          {result && !isShownAsDiff && <Code text={result} label="Result" />}
-        </>
+      {call.pause?.kind === "question" && call.pause.answers !== null && <AnswerList pause={call.pause} />}
+      {isRejected && call.pause?.kind === "approval" && <ChangeList changes={call.pause.changes} />}
+      {!isQuestion && view !== null && <CallResult workspaceId={workspaceId} call={call} view={view} />}
+      {/* A command that also changed files shows both. */}
+      {view?.kind === "terminal" && call.status !== "running" && call.result !== null && (
+        <CallChanges workspaceId={workspaceId} callId={call.id} />
       )}
       {call.metadata.truncated === true && <p className="text-xs text-muted">Output truncated</p>}
-      {call.status === "success" && mayChangeFiles(call.name) && (
-        <div className="flex justify-end">
+      <div className="flex items-start gap-2">
+        <div className="min-w-0 grow">{!isQuestion && <CallDetails call={call} isOpen={view === null} />}</div>
+        {mayAct && call.status === "success" && mayChangeFiles(call.name) && (
           <Button small onClick={() => setIsUndoing(true)}>
             <Undo2 aria-hidden className="size-3.5" /> Undo…
           </Button>
-        </div>
+        )}
+      </div>
+      {isUndoing && (
+        <UndoDialog
+          workspaceId={workspaceId}
+          sessionId={sessionId}
+          request={{ target: { calls: [call.id] }, what: call.name }}
+          onClose={() => setIsUndoing(false)}
+        />
       )}
-      <UndoDialog
-        workspaceId={workspaceId}
-        sessionId={sessionId}
-        request={isUndoing ? { target: { calls: [call.id] }, what: call.name } : null}
-        onClose={() => setIsUndoing(false)}
-      />
     </div>
   );
 }
@@ -177,16 +177,4 @@ function Status({ status }: { status: CallStatus }) {
 
 function isolationOf(call: Call): string | null {
   return call.isolation ?? (typeof call.metadata.isolation === "string" ? call.metadata.isolation : null);
-}
-
-/** Formats JSON for reading; shows only `content` where a result has one. */
-function pretty(result: string): string {
-  if (!/^[[{]/.test(result)) return result;
-  try {
-    const parsed: unknown = JSON.parse(result);
-    const content = (parsed as { content?: unknown }).content;
-    return typeof content === "string" ? content : JSON.stringify(parsed, null, 2);
-  } catch {
-    return result;
-  }
 }

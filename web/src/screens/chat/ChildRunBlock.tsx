@@ -1,13 +1,16 @@
 /** A child run below the call that started it: its agent and state, and its conversation when it is opened. */
 import { ChevronRight, ExternalLink } from "lucide-react";
+import { useMemo } from "react";
 import { Link } from "wouter";
 import { create } from "zustand";
+import { useMe } from "../../app/me";
 import { Badge, type Tone } from "../../components/Badge";
 import { escapedLine } from "../../components/shownText";
 import { type ChildRun, type Conversation, type Run, waitingCalls } from "../../events/conversation";
 import { useConversation } from "../../events/LiveProvider";
 import { CallBlock } from "./CallBlock";
 import { RowView } from "./RowView";
+import { SpeakersContext } from "./speakers";
 
 /** Child runs that a person opened or closed. Kept here because rows unmount while scrolling. */
 const useOpened = create<{ open: Record<string, boolean>; set: (id: string, isOpen: boolean) => void }>((set) => ({
@@ -102,24 +105,28 @@ function WaitingCalls({ workspaceId, child }: Omit<Props, "isOver">) {
 
 function Whole({ workspaceId, child }: Omit<Props, "isOver">) {
   const { order, rows, runs, plan, isLoaded } = useConversation(child.sessionId);
+  const me = useMe().data?.id ?? null;
+  const speakers = useMemo(() => ({ agent: escapedLine(child.agent), me }), [child.agent, me]);
   return (
-    <div className="space-y-3 border-t border-line p-2">
-      {!isLoaded && <p className="text-xs text-muted">Loading conversation…</p>}
-      {order.map((id) => {
-        const row = rows[id];
-        return (
-          row && (
-            <RowView
-              key={id}
-              workspaceId={workspaceId}
-              sessionId={child.sessionId}
-              row={row}
-              run={row.runId ? runs[row.runId] : undefined}
-              plan={plan}
-            />
-          )
-        );
-      })}
-    </div>
+    <SpeakersContext value={speakers}>
+      <div className="space-y-3 border-t border-line p-2">
+        {!isLoaded && <p className="text-xs text-muted">Loading conversation…</p>}
+        {order.map((id) => {
+          const row = rows[id];
+          return (
+            row && (
+              <RowView
+                key={id}
+                workspaceId={workspaceId}
+                sessionId={child.sessionId}
+                row={row}
+                run={row.runId ? runs[row.runId] : undefined}
+                plan={plan}
+              />
+            )
+          );
+        })}
+      </div>
+    </SpeakersContext>
   );
 }

@@ -1,12 +1,15 @@
 /** The rows of a conversation. Renders only visible rows, and follows new ones at the end. */
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { ArrowDown } from "lucide-react";
-import { useCallback, useLayoutEffect, useRef, useState } from "react";
+import { useCallback, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { Button } from "../../components/Button";
 import { Empty } from "../../components/Empty";
 import { Loading } from "../../components/Loading";
-import type { Conversation, Row } from "../../events/conversation";
+import type { Conversation } from "../../events/conversation";
 import { RowView } from "./RowView";
+import { CallGroupHeader } from "./results/CallGroupHeader";
+import { type CallGroup, groupedRows, type Item } from "./results/callGroups";
+import { useToggled } from "./results/toggledRows";
 
 /** Distance to the end, in pixels, that counts as the end. */
 const NEAR = 80;
@@ -22,11 +25,16 @@ export function ConversationList({ workspaceId, sessionId, conversation }: Props
   const scroll = useRef<HTMLDivElement>(null);
   const [isAtEnd, setIsAtEnd] = useState(true);
   const follows = useRef(true);
+  const toggled = useToggled((state) => state.open);
+  const items = useMemo(
+    () => groupedRows({ order, rows }, (group) => isGroupOpen(group, toggled)),
+    [order, rows, toggled],
+  );
   const virtual = useVirtualizer({
-    count: order.length,
+    count: items.length,
     getScrollElement: () => scroll.current,
-    getItemKey: (at) => order[at] as string,
-    estimateSize: (at) => estimate(rows[order[at] as string]),
+    getItemKey: (at) => items[at]?.id ?? at,
+    estimateSize: (at) => estimate(items[at]),
     overscan: 6,
     paddingStart: 16,
     paddingEnd: 16,
@@ -71,23 +79,27 @@ export function ConversationList({ workspaceId, sessionId, conversation }: Props
         {order.length === 0 && <Empty title="No messages yet">Send the first message below.</Empty>}
         <div className="relative mx-auto max-w-3xl" style={{ height }}>
           {virtual.getVirtualItems().map((item) => {
-            const row = rows[item.key as string];
+            const row = items[item.index];
             return (
               <div
                 key={item.key}
                 ref={virtual.measureElement}
                 data-index={item.index}
-                className="absolute top-0 left-0 w-full px-3 pb-3"
+                className={`absolute top-0 left-0 w-full px-3 pb-3 ${row?.kind === "message" ? "" : "sm:pl-[50px]"}`}
                 style={{ transform: `translateY(${item.start}px)` }}
               >
-                {row && (
-                  <RowView
-                    workspaceId={workspaceId}
-                    sessionId={sessionId}
-                    row={row}
-                    run={row.runId ? runs[row.runId] : undefined}
-                    plan={plan}
-                  />
+                {row?.kind === "group" ? (
+                  <CallGroupHeader group={row} isOpen={isGroupOpen(row, toggled)} />
+                ) : (
+                  row && (
+                    <RowView
+                      workspaceId={workspaceId}
+                      sessionId={sessionId}
+                      row={row}
+                      run={row.runId ? runs[row.runId] : undefined}
+                      plan={plan}
+                    />
+                  )
                 )}
               </div>
             );
@@ -103,7 +115,12 @@ export function ConversationList({ workspaceId, sessionId, conversation }: Props
   );
 }
 
-function estimate(row: Row | undefined): number {
+/** Who opened one of its calls before it became part of the group still sees that call. */
+function isGroupOpen(group: CallGroup, toggled: Readonly<Record<string, boolean>>): boolean {
+  return toggled[group.id] ?? group.calls.some((call) => toggled[call.id]);
+}
+
+function estimate(row: Item | undefined): number {
   if (row?.kind !== "message") return 52;
   return 40 + 22 * Math.ceil(row.text.length / 90);
 }

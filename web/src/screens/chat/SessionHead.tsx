@@ -1,13 +1,15 @@
 /** The header of a session: title, agent, context usage, trust, phase and mode. */
-import { ArrowLeft, Pencil } from "lucide-react";
+import { ArrowLeft, Check, Link as LinkIcon, Pencil } from "lucide-react";
 import { type FormEvent, useState } from "react";
 import { Link } from "wouter";
+import { Badge } from "../../components/Badge";
 import { Button, IconButton } from "../../components/Button";
 import { Dialog } from "../../components/Dialog";
 import { ErrorNote } from "../../components/ErrorNote";
 import { Field } from "../../components/Field";
 import { Select } from "../../components/Select";
 import { type Conversation, currentRun } from "../../events/conversation";
+import { readOnlyLink, useMayAct } from "./access";
 import { Gauge } from "./Gauge";
 import { titleOf } from "./SessionList";
 import { type Agent, type Session, useUpdateSession } from "./sessions";
@@ -23,6 +25,7 @@ export function SessionHead({ workspaceId, session, agent, conversation }: Props
   const [isRenaming, setIsRenaming] = useState(false);
   const change = useUpdateSession(workspaceId, session.id);
   const run = currentRun(conversation);
+  const mayAct = useMayAct(workspaceId);
   return (
     <header className="shrink-0 border-b border-line bg-surface px-3 py-1.5">
       <div className="flex flex-wrap items-center gap-x-3 gap-y-1.5">
@@ -36,9 +39,12 @@ export function SessionHead({ workspaceId, session, agent, conversation }: Props
         <div className="min-w-0 grow basis-40">
           <h1 className="flex items-center gap-1">
             <span className="truncate font-semibold">{titleOf(session)}</span>
-            <IconButton label="Rename session" className="shrink-0" onClick={() => setIsRenaming(true)}>
-              <Pencil aria-hidden className="size-3.5" />
-            </IconButton>
+            {mayAct && (
+              <IconButton label="Rename session" className="shrink-0" onClick={() => setIsRenaming(true)}>
+                <Pencil aria-hidden className="size-3.5" />
+              </IconButton>
+            )}
+            <CopyLink workspaceId={workspaceId} sessionId={session.id} />
           </h1>
           <p className="truncate text-xs text-muted">
             {session.parent_session_id && (
@@ -49,42 +55,64 @@ export function SessionHead({ workspaceId, session, agent, conversation }: Props
                 {" · "}
               </>
             )}
+            {session.forked_from_session_id && (
+              <>
+                <Link
+                  href={`/w/${workspaceId}/chat/${session.forked_from_session_id}`}
+                  className="text-accent underline"
+                >
+                  Forked session
+                </Link>
+                {" · "}
+              </>
+            )}
             {agent ? `${agent.name} · ${agent.rules.model ?? "no model"}` : "no agent"}
           </p>
         </div>
         <Gauge conversation={conversation} run={run} />
-        <Select
-          label="Trust"
-          isLabelHidden
-          small
-          value={session.trust ?? ""}
-          onChange={(trust) => change.mutate({ trust: trust === "" ? null : (trust as NonNullable<Session["trust"]>) })}
-          options={{
-            "": `Trust: agent default (${agent?.rules.trust ?? "…"})`,
-            supervised: "Trust: supervised",
-            guided: "Trust: guided",
-            review: "Trust: review",
-            autonomous: "Trust: autonomous",
-          }}
-        />
-        {agent && agent.rules.phases.length > 0 && (
-          <Select
-            label="Phase"
-            isLabelHidden
-            small
-            value={session.phase ?? agent.rules.phases[0]?.name ?? ""}
-            onChange={(phase) => change.mutate({ phase })}
-            options={phaseOptions(agent, session)}
-          />
+        {mayAct ? (
+          <>
+            <Select
+              label="Trust"
+              isLabelHidden
+              small
+              value={session.trust ?? ""}
+              onChange={(trust) =>
+                change.mutate({ trust: trust === "" ? null : (trust as NonNullable<Session["trust"]>) })
+              }
+              options={{
+                "": `Trust: agent default (${agent?.rules.trust ?? "…"})`,
+                supervised: "Trust: supervised",
+                guided: "Trust: guided",
+                review: "Trust: review",
+                autonomous: "Trust: autonomous",
+              }}
+            />
+            {agent && agent.rules.phases.length > 0 && (
+              <Select
+                label="Phase"
+                isLabelHidden
+                small
+                value={session.phase ?? agent.rules.phases[0]?.name ?? ""}
+                onChange={(phase) => change.mutate({ phase })}
+                options={phaseOptions(agent, session)}
+              />
+            )}
+            <Select
+              label="Mode"
+              isLabelHidden
+              small
+              value={session.mode}
+              onChange={(value) => change.mutate({ mode: value === "plan" ? "plan" : "build" })}
+              options={{ build: "Build", plan: "Plan" }}
+            />
+          </>
+        ) : (
+          <span className="flex gap-1.5">
+            <Badge title="Trust">{session.trust ?? agent?.rules.trust ?? "…"}</Badge>
+            <Badge title="Mode">{session.mode}</Badge>
+          </span>
         )}
-        <Select
-          label="Mode"
-          isLabelHidden
-          small
-          value={session.mode}
-          onChange={(value) => change.mutate({ mode: value === "plan" ? "plan" : "build" })}
-          options={{ build: "Build", plan: "Plan" }}
-        />
       </div>
       <ErrorNote error={change.error} />
       <Dialog title="Rename session" isOpen={isRenaming} onClose={() => setIsRenaming(false)}>
@@ -95,6 +123,21 @@ export function SessionHead({ workspaceId, session, agent, conversation }: Props
         />
       </Dialog>
     </header>
+  );
+}
+
+/** Copies an address under which other members read the session, without controls. */
+function CopyLink({ workspaceId, sessionId }: { workspaceId: string; sessionId: string }) {
+  const [isCopied, setIsCopied] = useState(false);
+  return (
+    <IconButton
+      label={isCopied ? "Link copied" : "Copy read-only link for members"}
+      className="shrink-0"
+      onClick={() => navigator.clipboard.writeText(readOnlyLink(workspaceId, sessionId)).then(() => setIsCopied(true))}
+      onBlur={() => setIsCopied(false)}
+    >
+      {isCopied ? <Check aria-hidden className="size-3.5" /> : <LinkIcon aria-hidden className="size-3.5" />}
+    </IconButton>
   );
 }
 

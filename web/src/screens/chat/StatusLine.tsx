@@ -2,21 +2,23 @@
 import { type Conversation, currentRun, waitingCalls } from "../../events/conversation";
 import { useLiveStatus } from "../../events/LiveProvider";
 
-export function StatusLine({ conversation }: { conversation: Conversation }) {
+export function StatusLine({ conversation, mayAct }: { conversation: Conversation; mayAct: boolean }) {
   const status = useLiveStatus();
   return (
     <p role="status" className="mx-auto h-6 w-full max-w-3xl shrink-0 truncate px-4 text-xs leading-6 text-muted">
-      {statusText(conversation, status)}
+      {statusText(conversation, status, mayAct)}
     </p>
   );
 }
 
-function statusText(conversation: Conversation, status: string): string {
+function statusText(conversation: Conversation, status: string, mayAct: boolean): string {
   if (status === "offline") return "The server is unreachable. Reconnecting…";
   if (status === "connecting") return "Connecting…";
   if (!conversation.isLoaded) return "Loading conversation…";
   const waiting = waitingCalls(conversation).length;
-  if (waiting > 0) return waiting === 1 ? "The agent is waiting for you." : `${waiting} calls are waiting for you.`;
+  const whom = mayAct ? "you" : "a member";
+  if (waiting > 0)
+    return waiting === 1 ? `The agent is waiting for ${whom}.` : `${waiting} calls are waiting for ${whom}.`;
   const run = currentRun(conversation);
   if (run === null) return "";
   if (run.waitsFor === "provider" && run.until !== null)

@@ -88,6 +88,15 @@ as $$
         from jsonb_array_elements(p_attachments) a)) end
 $$;
 
+-- Returns who sent the message of a run, as events name them.
+create or replace function toolcrib.author_payload(p_workspace uuid, p_run uuid) returns jsonb
+language sql stable
+as $$
+    select jsonb_build_object('authorId', r.user_id, 'author', (
+        select coalesce(u.full_name, u.email) from toolcrib.users u where u.id = r.user_id))
+    from toolcrib.runs r where r.workspace_id = p_workspace and r.id = p_run
+$$;
+
 -- Starts a queued run: its prompt becomes a message (unless it only compacts), which also tells the model what reviews
 -- decided since the last one, and a worker may take it.
 create or replace function toolcrib.start_run(p_workspace uuid, p_run uuid) returns void
@@ -97,6 +106,7 @@ declare
     v_run       record;
     v_note      text;
     v_metadata  jsonb;
+    v_author    jsonb := toolcrib.author_payload(p_workspace, p_run);
 begin
     -- The context starts at the size that the previous run left.
     update toolcrib.runs r set state = 'ready',
@@ -119,7 +129,7 @@ begin
     perform toolcrib.add_message(p_workspace, v_run.session_id, p_run, p_run, 'user', v_run.prompt, v_metadata);
     perform toolcrib.append_event(p_workspace, v_run.session_id, 'message', jsonb_build_object(
         'messageId', p_run, 'runId', p_run, 'role', 'user', 'content', v_run.prompt)
-        || toolcrib.attachments_payload(v_run.attachments));
+        || v_author || toolcrib.attachments_payload(v_run.attachments));
 end
 $$;
 
@@ -144,7 +154,7 @@ begin
     if v_run.state = 'queued' then
         -- It becomes a message only when the run starts; until then this shows what is queued.
         v_payload := v_payload || jsonb_build_object('prompt', v_run.prompt, 'held', v_run.held)
-            || toolcrib.attachments_payload(v_run.attachments);
+            || toolcrib.author_payload(p_workspace, p_run) || toolcrib.attachments_payload(v_run.attachments);
         if v_run.compacts then
             -- It brings no message.
             v_payload := v_payload || '{"compacts": true}';

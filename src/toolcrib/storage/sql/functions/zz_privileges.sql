@@ -37,6 +37,8 @@ grant select (id, max_trust, home_node, home_epoch) on workspaces to toolcrib_de
 grant select (workspace_id, id, session_id, state, held) on runs to toolcrib_definer;
 grant select (workspace_id, state, resumed_at) on paused_calls to toolcrib_definer;
 grant update (is_administrator) on users to toolcrib_definer;
+grant select (workspace_id, id, title, created_at) on sessions to toolcrib_definer;
+grant select (workspace_id, session_id, id, role, content, created_at) on messages to toolcrib_definer;
 grant select, update (revoked_at) on refresh_tokens to toolcrib_definer;
 grant select, update (fingerprint) on files to toolcrib_definer;
 grant select, delete on pending_applies, connection_tickets to toolcrib_definer;
@@ -45,7 +47,7 @@ grant insert on audit_records to toolcrib_definer;
 grant select, insert, update on outsiders to toolcrib_definer;
 grant select, insert, update, delete on idempotency_keys to toolcrib_definer;
 grant select (id, heartbeat_at) on server_processes to toolcrib_definer;
-grant execute on function current_user_id(), agent_grants(uuid, uuid), admin_view(text, jsonb),
+grant execute on function current_user_id(), current_workspace(), excerpt(text, text), agent_grants(uuid, uuid), admin_view(text, jsonb),
     live_processes(double precision), process_is_alive(uuid, double precision) to toolcrib_definer;
 
 do $$
@@ -148,7 +150,7 @@ begin
     foreach v_table in array array[
         'users', 'workspaces', 'members', 'agents', 'api_keys', 'grants', 'refresh_tokens', 'files',
         'pending_applies', 'connection_tickets', 'audit_records', 'outsiders', 'invitations', 'runs',
-        'paused_calls', 'idempotency_keys', 'server_processes'
+        'paused_calls', 'idempotency_keys', 'server_processes', 'sessions', 'messages'
     ] loop
         execute format('drop policy if exists definer on toolcrib.%I', v_table);
         execute format('create policy definer on toolcrib.%I to toolcrib_definer using (true) with check (true)', v_table);

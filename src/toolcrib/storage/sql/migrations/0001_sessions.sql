@@ -36,13 +36,21 @@ create table sessions (
     depth                  smallint not null default 0,
     -- How the call that started the child run narrows its permissions: `tools` and `trust`.
     narrowed_to            jsonb,
+    -- The session that this one continues from a message. Either may be deleted meanwhile.
+    forked_from_session_id  uuid,
+    forked_from_message_id  uuid,
     created_by             uuid not null,
     created_at             timestamptz not null default now(),
     updated_at             timestamptz not null default now(),
     primary key (workspace_id, id),
     foreign key (workspace_id, parent_session_id) references sessions on delete cascade,
-    check (num_nonnulls(parent_session_id, parent_run_id, root_session_id) in (0, 3))
+    check (num_nonnulls(parent_session_id, parent_run_id, root_session_id) in (0, 3)),
+    check (num_nonnulls(forked_from_session_id, forked_from_message_id) in (0, 2))
 );
+-- The words of titles and messages, each with its workspace as another word: a search reads nothing of other workspaces.
+create index sessions_words on sessions using gin ((
+    array_to_tsvector(array[workspace_id::text])
+    || to_tsvector('simple', regexp_replace(title, '[[:punct:]]+', ' ', 'g'))));
 create index sessions_parent on sessions (workspace_id, parent_session_id) where parent_session_id is not null;
 create index sessions_root on sessions (workspace_id, root_session_id) where root_session_id is not null;
 
@@ -62,6 +70,9 @@ create table messages (
     foreign key (workspace_id, session_id) references sessions on delete cascade
 );
 create unique index messages_id on messages (workspace_id, id);
+create index messages_words on messages using gin ((
+    array_to_tsvector(array[workspace_id::text])
+    || to_tsvector('simple', regexp_replace(left(content, 20000), '[[:punct:]]+', ' ', 'g'))));
 
 create table events (
     workspace_id  uuid not null,
