@@ -9,7 +9,7 @@ import { Loading } from "../components/Loading";
 import { LiveProvider } from "../events/LiveProvider";
 import { AccountMenu } from "./AccountMenu";
 import { Logo } from "./Logo";
-import { SCREENS, type Screen } from "./screens";
+import { REVIEW, SCREENS, type Screen } from "./screens";
 import { type Shortcut, ShortcutList, useShortcutKeys, useShortcutList, useShortcuts } from "./shortcuts";
 import { useTitle } from "./title";
 import { useWorkspace } from "./workspaces";
@@ -29,7 +29,7 @@ export function Shell(props: Props) {
 
 function Frame({ workspaceId, screenName }: Props) {
   const workspace = useWorkspace(workspaceId);
-  const screen = SCREENS.find((one) => one.name === screenName);
+  const screen = [...SCREENS, REVIEW].find((one) => one.name === screenName);
   useTitle(screen?.label, workspace.data?.name);
   useNavigationKeys(workspaceId);
   if (screen === undefined) return <Redirect to={`/w/${workspaceId}/chat`} replace />;

@@ -65,3 +65,12 @@ export const SCREENS: readonly Screen[] = [
     view: lazy(() => import("../screens/settings/SettingsScreen")),
   },
 ];
+
+/** Reviews are opened from sessions and approvals, not from the navigation. */
+export const REVIEW: Screen = {
+  name: "review",
+  label: "Review",
+  icon: ShieldCheck,
+  key: "",
+  view: lazy(() => import("../screens/review/ReviewScreen")),
+};

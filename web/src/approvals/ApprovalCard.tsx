@@ -1,6 +1,7 @@
 /** A call that needs approval: its effects, the rule that requires approval, and the decision buttons. */
 import { ShieldQuestion } from "lucide-react";
-import { useId, useState } from "react";
+import { type ReactNode, useId, useState } from "react";
+import { Link } from "wouter";
 import { Badge } from "../components/Badge";
 import { Button } from "../components/Button";
 import { ArgumentList, EXACT, ShownText } from "../components/Code";
@@ -28,7 +29,6 @@ export function ApprovalCard({ workspaceId, approval }: Props) {
     JSON.stringify(approval.effects).length > MAY_BE_CUT;
   const full = useFullPause(workspaceId, approval.id, isTruncated);
   const shown = full.data?.kind === "approval" ? full.data : approval;
-  const hasDiff = shown.changes.some((change) => change.diff);
   return (
     <section
       aria-label={`Approval of ${approval.tool}`}
@@ -39,29 +39,45 @@ export function ApprovalCard({ workspaceId, approval }: Props) {
         <h3 className="grow font-semibold">
           {escapedLine(approval.agent ?? "Someone")} wants to use <code>{escapedLine(approval.tool)}</code>
         </h3>
+        {approval.changes.length > 0 && (
+          <Link href={`/w/${workspaceId}/review/approval/${approval.id}`} className="text-xs text-accent underline">
+            Open as a review
+          </Link>
+        )}
         <span className="text-xs text-muted">
           expires <RelativeTime time={approval.expiresAt} />
         </span>
       </header>
       <div className="space-y-3 p-4">
-        {approval.replaces && <p className="text-warn">The effect changed since the first request.</p>}
-        <p className="text-sm wrap-anywhere">
-          {escapedLine(approval.reason)} <Badge title="Rule">{approval.rule}</Badge>
-          {approval.isolation && <Badge title="Isolation">{approval.isolation}</Badge>}
-        </p>
-        <EffectList approval={shown} />
-        {isTruncated && full.isPending && <Loading what="all changes" />}
-        <ErrorNote error={full.error} />
-        <ChangeList changes={shown.changes} />
-        <details open={!hasDiff}>
-          <summary className="text-sm text-muted">Arguments</summary>
-          <div className="mt-1.5">
-            <ArgumentList given={shown.input} label="Arguments" />
-          </div>
-        </details>
+        <ApprovalFacts approval={shown}>
+          {isTruncated && full.isPending && <Loading what="all changes" />}
+          <ErrorNote error={full.error} />
+          <ChangeList changes={shown.changes} />
+        </ApprovalFacts>
         <DecisionForm workspaceId={workspaceId} approval={approval} />
       </div>
     </section>
+  );
+}
+
+/** Why the call needs approval, and what it would do; its changes are shown in between. */
+export function ApprovalFacts({ approval, children }: { approval: Approval; children?: ReactNode }) {
+  return (
+    <>
+      {approval.replaces && <p className="text-warn">The effect changed since the first request.</p>}
+      <p className="text-sm wrap-anywhere">
+        {escapedLine(approval.reason)} <Badge title="Rule">{approval.rule}</Badge>
+        {approval.isolation && <Badge title="Isolation">{approval.isolation}</Badge>}
+      </p>
+      <EffectList approval={approval} />
+      {children}
+      <details open={!approval.changes.some((change) => change.diff)}>
+        <summary className="text-sm text-muted">Arguments</summary>
+        <div className="mt-1.5">
+          <ArgumentList given={approval.input} label="Arguments" />
+        </div>
+      </details>
+    </>
   );
 }
 
@@ -101,7 +117,7 @@ function Lines({ texts, isText }: { texts: readonly string[]; isText?: boolean }
 
 type OpenForm = "session" | "always" | "reject" | null;
 
-function DecisionForm({ workspaceId, approval }: Props) {
+export function DecisionForm({ workspaceId, approval }: Props) {
   const [openForm, setOpenForm] = useState<OpenForm>(null);
   const decide = useDecide(workspaceId, approval);
   const busy = decide.isPending;

@@ -11,6 +11,8 @@ const REFETCH_INTERVAL = 5_000;
 
 const pendingKey = (workspaceId: string) => [workspaceId, "pending"] as const;
 
+export const pausedCallKey = (workspaceId: string, pauseId: string) => [workspaceId, "paused call", pauseId] as const;
+
 /** A paused call and the session that it belongs to. */
 export interface PendingCall {
   pause: Pause;
@@ -54,10 +56,23 @@ export function useFullPause(workspaceId: string, pauseId: string, isEnabled: bo
 }
 
 async function fetchPause(workspaceId: string, pauseId: string): Promise<Pause> {
+  return (await fetchPausedCall(workspaceId, pauseId)).pause;
+}
+
+/** A paused call and its session, with full diffs. */
+export function usePausedCall(workspaceId: string, pauseId: string) {
+  return useQuery({
+    queryKey: pausedCallKey(workspaceId, pauseId),
+    queryFn: () => fetchPausedCall(workspaceId, pauseId),
+  });
+}
+
+async function fetchPausedCall(workspaceId: string, pauseId: string): Promise<PendingCall> {
   const path = { workspace_id: workspaceId, pause_id: pauseId };
-  return pauseOf(
-    await unwrap(api.GET("/api/v1/workspaces/{workspace_id}/paused-calls/{pause_id}", { params: { path } })),
+  const found = await unwrap(
+    api.GET("/api/v1/workspaces/{workspace_id}/paused-calls/{pause_id}", { params: { path } }),
   );
+  return { pause: pauseOf(found), sessionId: found.session_id, createdAt: found.created_at };
 }
 
 /** Calls that were pending on this screen, and that somebody else has decided or answered since. */
@@ -118,6 +133,7 @@ export function useDecide(workspaceId: string, approval: Approval) {
     onSuccess: () => queries.invalidateQueries({ queryKey: pendingKey(workspaceId) }),
     // Without waiting for the list: the person reads at once why it failed.
     onError: () => void queries.invalidateQueries({ queryKey: pendingKey(workspaceId) }),
+    onSettled: () => void queries.invalidateQueries({ queryKey: pausedCallKey(workspaceId, approval.id) }),
   });
 }
 

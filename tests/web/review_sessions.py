@@ -1,0 +1,87 @@
+"""Sessions with many changes that wait for a review."""
+
+from tests.acceptance.workspace import Workspace
+from tests.fakes.model_server import ModelServer
+from tests.integration.runs.conftest import says
+from tests.web.builders import begin, hire
+from toolcrib.core.json_text import json_text
+
+MODULE = '''"""Prices of part {number}."""
+
+from dataclasses import dataclass
+
+RATE = 0.19
+
+
+@dataclass
+class Price:
+    """A price before tax."""
+
+    net: float
+    currency: str = "EUR"
+
+    def gross(self) -> float:
+        """Return the price with tax."""
+        return self.net * (1 + RATE)
+
+    def discounted(self, percent: int) -> float:
+        """Return the price with tax after a discount."""
+        if percent > 100:
+            raise ValueError("More than everything")
+        return self.gross() * (100 - percent) / 100
+
+
+def total(prices: list[Price]) -> float:
+    """Return the sum of all prices with tax."""
+    return sum(price.gross() for price in prices)
+
+
+def shown(price: Price) -> str:
+    """Return the price as text."""
+    return f"{{price.gross():.2f}} {{price.currency}}"
+'''
+FOLDERS = ("src/billing", "src/billing/rules", "src/shop", "src/shop/cart", "docs", "tests")
+BAD = '    return f"{price.net:.2f} {price.currency}"'
+
+
+def module(number: int) -> str:
+    return MODULE.format(number=number)
+
+
+def path_of(number: int) -> str:
+    return f"/{FOLDERS[number % len(FOLDERS)]}/part{number:02}.py"
+
+
+def changed(number: int) -> str:
+    """Two changes far apart: a harmless one at the top, and one in the last function."""
+    text = module(number).replace("RATE = 0.19", "RATE = 0.21")
+    last = '    return f"{price.gross():,.2f} {price.currency}"'
+    return text.replace('    return f"{price.gross():.2f} {price.currency}"', last)
+
+
+def planted(number: int) -> str:
+    """The same, but the last function forgets the tax."""
+    return changed(number).replace('    return f"{price.gross():,.2f} {price.currency}"', BAD)
+
+
+def changed_files(workspace: Workspace, model: ModelServer, *, files: int, bad: int) -> str:
+    """Let an agent change many files, one of them badly. Return its session, whose changes wait for a review."""
+    before = {path_of(number): module(number) for number in range(files)}
+    after = {path_of(number): planted(number) if number == bad else changed(number) for number in range(files)}
+    for path, content in before.items():
+        workspace.write(path, content)
+    session = begin(workspace, hire(workspace, model, trust="review"), title="Raise the tax rate")
+    calls = [("write", {"path": path, "content": content, "overwrite": True}) for path, content in after.items()]
+    model.say(says("I change the rate everywhere.", *calls), says("The rate is 21 % everywhere."))
+    sent = workspace.post(f"/sessions/{session}/messages", {"text": "Raise the tax rate to 21 %"})
+    assert sent.status_code == 202, sent.text
+    return session
+
+
+def long_text(lines: int, *, changed: bool) -> str:
+    """A Python file of many lines; changed, every second line differs."""
+    sign = "+" if changed else "-"
+    return "".join(
+        f"value_{number} = compute({number}, {json_text(f'text {sign} {number}' if number % 2 else 'same')})\n"
+        for number in range(lines)
+    )

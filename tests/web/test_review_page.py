@@ -1,0 +1,93 @@
+"""The review page: the changes of a session, a run or a pending approval, as a pull request shows them."""
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.acceptance.workspace import Workspace
+from tests.fakes.model_server import ModelServer
+from tests.integration.runs.conftest import says
+from tests.web.conftest import PHONE, Axe, Screenshot
+from tests.web.review_sessions import BAD, changed, changed_files, module, path_of
+
+FILES, PLANTED = 60, 37
+
+
+@pytest.mark.req("CT-1", part="the review in the browser")
+@pytest.mark.req("UI-2", part="one set of changes, per file and hunk")
+@pytest.mark.req("UI-2", part="comments to the agent")
+async def test_a_reviewer_finds_reverts_comments_and_keeps_without_leaving_the_page(
+    workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
+) -> None:
+    page = workspace_page
+    session = changed_files(workspace, model, files=FILES, bad=PLANTED)
+    await page.goto(f"/w/{workspace.id}/chat/{session}")
+    summary = page.get_by_role("region", name="Review", exact=True)
+    await expect(summary).to_contain_text("60 files changed")
+    await summary.get_by_role("link", name="Review changes").click()
+    review = page.get_by_role("region", name="Changes", exact=True)
+    first = review.get_by_role("article").first
+    await expect(first.locator(".syntax-keyword").first).to_be_visible()
+    await expect(first.locator("mark").first).to_have_text("19")
+    await axe(page)
+    await screenshot(page, "review")
+
+    # Unchanged lines open where they are.
+    await first.get_by_role("button", name="Show 21 unchanged lines").click()
+    await expect(first.get_by_text("def discounted(")).to_be_visible()
+    await expect(first.get_by_role("button", name="Show 21 unchanged lines")).to_have_count(0)
+
+    # A viewed file folds, and stays viewed after a reload.
+    await page.keyboard.press("v")
+    await expect(first.get_by_role("checkbox", name="Viewed")).to_be_checked()
+    await expect(page.get_by_role("status").filter(has_text="1 of 60 viewed")).to_be_visible()
+    await page.reload()
+    await expect(first.get_by_role("checkbox", name="Viewed")).to_be_checked()
+    await expect(first.locator("[data-line]")).to_have_count(0)
+    await page.keyboard.press("j")
+    await expect(review.get_by_role("article").nth(1)).to_be_in_viewport()
+
+    # The planted hunk is found through the tree, and reverted alone.
+    files = page.get_by_role("navigation", name="Changed files")
+    await files.get_by_role("searchbox").fill("part37")
+    await files.get_by_role("button", name="part37.py").click()
+    bad = review.get_by_role("article", name=path_of(PLANTED))
+    await expect(bad.get_by_text(BAD.strip())).to_be_visible()
+    await bad.get_by_role("button", name="Revert hunk 2").click()
+    await screenshot(page, "review-hunk")
+    await bad.get_by_role("button", name="Revert 1 of 2 hunks").click()
+    await expect(bad).to_have_count(0)
+
+    # A comment reaches the agent with its place.
+    await files.get_by_role("searchbox").fill("part07")
+    await files.get_by_role("button", name="part07.py").click()
+    commented = review.get_by_role("article", name=path_of(7))
+    await commented.get_by_text("RATE = 0.21").hover()
+    await commented.get_by_role("button", name="Comment on line new 5").click()
+    await commented.get_by_label("Comment on line 5").last.fill("Is this rate valid today?")
+    await axe(page)
+    await commented.get_by_role("button", name="Add comment").click()
+    await screenshot(page, "review-comment")
+    model.say(says("It is."))
+    await page.get_by_role("button", name="Send 1 comment").click()
+    await expect(commented.get_by_text("sent", exact=True)).to_be_visible()
+    [message] = [one for one in messages_of(workspace, session) if "Is this rate" in one]
+    assert message.endswith(f"{path_of(7)}, line 5:\n> +RATE = 0.21\n\nIs this rate valid today?")
+
+    await page.set_viewport_size({"width": 1720, "height": 900})
+    await expect(commented.locator("mark").first).to_have_text("19")
+    await screenshot(page, "review-split")
+    await page.set_viewport_size(PHONE)
+    assert await page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    await axe(page)
+    await screenshot(page, "review-phone")
+
+    await page.get_by_role("button", name="Keep all").click()
+    await expect(review.get_by_text("Nothing waits for a review")).to_be_visible()
+    rest = module(PLANTED).replace("RATE = 0.19", "RATE = 0.21")
+    assert workspace.result("read", path=path_of(PLANTED))["content"] == rest
+    assert workspace.result("read", path=path_of(12))["content"] == changed(12)
+
+
+def messages_of(workspace: Workspace, session: str) -> list[str]:
+    found = workspace.get(f"/sessions/{session}/messages").json()["items"]
+    return [text for one in found if one["role"] == "user" for text in [str(one["content"])]]
