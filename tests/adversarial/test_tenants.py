@@ -79,6 +79,7 @@ BODIES: dict[str, Any] = {
     "explain": {"tool": "read", "args": {"path": "/secret.txt"}},
     "restore_file": {},
     "decide_paused_call": {"approved": True},
+    "preview_edited_call": {"edits": [{"path": "/intruder.txt", "content": "intruder"}]},
     "cancel_call": None,
     "answer_paused_call": {"answers": {"name": "intruder"}},
     "create_session": {"title": "intruder"},
@@ -122,6 +123,7 @@ BODIES: dict[str, Any] = {
     "logout": None,
 }
 QUERIES = {
+    "get_proposed_file": {"path": "/secret.txt"},
     "find_file": {"path": "/secret.txt"},
     "stream_events": {"follow": "false"},
     # From the beginning, not from where the last verification ended.

@@ -1,5 +1,8 @@
 """Sessions with many changes that wait for a review."""
 
+import io
+import tarfile
+
 from tests.acceptance.workspace import Workspace
 from tests.fakes.model_server import ModelServer
 from tests.integration.runs.conftest import says
@@ -41,6 +44,7 @@ def shown(price: Price) -> str:
     return f"{{price.gross():.2f}} {{price.currency}}"
 '''
 FOLDERS = ("src/billing", "src/billing/rules", "src/shop", "src/shop/cart", "docs", "tests")
+GOOD = '    return f"{price.gross():,.2f} {price.currency}"'
 BAD = '    return f"{price.net:.2f} {price.currency}"'
 
 
@@ -55,27 +59,43 @@ def path_of(number: int) -> str:
 def changed(number: int) -> str:
     """Two changes far apart: a harmless one at the top, and one in the last function."""
     text = module(number).replace("RATE = 0.19", "RATE = 0.21")
-    last = '    return f"{price.gross():,.2f} {price.currency}"'
-    return text.replace('    return f"{price.gross():.2f} {price.currency}"', last)
+    return text.replace('    return f"{price.gross():.2f} {price.currency}"', GOOD)
 
 
 def planted(number: int) -> str:
     """The same, but the last function forgets the tax."""
-    return changed(number).replace('    return f"{price.gross():,.2f} {price.currency}"', BAD)
+    return changed(number).replace(GOOD, BAD)
 
 
 def changed_files(workspace: Workspace, model: ModelServer, *, files: int, bad: int) -> str:
     """Let an agent change many files, one of them badly. Return its session, whose changes wait for a review."""
-    before = {path_of(number): module(number) for number in range(files)}
-    after = {path_of(number): planted(number) if number == bad else changed(number) for number in range(files)}
-    for path, content in before.items():
-        workspace.write(path, content)
+    unpack(workspace, {path_of(number): module(number) for number in range(files)})
     session = begin(workspace, hire(workspace, model, trust="review"), title="Raise the tax rate")
-    calls = [("write", {"path": path, "content": content, "overwrite": True}) for path, content in after.items()]
-    model.say(says("I change the rate everywhere.", *calls), says("The rate is 21 % everywhere."))
+    after = {path_of(number): planted(number) if number == bad else changed(number) for number in range(files)}
+    workspace.put_file("/.cache/after.tar", archive(after))
+    model.say(
+        says("I change the rate everywhere.", ("bash", {"command": "tar -xf .cache/after.tar"})),
+        says("The rate is 21 % everywhere."),
+    )
     sent = workspace.post(f"/sessions/{session}/messages", {"text": "Raise the tax rate to 21 %"})
     assert sent.status_code == 202, sent.text
     return session
+
+
+def unpack(workspace: Workspace, files: dict[str, str]) -> None:
+    """Create many files by one command of a person."""
+    workspace.put_file("/.cache/before.tar", archive(files))
+    workspace.result("bash", command="tar -xf .cache/before.tar")
+
+
+def archive(files: dict[str, str]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for path, content in files.items():
+            entry = tarfile.TarInfo(path[1:])
+            entry.size = len(content.encode())
+            tar.addfile(entry, io.BytesIO(content.encode()))
+    return packed.getvalue()
 
 
 def long_text(lines: int, *, changed: bool) -> str:

@@ -6,8 +6,9 @@ from playwright.async_api import Page, expect
 from tests.acceptance.workspace import Workspace
 from tests.fakes.model_server import ModelServer
 from tests.integration.runs.conftest import says
+from tests.web.builders import begin, hire
 from tests.web.conftest import PHONE, Axe, Screenshot
-from tests.web.review_sessions import BAD, changed, changed_files, module, path_of
+from tests.web.review_sessions import BAD, GOOD, changed, changed_files, module, path_of, planted
 
 FILES, PLANTED = 60, 37
 
@@ -91,3 +92,41 @@ async def test_a_reviewer_finds_reverts_comments_and_keeps_without_leaving_the_p
 def messages_of(workspace: Workspace, session: str) -> list[str]:
     found = workspace.get(f"/sessions/{session}/messages").json()["items"]
     return [text for one in found if one["role"] == "user" for text in [str(one["content"])]]
+
+
+@pytest.mark.req("UI-2", part="edit before approving")
+async def test_a_person_edits_a_proposed_file_and_approves_exactly_that(
+    workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
+) -> None:
+    page = workspace_page
+    workspace.write("/src/price.py", module(1))
+    session = begin(workspace, hire(workspace, model))
+    call = {"path": "/src/price.py", "content": planted(1), "overwrite": True}
+    model.say(says("", ("write", call)), says("Your version is better."))
+    assert workspace.post(f"/sessions/{session}/messages", {"text": "Raise the tax rate"}).status_code == 202
+    await page.goto(f"/w/{workspace.id}/approvals")
+    await page.get_by_role("link", name="Open as a review").click()
+    file = page.get_by_role("article", name="/src/price.py")
+    await expect(file.get_by_text(BAD.strip())).to_be_visible()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("coder wants to use write")
+
+    await page.keyboard.press("e")
+    editor = page.get_by_role("dialog").get_by_role("textbox", name="Edit /src/price.py")
+    await expect(editor).to_be_visible()
+    for key in ("ControlOrMeta+End", "ArrowUp", "Shift+End"):
+        await editor.press(key)
+    await page.keyboard.type(GOOD)
+    await axe(page)
+    await page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    await expect(file.get_by_text("edited by you")).to_be_visible()
+    await expect(file.get_by_text(BAD.strip())).to_have_count(0)
+    await axe(page)
+    await screenshot(page, "review-edited")
+    await page.get_by_role("button", name="Approve with your edits").click()
+    await expect(page.get_by_role("region", name="Edited before approval")).to_contain_text("edited 1 file")
+    await expect(page.get_by_role("region", name="Edited before approval")).to_contain_text(BAD.strip())
+
+    await page.goto(f"/w/{workspace.id}/chat/{session}")
+    await expect(page.get_by_text("Your version is better.")).to_be_visible()
+    assert workspace.result("read", path="/src/price.py")["content"] == changed(1)
+    assert "edited this change before approving it" in str(model.last.body)

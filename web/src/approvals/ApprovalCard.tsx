@@ -12,7 +12,7 @@ import { RelativeTime } from "../components/RelativeTime";
 import { escapedLine } from "../components/shownText";
 import type { Approval } from "../events/conversation";
 import { ChangeList } from "./ChangeList";
-import { type Decision, useDecide, useFullPause } from "./pausedCalls";
+import { type Decision, type EditedCall, useDecide, useFullPause } from "./pausedCalls";
 import { RuleEditor, shownAccess } from "./RuleEditor";
 
 interface Props {
@@ -117,20 +117,25 @@ function Lines({ texts, isText }: { texts: readonly string[]; isText?: boolean }
 
 type OpenForm = "session" | "always" | "reject" | null;
 
-export function DecisionForm({ workspaceId, approval }: Props) {
+interface DecisionProps extends Props {
+  /** What the person made of the call. It is approved only once. */
+  edited?: EditedCall | null;
+}
+
+export function DecisionForm({ workspaceId, approval, edited = null }: DecisionProps) {
   const [openForm, setOpenForm] = useState<OpenForm>(null);
   const decide = useDecide(workspaceId, approval);
   const busy = decide.isPending;
   // Protected names can become code on a person's machine, so no rule can approve them.
-  const isOnceOnly = approval.rule === "protected-name";
+  const isOnceOnly = approval.rule === "protected-name" || edited !== null;
   const submit = (decision: Decision) => decide.mutate(decision);
   return (
     <div className="space-y-3">
       <ErrorNote error={decide.error} />
       {openForm === null && (
         <div className="flex flex-wrap gap-2">
-          <Button variant="primary" busy={busy} onClick={() => submit({ approved: true })}>
-            Approve
+          <Button variant="primary" busy={busy} onClick={() => submit({ approved: true, edited })}>
+            {edited === null ? "Approve" : "Approve with your edits"}
           </Button>
           {!isOnceOnly && (
             <>

@@ -104,6 +104,12 @@ export function alreadyDecided({ state, decidedBy, decidedAt }: Pause): string {
   return `Already ${state} by ${decidedBy ?? "someone"}${time}.`;
 }
 
+/** What a person made of the call, and the hash of the change set that they saw. */
+export interface EditedCall {
+  edits: { path: string; content: string }[];
+  sha256: string;
+}
+
 /** The decision of a person. */
 export interface Decision {
   approved: boolean;
@@ -111,12 +117,14 @@ export interface Decision {
   reason?: string | null;
   /** What to save with a scope beyond `once`; by default the suggested rule. */
   rule?: Rule;
+  /** Approve this instead of what was proposed. */
+  edited?: EditedCall | null;
 }
 
 export function useDecide(workspaceId: string, approval: Approval) {
   const queries = useQueryClient();
   return useMutation({
-    mutationFn: ({ approved, scope = "once", reason = null, rule = approval.suggestedRule }: Decision) =>
+    mutationFn: ({ approved, scope = "once", reason = null, rule = approval.suggestedRule, edited = null }: Decision) =>
       unwrap(
         api.POST("/api/v1/workspaces/{workspace_id}/paused-calls/{pause_id}/decision", {
           params: { path: { workspace_id: workspaceId, pause_id: approval.id } },
@@ -127,6 +135,8 @@ export function useDecide(workspaceId: string, approval: Approval) {
             rule: scope === "once" ? null : rule,
             // The server rejects the decision if the arguments have changed.
             arguments_sha256: approval.sha256,
+            edits: edited?.edits ?? [],
+            change_set_sha256: edited?.sha256 ?? null,
           },
         }),
       ),
@@ -190,5 +200,6 @@ function pauseOf(response: Schema["ApprovalOut"] | Schema["QuestionPauseOut"]): 
     replaces: response.replaces,
     rejectionReason: response.rejection_reason,
     scope: response.grant_scope,
+    edits: response.edits ?? [],
   };
 }

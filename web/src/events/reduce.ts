@@ -412,6 +412,7 @@ function approvalOf(payload: Payload): Approval {
     expiresAt: payload.expiresAt,
     ...UNDECIDED,
     rejectionReason: null,
+    edits: [],
     scope: null,
   };
 }

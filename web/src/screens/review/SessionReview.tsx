@@ -1,5 +1,8 @@
 /** The open review of a session: each file is kept or reverted, as a whole or by hunk. */
+import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
+import { asText } from "../../api/content";
+import { callTool } from "../../api/tools";
 import { useTitle } from "../../app/title";
 import { Button } from "../../components/Button";
 import { ConfirmButton } from "../../components/ConfirmButton";
@@ -8,9 +11,18 @@ import { ErrorNote } from "../../components/ErrorNote";
 import { Loading } from "../../components/Loading";
 import { escaped, escapedLine } from "../../components/shownText";
 import { useSession } from "../chat/sessions";
+import { type SaveRequest, saveFile } from "../files/files";
+import { EditFile } from "./EditFile";
 import { ReviewPage } from "./ReviewPage";
 import type { ReviewFile, ReviewHunk } from "./reviewFiles";
-import { readLines, useDecideReview, useFilesOfSession, useSessionReview } from "./reviewSources";
+import {
+  MOST_LINES,
+  readLines,
+  reviewKey,
+  useDecideReview,
+  useFilesOfSession,
+  useSessionReview,
+} from "./reviewSources";
 
 interface Props {
   workspaceId: string;
@@ -20,8 +32,10 @@ interface Props {
 export function SessionReview({ workspaceId, sessionId }: Props) {
   const session = useSession(workspaceId, sessionId);
   const review = useSessionReview(workspaceId, sessionId);
+  const queries = useQueryClient();
   const decide = useDecideReview(workspaceId, sessionId);
   const files = useFilesOfSession(review.data);
+  const [editing, setEditing] = useState<string | null>(null);
   const [marked, setMarked] = useState<ReadonlyMap<string, ReadonlySet<string>>>(new Map());
   const title = session.data?.title ?? "Untitled session";
   useTitle("Review", title);
@@ -50,6 +64,16 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
     return decide.mutateAsync({ decisions, all: null });
   }
   const revertAll = () => decide.mutateAsync({ decisions: [], all: "revert", version: review.data?.version ?? "" });
+  async function load(path: string) {
+    const { content, hash } = await callTool(workspaceId, "read", { path, limit: MOST_LINES });
+    const text = asText(content);
+    if (text === null) throw new Error("The file is not text.");
+    return { text, base: { content, hash } };
+  }
+  async function save(path: string, text: string, base: SaveRequest["base"]) {
+    await saveFile(workspaceId, { path, base, text });
+    await queries.invalidateQueries({ queryKey: reviewKey(workspaceId, sessionId) });
+  }
   const hasMarks = files.some((file) => marksOf(file).length > 0);
   const isDone = files.length === 0;
 
@@ -71,10 +95,12 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
             marks={marksOf(file).length}
             isBusy={decide.isPending}
             onDecide={(choice) => decideFile(file, choice)}
+            onEdit={() => setEditing(file.path)}
           />
         ),
         accept: (file) => marksOf(file).length === 0 && decideFile(file, "keep"),
         reject: (file) => decideFile(file, "revert"),
+        edit: (file) => file.isEditable && setEditing(file.path),
       }}
       decision={
         !isDone && (
@@ -102,6 +128,15 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
           {escapedLine(one.path)}: {one.reason}
         </p>
       ))}
+      {editing !== null && (
+        <EditFile
+          path={editing}
+          hint="Saves the file as your change. The agent's changes in other lines still wait for the review."
+          load={() => load(editing)}
+          save={(text, { base }) => save(editing, text, base)}
+          onClose={() => setEditing(null)}
+        />
+      )}
       {isDone && <Empty title="Nothing waits for a review">What the agent changes next appears here.</Empty>}
     </ReviewPage>
   );
@@ -112,11 +147,17 @@ interface ButtonProps {
   marks: number;
   isBusy: boolean;
   onDecide: (decision: "keep" | "revert") => void;
+  onEdit: () => void;
 }
 
-function FileButtons({ file, marks, isBusy, onDecide }: ButtonProps) {
+function FileButtons({ file, marks, isBusy, onDecide, onEdit }: ButtonProps) {
   return (
     <>
+      {file.isEditable && (
+        <Button small variant="quiet" onClick={onEdit}>
+          Edit
+        </Button>
+      )}
       <Button small variant={marks > 0 ? "danger" : "plain"} disabled={isBusy} onClick={() => onDecide("revert")}>
         {marks > 0 ? `Revert ${marks} of ${file.hunks.length} hunks` : "Revert"}
       </Button>

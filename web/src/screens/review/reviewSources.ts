@@ -11,7 +11,7 @@ import { fileOfApproval, fileOfRun, fileOfSession, type ReviewFile } from "./rev
 
 const MOST_FILES = 500;
 /** Enough for every file that has a diff. */
-const MOST_LINES = 1_000_000;
+export const MOST_LINES = 1_000_000;
 
 export type ReviewDecision = Schema["ReviewDecisionIn"];
 
