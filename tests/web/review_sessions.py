@@ -7,7 +7,6 @@ from tests.acceptance.workspace import Workspace
 from tests.fakes.model_server import ModelServer
 from tests.integration.runs.conftest import says
 from tests.web.builders import begin, hire
-from toolcrib.core.json_text import json_text
 
 MODULE = '''"""Prices of part {number}."""
 
@@ -98,10 +97,7 @@ def archive(files: dict[str, str]) -> bytes:
     return packed.getvalue()
 
 
-def long_text(lines: int, *, changed: bool) -> str:
-    """A Python file of many lines; changed, every second line differs."""
-    sign = "+" if changed else "-"
-    return "".join(
-        f"value_{number} = compute({number}, {json_text(f'text {sign} {number}' if number % 2 else 'same')})\n"
-        for number in range(lines)
-    )
+def long_diff(lines: int) -> str:
+    """A hunk that replaces many lines, each of them in one word."""
+    removed, added = ([f"{sign}x{n} = {name}({n}, 'text')\n" for n in range(lines)] for sign, name in ("-f", "+g"))
+    return "".join([f"@@ -1,{lines} +1,{lines} @@\n", *removed, *added])

@@ -1,16 +1,23 @@
 """The review page: the changes of a session, a run or a pending approval, as a pull request shows them."""
 
+import json
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from tests.acceptance.workspace import Workspace
 from tests.fakes.model_server import ModelServer
 from tests.integration.runs.conftest import says
 from tests.web.builders import begin, hire
 from tests.web.conftest import PHONE, Axe, Screenshot
-from tests.web.review_sessions import BAD, GOOD, changed, changed_files, module, path_of, planted
+from tests.web.review_sessions import BAD, GOOD, changed, changed_files, long_diff, module, path_of, planted
 
 FILES, PLANTED = 60, 37
+# Lines that are replaced by as many others, and milliseconds.
+LONG, LONGEST_TASK = 5_000, 100
 
 
 @pytest.mark.req("CT-1", part="the review in the browser")
@@ -87,6 +94,7 @@ async def test_a_reviewer_finds_reverts_comments_and_keeps_without_leaving_the_p
     rest = module(PLANTED).replace("RATE = 0.19", "RATE = 0.21")
     assert workspace.result("read", path=path_of(PLANTED))["content"] == rest
     assert workspace.result("read", path=path_of(12))["content"] == changed(12)
+    assert workspace.result("read", path=path_of(13))["content"] == changed(13)
 
 
 def messages_of(workspace: Workspace, session: str) -> list[str]:
@@ -130,3 +138,61 @@ async def test_a_person_edits_a_proposed_file_and_approves_exactly_that(
     await expect(page.get_by_text("Your version is better.")).to_be_visible()
     assert workspace.result("read", path="/src/price.py")["content"] == changed(1)
     assert "edited this change before approving it" in str(model.last.body)
+
+
+@pytest.mark.req("UI-2", part="one set of changes, per file and hunk")
+async def test_a_diff_of_ten_thousand_lines_never_holds_the_page(
+    workspace_page: Page, workspace: Workspace, model: ModelServer, browser: Browser
+) -> None:
+    page = workspace_page
+    session = changed_files(workspace, model, files=1, bad=0)
+    hunk = {"id": "long", "diff": long_diff(LONG), "added": LONG, "removed": LONG, "author": "agent"}
+
+    async def with_long_diff(route: Route) -> None:
+        response = await route.fetch()
+        review = await response.json()
+        for file in review["files"]:
+            file["hunks"] = [hunk]
+        await route.fulfill(response=response, json=review)
+
+    await page.route("**/review", with_long_diff)
+    await page.goto(f"/w/{workspace.id}/chat/{session}")
+    link = page.get_by_role("link", name="Review changes")
+    await expect(page.get_by_text("The rate is 21")).to_be_visible()
+    await expect(link).to_be_visible()
+
+    await browser.start_tracing(page=page, categories=["disabled-by-default-devtools.timeline"])
+    await link.click()
+    file = page.get_by_role("article", name=path_of(0))
+    await expect(file.locator("mark").first).to_be_visible()
+    await expect(file.locator(".syntax-number").first).to_be_visible()
+    area = page.get_by_role("region", name="Changes", exact=True)
+    for layout in ("split", "unified"):
+        await page.get_by_role("button", name=layout, exact=True).click()
+        for part in (0.2, 0.5, 0.8):
+            await area.evaluate("(area, part) => { area.scrollTop = area.scrollHeight * part }", part)
+            await page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    last = file.get_by_text(f"x{LONG - 1} = g({LONG - 1}, ")
+    await area.evaluate("area => { area.scrollTop = area.scrollHeight }")
+    await expect(last).to_have_count(1)
+    trace = json.loads(await browser.stop_tracing())["traceEvents"]
+
+    tasks = list(times_of_tasks(trace))
+    assert len(tasks) > 100, "the trace has the tasks of the page"
+    assert max(tasks) <= LONGEST_TASK, sorted(tasks)[-5:]
+    rendered = await file.locator("[data-line]").count()
+    assert rendered < LONG / 5, "only lines near the visible part are rendered"
+
+
+def times_of_tasks(trace: list[dict[str, Any]]) -> Iterator[float]:
+    """Return how long each task of the page had the processor, in milliseconds.
+
+    A busy machine makes a task take longer, but not this. What the test itself asks of the page does not count.
+    """
+    page = {(one["pid"], one["tid"]) for one in trace if one.get("args", {}).get("name") == "CrRendererMain"}
+    asked = sorted(one["ts"] for one in trace if one["name"] == "DevToolsSession::DispatchProtocolCommand")
+    for task in trace:
+        if task["name"] == "RunTask" and "tdur" in task and (task["pid"], task["tid"]) in page:
+            first = bisect_left(asked, task["ts"])
+            if first == len(asked) or asked[first] > task["ts"] + task["dur"]:
+                yield task["tdur"] / 1_000

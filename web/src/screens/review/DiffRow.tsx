@@ -1,5 +1,4 @@
 /** A row of a diff: one line with both numbers, or two lines side by side. Long lines wrap. */
-import { Plus } from "lucide-react";
 import { EXACT } from "../../components/Code";
 import { type RawLine, shownPartsOf } from "../../components/diffLines";
 import { keyOf, type Row } from "./fileRows";
@@ -74,12 +73,10 @@ function Side({ line, mate, numbers, className, syntax, isReverted, onComment }:
             type="button"
             tabIndex={-1}
             aria-label={`Comment on line ${keyOf(line)}`}
-            className="absolute inset-y-0 left-0 flex w-full items-start justify-center opacity-0 group-hover/line:opacity-100 focus:opacity-100"
+            className="absolute top-0 left-0 size-5 rounded bg-accent text-[15px] leading-5 font-bold text-on-accent opacity-0 group-hover/line:opacity-100 focus:opacity-100"
             onClick={() => onComment(line)}
           >
-            <span className="flex size-5 items-center justify-center rounded bg-accent text-on-accent">
-              <Plus aria-hidden className="size-3.5" strokeWidth={2.5} />
-            </span>
+            +
           </button>
         )}
       </span>

@@ -16,7 +16,7 @@ import type { Comments } from "./useComments";
 import { type Syntax, useSyntax } from "./useSyntax";
 
 /** Rows that are rendered together, and the height of one, in pixels. */
-const PART = 60;
+const PART = 20;
 const ROW_HEIGHT = 20;
 const HEAD_HEIGHT = 44;
 /** The width from which both line numbers fit, in pixels. */
@@ -123,7 +123,11 @@ function FileContent(props: Props) {
 function NoLines({ file }: { file: ReviewFile }) {
   return (
     <p className="px-3 py-4 text-center text-xs text-muted">
-      {file.change === "moved" ? "Moved without changes." : "No lines to show."}
+      {file.change === "moved"
+        ? "Moved without changes."
+        : file.facts.length > 0
+          ? "No lines to show."
+          : "No lines to show: it is empty, or comparing it would take too long."}
     </p>
   );
 }

@@ -11,7 +11,7 @@ import {
 } from "react";
 
 /** How far from the visible part things are rendered. */
-const MARGIN = "900px 0px";
+const MARGIN = "400px 0px";
 
 type Listener = (isNear: boolean) => void;
 
@@ -79,8 +79,10 @@ export function Near({ estimate, isKept, children }: Props) {
       setIsNear(near);
     });
   }, [observer, isKept]);
+  // What is rendered but not yet visible costs no layout.
+  const quick = { contentVisibility: "auto", containIntrinsicSize: `auto ${height.current ?? estimate}px` } as const;
   return (
-    <div ref={element} style={isNear ? undefined : { height: height.current ?? estimate }}>
+    <div ref={element} style={isNear ? (isKept ? undefined : quick) : { height: height.current ?? estimate }}>
       {isNear && children()}
     </div>
   );

@@ -1,6 +1,6 @@
 /** The page of a review: a bar with the decision, the tree of files, and the files with their changes. */
 import { ArrowLeft, Files, Send } from "lucide-react";
-import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { type ReactNode, startTransition, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { Link } from "wouter";
 import { type Shortcut, useShortcuts } from "../../app/shortcuts";
 import { Button } from "../../components/Button";
@@ -130,7 +130,7 @@ export function ReviewPage({ workspaceId, sessionId, name, title, back, files, m
           <h1 className="truncate text-[15px] leading-5 font-semibold">{title}</h1>
           <p className="flex flex-wrap items-baseline gap-x-2 text-xs text-muted" role="status">
             <span>{files.length === 1 ? "1 file" : `${grouped(files.length)} files`} changed</span>
-            <Counts added={added} removed={removed} />
+            {added + removed > 0 && <Counts added={added} removed={removed} />}
             <span>
               {viewed.count} of {files.length} viewed
             </span>
@@ -140,7 +140,10 @@ export function ReviewPage({ workspaceId, sessionId, name, title, back, files, m
           <Button small className="lg:hidden" aria-expanded={isTreeOpen} onClick={() => setIsTreeOpen(!isTreeOpen)}>
             <Files aria-hidden className="size-3.5" /> Files
           </Button>
-          <LayoutChoice layout={isSplit ? "split" : "unified"} onChange={setLayout} />
+          <LayoutChoice
+            layout={isSplit ? "split" : "unified"}
+            onChange={(chosen) => startTransition(() => setLayout(chosen))}
+          />
           {unsent.length > 0 && (
             <Button small busy={comments.isSending} disabled={!comments.canSend} onClick={() => comments.send(unsent)}>
               <Send aria-hidden className="size-3.5" />

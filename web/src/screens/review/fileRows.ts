@@ -48,7 +48,8 @@ function gapBefore(line: RawLine | undefined, before: number, after: number): nu
 
 function addLines(rows: Row[], hunk: ReviewHunk, lines: readonly RawLine[], isSplit: boolean): void {
   const add = (left: RawLine | null, right: RawLine | null, isAlone = !isSplit) =>
-    rows.push({ kind: "line", key: keyOf(isAlone ? left : (right ?? left)), hunk, left, right });
+    // Two hunks can have the same line of context between them.
+    rows.push({ kind: "line", key: `${hunk.id} ${keyOf(isAlone ? left : (right ?? left))}`, hunk, left, right });
   let at = 0;
   while (at < lines.length) {
     const line = lines[at] as RawLine;

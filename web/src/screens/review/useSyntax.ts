@@ -1,5 +1,5 @@
 /** The colours of the lines of a file, and its changed words. They arrive after the lines. */
-import { useEffect, useState } from "react";
+import { startTransition, useEffect, useState } from "react";
 import type { RawLine } from "../../components/diffLines";
 import type { Span } from "./lineSegments";
 import type { ReviewHunk } from "./reviewFiles";
@@ -20,7 +20,12 @@ export function useSyntax(path: string, hunks: readonly ReviewHunk[], isShown: b
   useEffect(() => {
     if (!isShown || hunks.length === 0) return;
     let isCancelled = false;
-    void colour(path, hunks, () => isCancelled, setSyntax);
+    void colour(
+      path,
+      hunks,
+      () => isCancelled,
+      (found) => startTransition(() => setSyntax(found)),
+    );
     return () => {
       isCancelled = true;
     };
