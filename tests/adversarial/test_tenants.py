@@ -84,6 +84,7 @@ BODIES: dict[str, Any] = {
     "explain": {"tool": "read", "args": {"path": "/secret.txt"}},
     "restore_file": {},
     "decide_paused_call": {"approved": True},
+    "preview_edited_call": {"edits": [{"path": "/intruder.txt", "content": "intruder"}]},
     "cancel_call": None,
     "answer_paused_call": {"answers": {"name": "intruder"}},
     "create_session": {"title": "intruder"},
@@ -134,6 +135,7 @@ BODIES: dict[str, Any] = {
 QUERIES = {
     # The words of every text that only members may see.
     "search_sessions": {"query": "marked as adas"},
+    "get_proposed_file": {"path": "/secret.txt"},
     "find_file": {"path": "/secret.txt"},
     "stream_events": {"follow": "false"},
     # From the beginning, not from where the last verification ended.

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from toolcrib.core.callers import Caller
-from toolcrib.core.change_sets import ChangeSet
+from toolcrib.core.change_sets import ChangeSet, FileChange
 from toolcrib.core.ids import ChangeSetId, PauseId, new_id
 
 # How much of the arguments an audit record keeps.
@@ -135,17 +135,28 @@ def redact_content(value: Any, level: int = 0) -> Any:
     return [redact_content(inner, level + 1) for inner in value]
 
 
-def audit_files(change_set: ChangeSet) -> list[dict[str, Any]]:
-    """List every file that a change set touches, with its hashes before and after."""
+def audit_files(change_set: ChangeSet, edits: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
+    """List every file that a change set touches, with its hashes before and after.
+
+    Args:
+        edits: What a person changed before approving. These files also have the hash of what was proposed.
+    """
+    proposed = {one["path"]: one["proposed_sha256"] for one in edits}
     return [
         {
             "path": str((change.after or change.before).path),  # type: ignore[union-attr]
             "change": str(change.kind),
             "before": _hex(change.before.sha256 if change.before else None),
             "after": _hex(change.after.sha256 if change.after else None),
+            **_proposed(change, proposed),
         }
         for change in change_set.changes
     ]
+
+
+def _proposed(change: FileChange, proposed: Mapping[str, str]) -> dict[str, str]:
+    path = change.after.path.display if change.after else ""
+    return {"proposed": proposed[path]} if path in proposed else {}
 
 
 def _measured(value: Any) -> dict[str, Any] | None:

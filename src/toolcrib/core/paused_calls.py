@@ -85,12 +85,23 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
+class FileEdit:
+    """The content that a person gives to a file of a proposed change set."""
+
+    path: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
 class ApprovalDecision:
     """A person's decision.
 
     Attributes:
         rule: Required with a scope beyond this call. It is stored exactly as the person saw it.
         arguments_sha256: The hash of what the person saw. If given, it must match what would run.
+        edits: Contents that replace those of the proposed change set.
+        change_set_sha256: The hash of the change set that the person saw, with the edits. Required with edits; if
+            given, it must match what would be committed.
     """
 
     approved: bool
@@ -98,6 +109,8 @@ class ApprovalDecision:
     reason: str | None = None
     rule: GrantRule | None = None
     arguments_sha256: str | None = None
+    edits: tuple[FileEdit, ...] = ()
+    change_set_sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +172,7 @@ class Resolution:
 
     Attributes:
         answered_with_button: The names of the questions that were answered with a button.
+        edits: What the person changed before approving, by file: the hashes, and the diff from what was proposed.
     """
 
     decided_by: UserId | None = None
@@ -169,6 +183,7 @@ class Resolution:
     rejection_reason: str | None = None
     answers: Mapping[str, Any] | None = None
     answered_with_button: tuple[str, ...] = ()
+    edits: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +253,11 @@ class ApprovedCall:
     def approved_by(self) -> UserId | None:
         """Who approved it; nobody if it became stale before."""
         return self.pause.resolution.decided_by if self.pause.resolution else None
+
+    @property
+    def edits(self) -> Sequence[Mapping[str, Any]]:
+        """What the person changed before approving."""
+        return self.pause.resolution.edits if self.pause.resolution else ()
 
     @property
     def is_stale(self) -> bool:

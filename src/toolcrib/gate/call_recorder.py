@@ -301,7 +301,7 @@ def audit_record(
         duration_us=_duration_us(request),
         error_code=error.code if error else None,
         decided_by=request.approved.approved_by if request.approved else decided_by,
-        files=audit_files(change_set) if change_set else (),
+        files=audit_files(change_set, request.approved.edits if request.approved else ()) if change_set else (),
         hosts=[_audit_host(one) for one in report.contacted] if report else (),
         isolation=_isolation(request, report),
     )

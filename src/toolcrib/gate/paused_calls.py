@@ -1,6 +1,6 @@
 """Paused calls: stores a call that waits for a person, records one decision or answer, and ends the call otherwise."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,6 +17,7 @@ from toolcrib.core.paused_calls import (
     ApprovalDecision,
     ApprovalRequest,
     ApprovedCall,
+    FileEdit,
     GrantScope,
     PausedCall,
     PauseKind,
@@ -41,6 +42,13 @@ from toolcrib.events.event_payloads import (
 )
 from toolcrib.gate.call_recorder import audit_record, call_record, ended_record
 from toolcrib.gate.call_stages import AuthorizedCall, CallRequest, ToolRun, effects_to_row, pause_reason
+from toolcrib.gate.edited_approvals import (
+    EditedProposal,
+    edited_proposal,
+    edited_result,
+    require_as_seen,
+    require_edit_decision,
+)
 from toolcrib.gate.pause_checks import (
     arguments_unchanged,
     cancellation_error,
@@ -60,11 +68,17 @@ from toolcrib.storage.blobs import BlobStore
 from toolcrib.storage.database import Connection, Tenant
 from toolcrib.storage.events import EventStore
 from toolcrib.storage.paused_calls import PausedCallStore
-from toolcrib.storage.proposed_change_sets import changed_since_proposal, load_proposal, save_proposal
+from toolcrib.storage.proposed_change_sets import (
+    changed_since_proposal,
+    load_proposal,
+    replace_proposal,
+    save_proposal,
+)
 from toolcrib.storage.tool_calls import save_tool_call
 from toolcrib.storage.trash import extend_staged
 from toolcrib.tools.tool_registry import ToolRegistry
 from toolcrib.workspace.changes.change_preview import preview_changes
+from toolcrib.workspace.changes.proposal_edit import proposed_text
 
 log = structlog.get_logger(__name__)
 
@@ -161,11 +175,15 @@ class PausedCalls:
         """Record a person's decision. The first decision counts.
 
         Raises:
-            Conflict: Somebody decided before, the approval expired, or the files have changed since it was requested.
-            BadArguments: The reason or the rule to store is invalid.
+            Conflict: Somebody decided before, the approval expired, the files have changed since it was requested, or
+                the change set is not the one that the person saw.
+            BadArguments: The reason, the rule to store or an edit is invalid.
         """
         require_person(tenant, to="approve or reject a call")
         require_storable(decision)
+        require_edit_decision(decision)
+        # Outside the transaction: comparing texts takes time, and only a decision changes what is proposed.
+        edited = await self._edited(tenant, pause_id, decision.edits) if decision.edits else None
         always = decision.approved and decision.scope is GrantScope.ALWAYS
         needs = WorkspaceRole.OWNER if always else WorkspaceRole.MEMBER
         conflict: str | None = None
@@ -176,12 +194,14 @@ class PausedCalls:
                 error = cancellation_error(pause, _SESSION_DELETED)
                 pause = await self._end(connection, tenant, pause, PauseState.CANCELLED, error)
                 conflict = error.message
-            elif conflict := await self._stale_reason(connection, tenant, pause, decision):
+            elif conflict := await self._stale_reason(connection, tenant, pause, decision, edited):
                 await self._store.end(connection, tenant, pause, PauseState.STALE)
                 pause = replace(pause, state=PauseState.STALE)
                 await self._append_ended_event(connection, tenant, pause, conflict)
             else:
                 pause = await self._store.save_decision(connection, tenant, pause, decision, via=via)
+                if edited is not None and edited.edits:
+                    pause = await self._save_edits(connection, tenant, pause, edited)
                 if decision.approved:
                     await self._append_ended_event(connection, tenant, pause, decision.reason)
                 else:
@@ -190,6 +210,45 @@ class PausedCalls:
         if conflict is not None:
             raise Conflict(conflict)
         return pause
+
+    async def preview_edits(self, tenant: Tenant, pause_id: PauseId, edits: Sequence[FileEdit]) -> EditedProposal:
+        """Return what would be committed with these edits, and its hash. Stores nothing.
+
+        Raises:
+            BadArguments: An edit is not possible.
+            Conflict: The approval was decided, has expired, or has no change set.
+        """
+        require_person(tenant, to="edit a proposed change set")
+        return await self._edited(tenant, pause_id, edits)
+
+    async def proposed_text(self, tenant: Tenant, pause_id: PauseId, path: str) -> str:
+        """Return the content that a pending call would give to a file, for a person who edits it."""
+        require_person(tenant, to="edit a proposed change set")
+        return proposed_text(await self._proposed(tenant, pause_id), path)
+
+    async def _edited(self, tenant: Tenant, pause_id: PauseId, edits: Sequence[FileEdit]) -> EditedProposal:
+        return await edited_proposal(self._blobs, tenant, await self._proposed(tenant, pause_id), edits)
+
+    async def _proposed(self, tenant: Tenant, pause_id: PauseId) -> ChangeSet:
+        """Return what a pending call proposes to change."""
+        pause = await self._store.get(tenant, pause_id, needs=WorkspaceRole.MEMBER)
+        require_pending(pause, PauseKind.APPROVAL)
+        proposal = await self.proposal(tenant, pause.approval)
+        if proposal is None:
+            raise Conflict("The effect of this call is not known before it runs, so there is nothing to edit.")
+        return proposal
+
+    async def _save_edits(
+        self, connection: Connection, tenant: Tenant, pause: PausedCall, edited: EditedProposal
+    ) -> PausedCall:
+        """Replace the proposal by what the person made of it: that is committed, and the model is told."""
+        assert pause.resolution is not None
+        await replace_proposal(connection, tenant, edited.change_set)
+        planned = await self._store.planned_result(connection, pause)
+        result = edited_result(planned, edited.edits, by=pause.resolution.decided_by_name)
+        return await self._store.save_edits(
+            connection, tenant, pause, changes=edited.changes, edits=edited.edits, planned_result=result
+        )
 
     async def answer(
         self,
@@ -298,7 +357,12 @@ class PausedCalls:
             return bool(await changed_since_proposal(connection, tenant, approval.change_set_id))
 
     async def _stale_reason(
-        self, connection: Connection, tenant: Tenant, pause: PausedCall, decision: ApprovalDecision
+        self,
+        connection: Connection,
+        tenant: Tenant,
+        pause: PausedCall,
+        decision: ApprovalDecision,
+        edited: EditedProposal | None,
     ) -> str | None:
         """Return why a person must be asked again, or None.
 
@@ -314,6 +378,13 @@ class PausedCalls:
             return "The arguments of the call differ from those in the approval. Decide on the new approval."
         if decision.arguments_sha256 is not None and decision.arguments_sha256 != approval.arguments_sha256:
             raise Conflict("`arguments_sha256` does not match this approval. Fetch the approval again, then decide.")
+        if decision.change_set_sha256 is not None:
+            if approval.change_set_id is None:
+                raise Conflict(
+                    "`change_set_sha256` was given, but the effect of this call is not known before it runs."
+                )
+            proposal = await load_proposal(connection, tenant, approval.change_set_id)
+            require_as_seen(decision, proposal if edited is None else edited.change_set)
         if not decision.approved or approval.change_set_id is None:
             return None
         paths = await changed_since_proposal(connection, tenant, approval.change_set_id)

@@ -21,6 +21,9 @@ class AuditFileOut(OutModel):
     change: ChangeKind
     before: str | None
     after: str | None
+    proposed: str | None = Field(
+        default=None, description="The hash of what the agent proposed, if the person who approved the call edited it."
+    )
 
 
 class FileDisplaced(OutModel):

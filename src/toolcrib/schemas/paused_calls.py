@@ -10,7 +10,15 @@ from pydantic import Field, TypeAdapter
 from toolcrib.core.approval_text import ShownLine, approval_lines
 from toolcrib.core.change_sets import ChangeKind
 from toolcrib.core.files import EntryKind
-from toolcrib.core.paused_calls import ApprovalDecision, GrantRule, GrantScope, PausedCall, PauseState, Resolution
+from toolcrib.core.paused_calls import (
+    ApprovalDecision,
+    FileEdit,
+    GrantRule,
+    GrantScope,
+    PausedCall,
+    PauseState,
+    Resolution,
+)
 from toolcrib.schemas.schema_base import InModel, OutModel, Page
 
 
@@ -105,6 +113,17 @@ class EffectsOut(OutModel):
     output: Any = Field(default=None, description="Output of the command, if its effect needs approval.")
 
 
+class FileEditOut(OutModel):
+    """What the person who approved the call changed in a file before."""
+
+    path: str
+    proposed_sha256: str | None = Field(description="SHA-256 of what the call proposed.")
+    sha256: str | None
+    added: int | None
+    removed: int | None
+    diff: str | None = Field(description="From what the call proposed to what was approved; null if it is too long.")
+
+
 class ApprovalOut(PauseOut):
     """A call that needs a person's approval, with what it would do."""
 
@@ -123,6 +142,9 @@ class ApprovalOut(PauseOut):
     grant_scope: GrantScope | None
     rejection_reason: str | None
     replaces: UUID | None = Field(description="The stale approval that this one replaces.")
+    edits: list[FileEditOut] = Field(
+        default=[], description="What the person changed before approving. `changes` are with these edits."
+    )
     text: str | None = Field(
         default=None,
         description="The call and its effect as text for a person: the lines that every client shows, with deceptive "
@@ -221,6 +243,37 @@ class GrantRuleIn(InModel):
         return GrantRule(self.tools, self.paths, self.commands, self.hosts, self.arguments, self.access)
 
 
+class FileEditIn(InModel):
+    """The content that a file of the change set gets instead of the proposed one."""
+
+    path: str = Field(max_length=5_000, examples=["/a.txt"], description="As in `changes`.")
+    content: str = Field(max_length=200_000, description="The whole text, at most 200,000 bytes.")
+
+    @property
+    def edit(self) -> FileEdit:
+        return FileEdit(self.path, self.content)
+
+
+class FileEditsIn(InModel):
+    """A person's edits of a change set that waits for an approval."""
+
+    edits: list[FileEditIn] = Field(default=[], max_length=100)
+
+
+class EditPreviewOut(OutModel):
+    """What would be committed with the edits. Nothing is stored."""
+
+    changes: list[PreviewChangeOut]
+    change_set_sha256: str = Field(description="Send it with the decision and the same edits.")
+
+
+class ProposedFileOut(OutModel):
+    """The content that a call would give to a file."""
+
+    path: str
+    content: str
+
+
 class ApprovalDecisionIn(InModel):
     """A person's decision. A scope beyond `once` stores `rule`, which must be given."""
 
@@ -229,12 +282,30 @@ class ApprovalDecisionIn(InModel):
     reason: str | None = Field(default=None, max_length=2_000)
     rule: GrantRuleIn | None = None
     arguments_sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+    edits: list[FileEditIn] = Field(
+        default=[],
+        max_length=100,
+        description="Contents that are committed instead of the proposed ones. Only with the scope `once`.",
+    )
+    change_set_sha256: str | None = Field(
+        default=None,
+        pattern="^[0-9a-f]{64}$",
+        description="The hash from the preview of the edits. Required with edits; another change set is refused.",
+    )
 
     @property
     def decision(self) -> ApprovalDecision:
         """Return the decision."""
         rule = self.rule.rule if self.rule else None
-        return ApprovalDecision(self.approved, self.scope, self.reason, rule, self.arguments_sha256)
+        return ApprovalDecision(
+            self.approved,
+            self.scope,
+            self.reason,
+            rule,
+            self.arguments_sha256,
+            tuple(one.edit for one in self.edits),
+            self.change_set_sha256,
+        )
 
 
 def decision_on(

@@ -1,6 +1,6 @@
 """Paused calls as rows: asked once, decided or answered once, resumed once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any
@@ -225,6 +225,34 @@ class PausedCallStore:
             )
         return await _get(connection, tenant, pause.id)
 
+    async def planned_result(self, connection: Connection, pause: PausedCall) -> Any:
+        """Return the result that an approved call will have, if it is known."""
+        [result] = await connection.returned_row(
+            "select planned_result from toolcrib.paused_calls where workspace_id = %s and id = %s",
+            (pause.workspace_id, pause.id),
+        )
+        return result
+
+    async def save_edits(
+        self,
+        connection: Connection,
+        tenant: Tenant,
+        pause: PausedCall,
+        *,
+        changes: Sequence[Mapping[str, Any]],
+        edits: Sequence[Mapping[str, Any]],
+        planned_result: Any,
+    ) -> PausedCall:
+        """Write what a person changed before approving, in the transaction of the decision."""
+        await connection.execute(
+            """
+            update toolcrib.paused_calls set changes = %s, edits = %s, planned_result = %s
+            where workspace_id = %s and id = %s and state = 'approved' and resumed_at is null
+            """,
+            (json_text(changes), json_text(edits), json_text(planned_result), tenant.workspace_id, pause.id),
+        )
+        return await _get(connection, tenant, pause.id)
+
     async def save_answers(
         self,
         connection: Connection,
@@ -361,7 +389,7 @@ _FACTS = """
            p.state, p.created_at, p.expires_at, p.input, encode(p.arguments_sha256, 'hex') as arguments_sha256,
            p.change_set_id, p.effects, p.rule, p.reason, p.isolation, p.suggested_rule, p.other_rules, p.replaces,
            p.questions, p.answers, p.answered_with_button, p.decided_by, p.decided_via, p.decided_at, p.grant_scope,
-           p.rejection_reason, g.name as agent_name, coalesce(u.full_name, u.email) as decided_by_name
+           p.rejection_reason, p.edits, g.name as agent_name, coalesce(u.full_name, u.email) as decided_by_name
 """
 _COLUMNS = f"{_FACTS}, p.changes"
 EXECUTABLE = f"{_COLUMNS}, p.arguments, p.planned_result"

@@ -17,7 +17,6 @@ from toolcrib.storage.database import Connection, Tenant
 
 async def save_proposal(connection: Connection, tenant: Tenant, change_set: ChangeSet) -> None:
     """Store the change set and its contents, in the transaction of the approval."""
-    workspace = tenant.workspace_id
     await connection.execute(
         """
         insert into toolcrib.change_sets
@@ -25,8 +24,31 @@ async def save_proposal(connection: Connection, tenant: Tenant, change_set: Chan
         values (%(workspace_id)s, %(id)s, 'proposed', %(kind)s, %(user_id)s, %(agent_id)s, %(session_id)s, %(run_id)s,
                 %(call_id)s)
         """,
-        {**asdict(change_set.author), "workspace_id": workspace, "id": change_set.id},
+        {**asdict(change_set.author), "workspace_id": tenant.workspace_id, "id": change_set.id},
     )
+    await _insert_changes(connection, tenant, change_set)
+
+
+async def replace_proposal(connection: Connection, tenant: Tenant, change_set: ChangeSet) -> None:
+    """Store other changes for a proposed change set, in the transaction of the decision.
+
+    Raises:
+        NotFound: It is no longer proposed.
+    """
+    parameters = (tenant.workspace_id, change_set.id)
+    found = await connection.fetch_row(
+        "select from toolcrib.change_sets where workspace_id = %s and id = %s and state = 'proposed'", parameters
+    )
+    if found is None:
+        raise NotFound(f"Change set {change_set.id} is no longer proposed.")
+    await connection.execute(
+        "delete from toolcrib.proposed_changes where workspace_id = %s and change_set_id = %s", parameters
+    )
+    await _insert_changes(connection, tenant, change_set)
+
+
+async def _insert_changes(connection: Connection, tenant: Tenant, change_set: ChangeSet) -> None:
+    workspace = tenant.workspace_id
     bodies = {
         change.after.sha256: change.body
         for change in change_set.changes

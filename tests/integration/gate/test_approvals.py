@@ -305,7 +305,7 @@ async def test_altered_arguments_are_not_executed(workspace: WorkspaceFixture) -
 @pytest.mark.req("HU-1", part="expiry")
 async def test_undecided_approval_expires_and_the_call_ends(workspace: WorkspaceFixture) -> None:
     approval = await asked(workspace, await guided(workspace))
-    await _let_time_pass(workspace, approval.id)
+    await let_time_pass(workspace, approval.id)
 
     with pytest.raises(Conflict, match="expired"):
         await decide(workspace, approval)
@@ -518,7 +518,7 @@ async def test_decisions_made_while_no_server_runs_are_executed_by_the_next_one(
             assert (await workspace.result("read", path=f"/{number}"))["content"] == f"{number}"
 
 
-async def _let_time_pass(workspace: WorkspaceFixture, approval_id: PauseId) -> None:
+async def let_time_pass(workspace: WorkspaceFixture, approval_id: PauseId) -> None:
     async with workspace.database.as_system() as connection:
         await connection.execute(
             "update toolcrib.paused_calls set expires_at = now() - interval '1 s' where id = %s", (approval_id,)

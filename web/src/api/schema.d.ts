@@ -251,6 +251,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/workspaces/{workspace_id}/paused-calls/{pause_id}/edit-preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview Edited Call
+         * @description Return what a pending call would change with a person's edits, and its hash. Members only. Stores nothing.
+         */
+        post: operations["preview_edited_call"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workspaces/{workspace_id}/paused-calls/{pause_id}/file": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Proposed File
+         * @description Return the content that a pending call would give to a file, to edit it. Members only.
+         */
+        get: operations["get_proposed_file"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workspaces/{workspace_id}/paused-calls/{pause_id}/answers": {
         parameters: {
             query?: never;
@@ -1975,6 +2015,17 @@ export interface components {
             rule?: components["schemas"]["GrantRuleIn"] | null;
             /** Arguments Sha256 */
             arguments_sha256?: string | null;
+            /**
+             * Edits
+             * @description Contents that are committed instead of the proposed ones. Only with the scope `once`.
+             * @default []
+             */
+            edits: components["schemas"]["FileEditIn"][];
+            /**
+             * Change Set Sha256
+             * @description The hash from the preview of the edits. Required with edits; another change set is refused.
+             */
+            change_set_sha256?: string | null;
         };
         /**
          * ApprovalOut
@@ -2070,6 +2121,12 @@ export interface components {
              */
             replaces: string | null;
             /**
+             * Edits
+             * @description What the person changed before approving. `changes` are with these edits.
+             * @default []
+             */
+            edits: components["schemas"]["FileEditOut"][];
+            /**
              * Text
              * @description The call and its effect as text for a person: the lines that every client shows, with deceptive characters escaped. Absent in lists.
              */
@@ -2141,6 +2198,11 @@ export interface components {
             before: string | null;
             /** After */
             after: string | null;
+            /**
+             * Proposed
+             * @description The hash of what the agent proposed, if the person who approved the call edited it.
+             */
+            proposed?: string | null;
         };
         /**
          * AuditHostOut
@@ -2521,6 +2583,19 @@ export interface components {
             reason: string;
         };
         /**
+         * EditPreviewOut
+         * @description What would be committed with the edits. Nothing is stored.
+         */
+        EditPreviewOut: {
+            /** Changes */
+            changes: components["schemas"]["PreviewChangeOut"][];
+            /**
+             * Change Set Sha256
+             * @description Send it with the decision and the same edits.
+             */
+            change_set_sha256: string;
+        };
+        /**
          * EffectsOut
          * @description What a call would read, write, run and contact.
          */
@@ -2764,6 +2839,58 @@ export interface components {
              * @constant
              */
             displaced: true;
+        };
+        /**
+         * FileEditIn
+         * @description The content that a file of the change set gets instead of the proposed one.
+         */
+        FileEditIn: {
+            /**
+             * Path
+             * @description As in `changes`.
+             * @example /a.txt
+             */
+            path: string;
+            /**
+             * Content
+             * @description The whole text, at most 200,000 bytes.
+             */
+            content: string;
+        };
+        /**
+         * FileEditOut
+         * @description What the person who approved the call changed in a file before.
+         */
+        FileEditOut: {
+            /** Path */
+            path: string;
+            /**
+             * Proposed Sha256
+             * @description SHA-256 of what the call proposed.
+             */
+            proposed_sha256: string | null;
+            /** Sha256 */
+            sha256: string | null;
+            /** Added */
+            added: number | null;
+            /** Removed */
+            removed: number | null;
+            /**
+             * Diff
+             * @description From what the call proposed to what was approved; null if it is too long.
+             */
+            diff: string | null;
+        };
+        /**
+         * FileEditsIn
+         * @description A person's edits of a change set that waits for an approval.
+         */
+        FileEditsIn: {
+            /**
+             * Edits
+             * @default []
+             */
+            edits: components["schemas"]["FileEditIn"][];
         };
         /** FileInfoResult */
         FileInfoResult: {
@@ -4165,6 +4292,16 @@ export interface components {
             diff_omitted?: boolean | null;
             /** Count */
             count?: number | null;
+        };
+        /**
+         * ProposedFileOut
+         * @description The content that a call would give to a file.
+         */
+        ProposedFileOut: {
+            /** Path */
+            path: string;
+            /** Content */
+            content: string;
         };
         /**
          * ProviderCredentialsIn
@@ -6989,6 +7126,152 @@ export interface operations {
             };
             /** @description Unprocessable Entity */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    preview_edited_call: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                workspace_id: string;
+                pause_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FileEditsIn"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EditPreviewOut"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    get_proposed_file: {
+        parameters: {
+            query: {
+                /** @description As in `changes`. */
+                path: string;
+            };
+            header?: never;
+            path: {
+                workspace_id: string;
+                pause_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProposedFileOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -15,7 +15,7 @@ import { Logo } from "./Logo";
 import { MoreMenu } from "./MoreMenu";
 import { PaletteButton } from "./PaletteButton";
 import { StartLink } from "./StartLink";
-import { SCREENS, type Screen, START } from "./screens";
+import { REVIEW, SCREENS, type Screen, START } from "./screens";
 import { type Shortcut, ShortcutList, useShortcutKeys, useShortcutList, useShortcuts } from "./shortcuts";
 import { useTitle } from "./title";
 import { useWorkspace } from "./workspaces";
@@ -40,7 +40,7 @@ export function Shell(props: Props) {
 
 function Frame({ workspaceId, screenName }: Props) {
   const workspace = useWorkspace(workspaceId);
-  const screen = [...SCREENS, START].find((one) => one.name === screenName);
+  const screen = [...SCREENS, START, REVIEW].find((one) => one.name === screenName);
   useTitle(screen?.label, workspace.data?.name);
   useNavigationKeys(workspaceId);
   usePaletteKey();

@@ -75,3 +75,12 @@ export const START: Screen = {
   key: "",
   view: lazy(() => import("../screens/start/StartScreen")),
 };
+
+/** Reviews are opened from sessions and approvals, not from the navigation. */
+export const REVIEW: Screen = {
+  name: "review",
+  label: "Review",
+  icon: ShieldCheck,
+  key: "",
+  view: lazy(() => import("../screens/review/ReviewScreen")),
+};

@@ -1,6 +1,7 @@
 /** A call that needs approval: its effects, the rule that requires approval, and the decision buttons. */
 import { ShieldQuestion } from "lucide-react";
-import { useId, useState } from "react";
+import { type ReactNode, useId, useState } from "react";
+import { Link } from "wouter";
 import { useMayWrite } from "../app/workspaces";
 import { Badge } from "../components/Badge";
 import { Button } from "../components/Button";
@@ -12,7 +13,7 @@ import { RelativeTime } from "../components/RelativeTime";
 import { escapedLine } from "../components/shownText";
 import type { Approval } from "../events/conversation";
 import { ChangeList } from "./ChangeList";
-import { type Decision, useDecide, useFullPause } from "./pausedCalls";
+import { type Decision, type EditedCall, useDecide, useFullPause } from "./pausedCalls";
 import { RuleEditor, shownAccess } from "./RuleEditor";
 
 interface Props {
@@ -30,7 +31,6 @@ export function ApprovalCard({ workspaceId, approval }: Props) {
   const mayDecide = useMayWrite(workspaceId);
   const full = useFullPause(workspaceId, approval.id, isTruncated);
   const shown = full.data?.kind === "approval" ? full.data : approval;
-  const hasDiff = shown.changes.some((change) => change.diff);
   return (
     <section
       aria-label={`Approval of ${approval.tool}`}
@@ -41,26 +41,21 @@ export function ApprovalCard({ workspaceId, approval }: Props) {
         <h3 className="grow font-semibold">
           {escapedLine(approval.agent ?? "Someone")} wants to use <code>{escapedLine(approval.tool)}</code>
         </h3>
+        {approval.changes.length > 0 && (
+          <Link href={`/w/${workspaceId}/review/approval/${approval.id}`} className="text-xs text-accent underline">
+            Open as a review
+          </Link>
+        )}
         <span className="text-xs text-muted">
           expires <RelativeTime time={approval.expiresAt} />
         </span>
       </header>
       <div className="space-y-3 p-4">
-        {approval.replaces && <p className="text-warn">The effect changed since the first request.</p>}
-        <p className="text-sm wrap-anywhere">
-          {escapedLine(approval.reason)} <Badge title="Rule">{approval.rule}</Badge>
-          {approval.isolation && <Badge title="Isolation">{approval.isolation}</Badge>}
-        </p>
-        <EffectList approval={shown} />
-        {isTruncated && full.isPending && <Loading what="all changes" />}
-        <ErrorNote error={full.error} />
-        <ChangeList changes={shown.changes} />
-        <details open={!hasDiff}>
-          <summary className="text-sm text-muted">Arguments</summary>
-          <div className="mt-1.5">
-            <ArgumentList given={shown.input} label="Arguments" />
-          </div>
-        </details>
+        <ApprovalFacts approval={shown}>
+          {isTruncated && full.isPending && <Loading what="all changes" />}
+          <ErrorNote error={full.error} />
+          <ChangeList changes={shown.changes} />
+        </ApprovalFacts>
         {mayDecide ? (
           <DecisionForm workspaceId={workspaceId} approval={approval} />
         ) : (
@@ -68,6 +63,27 @@ export function ApprovalCard({ workspaceId, approval }: Props) {
         )}
       </div>
     </section>
+  );
+}
+
+/** Why the call needs approval, and what it would do; its changes are shown in between. */
+export function ApprovalFacts({ approval, children }: { approval: Approval; children?: ReactNode }) {
+  return (
+    <>
+      {approval.replaces && <p className="text-warn">The effect changed since the first request.</p>}
+      <p className="text-sm wrap-anywhere">
+        {escapedLine(approval.reason)} <Badge title="Rule">{approval.rule}</Badge>
+        {approval.isolation && <Badge title="Isolation">{approval.isolation}</Badge>}
+      </p>
+      <EffectList approval={approval} />
+      {children}
+      <details open={!approval.changes.some((change) => change.diff)}>
+        <summary className="text-sm text-muted">Arguments</summary>
+        <div className="mt-1.5">
+          <ArgumentList given={approval.input} label="Arguments" />
+        </div>
+      </details>
+    </>
   );
 }
 
@@ -107,20 +123,25 @@ function Lines({ texts, isText }: { texts: readonly string[]; isText?: boolean }
 
 type OpenForm = "session" | "always" | "reject" | null;
 
-function DecisionForm({ workspaceId, approval }: Props) {
+interface DecisionProps extends Props {
+  /** What the person made of the call. It is approved only once. */
+  edited?: EditedCall | null;
+}
+
+export function DecisionForm({ workspaceId, approval, edited = null }: DecisionProps) {
   const [openForm, setOpenForm] = useState<OpenForm>(null);
   const decide = useDecide(workspaceId, approval);
   const busy = decide.isPending;
   // Protected names can become code on a person's machine, so no rule can approve them.
-  const isOnceOnly = approval.rule === "protected-name";
+  const isOnceOnly = approval.rule === "protected-name" || edited !== null;
   const submit = (decision: Decision) => decide.mutate(decision);
   return (
     <div className="space-y-3">
       <ErrorNote error={decide.error} />
       {openForm === null && (
         <div className="flex flex-wrap gap-2">
-          <Button variant="primary" busy={busy} onClick={() => submit({ approved: true })}>
-            Approve
+          <Button variant="primary" busy={busy} onClick={() => submit({ approved: true, edited })}>
+            {edited === null ? "Approve" : "Approve with your edits"}
           </Button>
           {!isOnceOnly && (
             <>

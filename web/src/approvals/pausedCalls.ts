@@ -7,6 +7,8 @@ import type { Change, Effects, Item, Rule } from "../events/messages";
 
 const pendingKey = (workspaceId: string) => [workspaceId, "pending"] as const;
 
+export const pausedCallKey = (workspaceId: string, pauseId: string) => [workspaceId, "paused call", pauseId] as const;
+
 /** A paused call and the session that it belongs to. */
 export interface PendingCall {
   pause: Pause;
@@ -39,10 +41,23 @@ export function useFullPause(workspaceId: string, pauseId: string, isEnabled: bo
 }
 
 async function fetchPause(workspaceId: string, pauseId: string): Promise<Pause> {
+  return (await fetchPausedCall(workspaceId, pauseId)).pause;
+}
+
+/** A paused call and its session, with full diffs. */
+export function usePausedCall(workspaceId: string, pauseId: string) {
+  return useQuery({
+    queryKey: pausedCallKey(workspaceId, pauseId),
+    queryFn: () => fetchPausedCall(workspaceId, pauseId),
+  });
+}
+
+async function fetchPausedCall(workspaceId: string, pauseId: string): Promise<PendingCall> {
   const path = { workspace_id: workspaceId, pause_id: pauseId };
-  return pauseOf(
-    await unwrap(api.GET("/api/v1/workspaces/{workspace_id}/paused-calls/{pause_id}", { params: { path } })),
+  const found = await unwrap(
+    api.GET("/api/v1/workspaces/{workspace_id}/paused-calls/{pause_id}", { params: { path } }),
   );
+  return { pause: pauseOf(found), sessionId: found.session_id, createdAt: found.created_at };
 }
 
 /** Calls that were pending on this screen, and that somebody else has decided or answered since. */
@@ -74,6 +89,12 @@ export function alreadyDecided({ state, decidedBy, decidedAt }: Pause): string {
   return `Already ${state} by ${decidedBy ?? "someone"}${time}.`;
 }
 
+/** What a person made of the call, and the hash of the change set that they saw. */
+export interface EditedCall {
+  edits: { path: string; content: string }[];
+  sha256: string;
+}
+
 /** The decision of a person. */
 export interface Decision {
   approved: boolean;
@@ -81,12 +102,14 @@ export interface Decision {
   reason?: string | null;
   /** What to save with a scope beyond `once`; by default the suggested rule. */
   rule?: Rule;
+  /** Approve this instead of what was proposed. */
+  edited?: EditedCall | null;
 }
 
 export function useDecide(workspaceId: string, approval: Approval) {
   const queries = useQueryClient();
   return useMutation({
-    mutationFn: ({ approved, scope = "once", reason = null, rule = approval.suggestedRule }: Decision) =>
+    mutationFn: ({ approved, scope = "once", reason = null, rule = approval.suggestedRule, edited = null }: Decision) =>
       unwrap(
         api.POST("/api/v1/workspaces/{workspace_id}/paused-calls/{pause_id}/decision", {
           params: { path: { workspace_id: workspaceId, pause_id: approval.id } },
@@ -97,12 +120,15 @@ export function useDecide(workspaceId: string, approval: Approval) {
             rule: scope === "once" ? null : rule,
             // The server rejects the decision if the arguments have changed.
             arguments_sha256: approval.sha256,
+            edits: edited?.edits ?? [],
+            change_set_sha256: edited?.sha256 ?? null,
           },
         }),
       ),
     onSuccess: () => queries.invalidateQueries({ queryKey: pendingKey(workspaceId) }),
     // Without waiting for the list: the person reads at once why it failed.
     onError: () => void queries.invalidateQueries({ queryKey: pendingKey(workspaceId) }),
+    onSettled: () => void queries.invalidateQueries({ queryKey: pausedCallKey(workspaceId, approval.id) }),
   });
 }
 
@@ -159,5 +185,6 @@ function pauseOf(response: Schema["ApprovalOut"] | Schema["QuestionPauseOut"]): 
     replaces: response.replaces,
     rejectionReason: response.rejection_reason,
     scope: response.grant_scope,
+    edits: response.edits ?? [],
   };
 }

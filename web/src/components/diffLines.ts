@@ -22,8 +22,35 @@ export interface PairedLine {
 const HUNK = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@/;
 const NO_NEWLINE: Part = { text: "⟦no newline at the end⟧", isMark: true };
 
+/** A line of a diff as it is in the file, without its sign. */
+export interface RawLine {
+  kind: LineKind;
+  raw: string;
+  before: number | null;
+  after: number | null;
+  /** The file ends here without a newline. */
+  isUnended: boolean;
+}
+
 export function linesOf(diff: string): DiffLine[] {
-  const lines: DiffLine[] = [];
+  return rawLinesOf(diff).map((line) => {
+    const parts = line.kind === "hunk" ? [{ text: escapedLine(line.raw), isMark: false }] : shownPartsOf(line);
+    return { kind: line.kind, text: textOfParts(parts), parts, ...numbersOf(line) };
+  });
+}
+
+/** A hunk header is shown without numbers. */
+function numbersOf({ kind, before, after }: RawLine): Pick<DiffLine, "before" | "after"> {
+  return kind === "hunk" ? { before: null, after: null } : { before, after };
+}
+
+/** Returns a line's text and marks, with a mark for a missing newline at the end of the file. */
+export function shownPartsOf({ raw, isUnended }: RawLine): Part[] {
+  return isUnended ? [...shownParts(raw), NO_NEWLINE] : shownParts(raw);
+}
+
+export function rawLinesOf(diff: string): RawLine[] {
+  const lines: RawLine[] = [];
   let before = 0;
   let after = 0;
   let isInHunk = false;
@@ -34,15 +61,12 @@ export function linesOf(diff: string): DiffLine[] {
       before = Number(hunk[1]);
       after = Number(hunk[2]);
       isInHunk = true;
-      const text = escapedLine(line);
-      lines.push({ kind: "hunk", text, parts: [{ text, isMark: false }], before: null, after: null });
+      lines.push({ kind: "hunk", raw: line, before, after, isUnended: false });
       continue;
     }
     // "No newline at end of file" is not a line of the file. It is a mark at the end of the line before it.
     if (!isInHunk || line.startsWith("\\")) continue;
-    const parts = shownParts(line.slice(1));
-    if (all[number + 1]?.startsWith("\\")) parts.push(NO_NEWLINE);
-    const shown = { text: textOfParts(parts), parts };
+    const shown = { raw: line.slice(1), isUnended: all[number + 1]?.startsWith("\\") ?? false };
     if (line.startsWith("+")) lines.push({ kind: "new", ...shown, before: null, after: after++ });
     else if (line.startsWith("-")) lines.push({ kind: "gone", ...shown, before: before++, after: null });
     else lines.push({ kind: "same", ...shown, before: before++, after: after++ });

@@ -83,6 +83,8 @@ function hex(code: number, digits: number): string {
 export interface Part {
   text: string;
   isMark: boolean;
+  /** How many characters of the file a mark stands for; text stands for itself. */
+  covers?: number;
 }
 
 /** Splits a line of code into text and marks: escapes, tabs as arrows up to the next tab stop, spaces at the end as dots,
@@ -97,7 +99,7 @@ export function shownParts(text: string): Part[] {
   };
   for (const found of text.matchAll(MARKED)) {
     if (found.index > at) add({ text: text.slice(at, found.index), isMark: false });
-    add({ text: markOf(found, column), isMark: true });
+    add({ text: markOf(found, column), isMark: true, covers: found[0].length });
     at = found.index + found[0].length;
   }
   if (at < text.length) add({ text: text.slice(at), isMark: false });

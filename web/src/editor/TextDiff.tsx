@@ -33,7 +33,14 @@ export default function TextDiff({ before, after, path, label }: Props) {
     let shown: { destroy: () => void } | null = null;
     void languageOf(path).then((language) => {
       if (isUnmounted || container.current === null) return;
-      const common = [editorTheme(), lineNumbers(), EditorView.lineWrapping, escapes(), language, ...readOnly(label)];
+      const common = [
+        editorTheme(),
+        lineNumbers(),
+        EditorView.lineWrapping,
+        escapes(),
+        language ?? [],
+        ...readOnly(label),
+      ];
       shown = isWide
         ? sideBySide(container.current, before, after, common)
         : unified(container.current, before, after, common);

@@ -56,7 +56,9 @@ export default function TextView({ text, path, label, onChange, onSave, line }: 
     });
     view.current = editor;
     let isUnmounted = false;
-    void languageOf(path).then((found) => isUnmounted || editor.dispatch({ effects: language.reconfigure(found) }));
+    void languageOf(path).then(
+      (found) => isUnmounted || editor.dispatch({ effects: language.reconfigure(found ?? []) }),
+    );
     return () => {
       isUnmounted = true;
       editor.destroy();

@@ -1,7 +1,7 @@
 /** Picks the language of a file by its name. Each language is loaded with the first file that needs it. */
-import type { Extension } from "@codemirror/state";
+import type { LanguageSupport } from "@codemirror/language";
 
-const LOADERS: readonly [RegExp, () => Promise<Extension>][] = [
+const LOADERS: readonly [RegExp, () => Promise<LanguageSupport>][] = [
   [/\.(md|markdown|plan|mdx)$/i, async () => (await import("@codemirror/lang-markdown")).markdown()],
   [/\.pyi?$/i, async () => (await import("@codemirror/lang-python")).python()],
   [/\.tsx$/i, async () => (await import("@codemirror/lang-javascript")).javascript({ jsx: true, typescript: true })],
@@ -13,8 +13,8 @@ const LOADERS: readonly [RegExp, () => Promise<Extension>][] = [
   [/\.ya?ml$/i, async () => (await import("@codemirror/lang-yaml")).yaml()],
 ];
 
-/** Returns the language extension for a path; empty for plain text. */
-export async function languageOf(path: string): Promise<Extension> {
+/** Returns the language of a path, or null for plain text. */
+export async function languageOf(path: string): Promise<LanguageSupport | null> {
   const found = LOADERS.find(([pattern]) => pattern.test(path));
-  return found === undefined ? [] : found[1]();
+  return found === undefined ? null : found[1]();
 }

@@ -81,6 +81,8 @@ export interface Approval extends AnyPause {
   sha256: string;
   changes: Change[];
   effects: Effects;
+  /** What the person who approved the call had changed in it, by file. */
+  edits: readonly { path: string; diff: string | null }[];
   rule: string;
   reason: string;
   isolation: string | null;

@@ -419,6 +419,7 @@ function approvalOf(payload: Payload): Approval {
     expiresAt: payload.expiresAt,
     ...UNDECIDED,
     rejectionReason: null,
+    edits: [],
     scope: null,
   };
 }

@@ -14,9 +14,12 @@ from toolcrib.schemas.paused_calls import (
     AnswersIn,
     ApprovalDecisionIn,
     ApprovalOut,
+    EditPreviewOut,
+    FileEditsIn,
     GrantOut,
     PausedCallOut,
     PausedCallPage,
+    ProposedFileOut,
     QuestionPauseOut,
     paused_call_out,
     whole_paused_call_out,
@@ -60,6 +63,31 @@ async def decide_paused_call(
 ) -> PausedCallOut:
     """Approve or reject a call. Members only; owners only for the scope `always`. The first decision counts."""
     return paused_call_out(await services.paused_calls.decide(tenant, pause_id, given.decision, via="rest"))
+
+
+@router.post(
+    "/paused-calls/{pause_id}/edit-preview",
+    response_model_exclude_unset=True,
+    responses=examples("VALIDATION_ERROR", "NOT_FOUND", "CONFLICT"),
+)
+async def preview_edited_call(
+    pause_id: PauseId, given: FileEditsIn, tenant: PersonTenant, services: Injected
+) -> EditPreviewOut:
+    """Return what a pending call would change with a person's edits, and its hash. Members only. Stores nothing."""
+    edits = [one.edit for one in given.edits]
+    found = await services.paused_calls.preview_edits(tenant, pause_id, edits)
+    return EditPreviewOut.model_validate({"changes": found.changes, "change_set_sha256": found.sha256})
+
+
+@router.get("/paused-calls/{pause_id}/file", responses=examples("NOT_FOUND", "CONFLICT"))
+async def get_proposed_file(
+    pause_id: PauseId,
+    tenant: PersonTenant,
+    services: Injected,
+    path: Annotated[str, Query(max_length=5_000, description="As in `changes`.")],
+) -> ProposedFileOut:
+    """Return the content that a pending call would give to a file, to edit it. Members only."""
+    return ProposedFileOut(path=path, content=await services.paused_calls.proposed_text(tenant, pause_id, path))
 
 
 @router.post(

@@ -148,7 +148,11 @@ export function useSave(workspaceId: string) {
   });
 }
 
-async function saveFile(workspaceId: string, { path, base: { content, hash }, text }: SaveRequest): Promise<void> {
+/** Saves a file. Throws if it has changed since it was read. */
+export async function saveFile(
+  workspaceId: string,
+  { path, base: { content, hash }, text }: SaveRequest,
+): Promise<void> {
   if (typeof content === "string" && content !== "") {
     await callTool(workspaceId, "edit", { path, old_string: content, new_string: text, last_read_hash: hash });
     return;

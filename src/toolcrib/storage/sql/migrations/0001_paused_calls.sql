@@ -47,6 +47,8 @@ create table paused_calls (
     decided_at            timestamptz,
     grant_scope           text check (grant_scope in ('once', 'session', 'always')),
     rejection_reason      text,
+    -- What the person changed in the proposed change set before approving it, by file.
+    edits                 jsonb not null default '[]',
 
     -- One process at a time executes an approved call. Another may take over the claim of a dead one. `queue_entry` is
     -- the number of its last entry in the durable queue.
