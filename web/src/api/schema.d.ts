@@ -191,6 +191,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/inbox": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Inbox
+         * @description Return what waits for you: pending calls per workspace, open reviews, and runs of yours that failed.
+         */
+        get: operations["get_inbox"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workspaces/{workspace_id}/paused-calls": {
         parameters: {
             query?: never;
@@ -1451,6 +1471,71 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/users": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Users
+         * @description List all accounts, oldest first. Administrators only.
+         */
+        get: operations["list_users"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/users/{user_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change User
+         * @description Disable or enable an account, or make it an administrator. Administrators only, and not their own account.
+         *
+         *     A disabled account loses its logins, API keys and connections within seconds, and stays without them when it is
+         *     enabled. Its runs end before their next step.
+         */
+        patch: operations["change_user"];
+        trace?: never;
+    };
+    "/api/v1/users/{user_id}/password-reset": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create Password Reset
+         * @description Create a link with which a person sets a new password, once and within a day. Administrators only.
+         *
+         *     The response shows the link once. It replaces the link before it. The old password works until the link is used.
+         */
+        post: operations["create_password_reset"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/status": {
         parameters: {
             query?: never;
@@ -1500,7 +1585,7 @@ export interface paths {
         };
         /**
          * Registration
-         * @description Return whether anyone may create an account.
+         * @description Return whether anyone may create an account, and whether a login in a browser needs HTTPS.
          */
         get: operations["registration"];
         put?: never;
@@ -1613,6 +1698,90 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/auth/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Change Password
+         * @description Change your password. Ends all other logins at once; API keys stay valid. Returns a new login.
+         */
+        post: operations["change_password"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/password/reset": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reset Password
+         * @description Set a new password with a link of an administrator, and log in. Ends all other logins and API keys.
+         */
+        post: operations["reset_password"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/logins": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Logins
+         * @description List your logins on all devices, the one that was used last first.
+         */
+        get: operations["list_logins"];
+        put?: never;
+        post?: never;
+        /**
+         * End Other Logins
+         * @description End all your logins except that of this request's refresh cookie. Access tokens end at once: refresh yours.
+         */
+        delete: operations["end_other_logins"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/logins/{login_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End Login
+         * @description End one login. All your access tokens end at once; your other logins get new ones with their refresh tokens.
+         */
+        delete: operations["end_login"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/invitations/accept": {
         parameters: {
             query?: never;
@@ -1700,6 +1869,53 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /**
+         * AccountOut
+         * @description An account, as administrators see it.
+         */
+        AccountOut: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * Email
+             * @example ada@example.com
+             */
+            email: string;
+            /**
+             * Full Name
+             * @example Ada Lovelace
+             */
+            full_name: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Is Administrator
+             * @description May manage the accounts of this server. Gives no access to workspaces.
+             * @default false
+             */
+            is_administrator: boolean;
+            /**
+             * Is Disabled
+             * @description Whether the person cannot log in.
+             */
+            is_disabled: boolean;
+        };
+        /** AccountUpdate */
+        AccountUpdate: {
+            /**
+             * Is Disabled
+             * @description True ends all logins, API keys, connections and runs of the person.
+             */
+            is_disabled?: boolean | null;
+            /** Is Administrator */
+            is_administrator?: boolean | null;
+        };
         /** AgentCreate */
         AgentCreate: {
             /**
@@ -2786,6 +3002,40 @@ export interface components {
             /** Denied Files */
             denied_files: components["schemas"]["DeniedFileOut"][];
         };
+        /**
+         * FailedRunOut
+         * @description Your own run that failed within the last week, and after which its session did not go on.
+         */
+        FailedRunOut: {
+            /**
+             * Workspace Id
+             * Format: uuid
+             */
+            workspace_id: string;
+            /**
+             * Session Id
+             * Format: uuid
+             */
+            session_id: string;
+            /**
+             * Run Id
+             * Format: uuid
+             */
+            run_id: string;
+            /** Title */
+            title: string | null;
+            /** Agent Name */
+            agent_name: string | null;
+            /** End Reason */
+            end_reason: string;
+            /** Message */
+            message: string | null;
+            /**
+             * Ended At
+             * Format: date-time
+             */
+            ended_at: string;
+        };
         /** FileCompareResult */
         FileCompareResult: {
             from: components["schemas"]["VersionEntry"];
@@ -3243,6 +3493,34 @@ export interface components {
             updated_at: string;
         };
         /**
+         * InboxOut
+         * @description What waits for you, in the workspaces where you may decide.
+         */
+        InboxOut: {
+            /** Workspaces */
+            workspaces: components["schemas"]["InboxWorkspaceOut"][];
+            /** Reviews */
+            reviews: components["schemas"]["OpenReviewOut"][];
+            /** Failed Runs */
+            failed_runs: components["schemas"]["FailedRunOut"][];
+        };
+        /** InboxWorkspaceOut */
+        InboxWorkspaceOut: {
+            /**
+             * Workspace Id
+             * Format: uuid
+             */
+            workspace_id: string;
+            /** Name */
+            name: string;
+            role: components["schemas"]["WorkspaceRole"];
+            /**
+             * Pending
+             * @description Calls that wait for a decision or an answer; `/paused-calls` lists them.
+             */
+            pending: number;
+        };
+        /**
          * InvitationAcceptanceIn
          * @description The new account. The invitation sets its email address and role.
          */
@@ -3518,6 +3796,51 @@ export interface components {
              * @description The part after `#login=` in a login link.
              */
             link: string;
+        };
+        /**
+         * LoginOut
+         * @description A login: on one device, until it is ended or not continued for long.
+         */
+        LoginOut: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Last Used At
+             * Format: date-time
+             * @description When its refresh token was issued; each can be used once.
+             */
+            last_used_at: string;
+            /**
+             * Expires At
+             * Format: date-time
+             * @description When it ends if it is not continued.
+             */
+            expires_at: string;
+            /**
+             * Address
+             * @description The address that last used it.
+             * @example 192.0.2.7
+             */
+            address: string;
+            /**
+             * Client
+             * @description The User-Agent that last used it.
+             * @example Mozilla/5.0 (X11; Linux x86_64)
+             */
+            client: string;
+            /**
+             * Is Current
+             * @description Whether it is the login of this request's refresh cookie.
+             */
+            is_current: boolean;
         };
         /** LogoutIn */
         LogoutIn: {
@@ -3903,6 +4226,33 @@ export interface components {
             max_output_tokens: number | null;
         };
         /**
+         * OpenReviewOut
+         * @description A session whose changes wait for a review.
+         */
+        OpenReviewOut: {
+            /**
+             * Workspace Id
+             * Format: uuid
+             */
+            workspace_id: string;
+            /**
+             * Session Id
+             * Format: uuid
+             */
+            session_id: string;
+            /** Title */
+            title: string | null;
+            /** Agent Name */
+            agent_name: string | null;
+            /** Files */
+            files: number;
+            /**
+             * Changed At
+             * Format: date-time
+             */
+            changed_at: string;
+        };
+        /**
          * PackageOut
          * @description A package, visible under `@pkg`. Its agents belong to the workspace and have the limits of package agents.
          */
@@ -3958,6 +4308,16 @@ export interface components {
              * Format: date-time
              */
             installed_at: string;
+        };
+        /** Page[AccountOut] */
+        Page_AccountOut_: {
+            /** Items */
+            items: components["schemas"]["AccountOut"][];
+            /**
+             * Next
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
+             */
+            next?: string | null;
         };
         /** Page[AgentOut] */
         Page_AgentOut_: {
@@ -4053,6 +4413,16 @@ export interface components {
         Page_ListedSessionOut_: {
             /** Items */
             items: components["schemas"]["ListedSessionOut"][];
+            /**
+             * Next
+             * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
+             */
+            next?: string | null;
+        };
+        /** Page[LoginOut] */
+        Page_LoginOut_: {
+            /** Items */
+            items: components["schemas"]["LoginOut"][];
             /**
              * Next
              * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
@@ -4158,6 +4528,50 @@ export interface components {
              * @description The cursor of the next page. Pass it as `before`, or as `after` if the list starts with the oldest item.
              */
             next?: string | null;
+        };
+        /** PasswordChangeIn */
+        PasswordChangeIn: {
+            /**
+             * Current Password
+             * Format: password
+             * @example correct horse battery staple
+             */
+            current_password: string;
+            /**
+             * New Password
+             * Format: password
+             * @example correct horse battery staple
+             */
+            new_password: string;
+        };
+        /** PasswordResetIn */
+        PasswordResetIn: {
+            /**
+             * Token
+             * Format: password
+             * @description The part after `#reset=` in a reset link.
+             */
+            token: string;
+            /**
+             * Password
+             * Format: password
+             * @example correct horse battery staple
+             */
+            password: string;
+        };
+        /** PasswordResetOut */
+        PasswordResetOut: {
+            /**
+             * Link
+             * @description Lets the person set a new password, once. It is not shown again.
+             * @example https://toolcrib.example.com/#reset=tcp_…
+             */
+            link: string;
+            /**
+             * Expires At
+             * Format: date-time
+             */
+            expires_at: string;
         };
         /**
          * PauseKind
@@ -4524,6 +4938,11 @@ export interface components {
         RegistrationOut: {
             /** Open */
             open: boolean;
+            /**
+             * Secure Cookies
+             * @description Whether browsers keep a login only if they reach the server over HTTPS.
+             */
+            secure_cookies: boolean;
         };
         /**
          * RequestLimitsIn
@@ -5427,6 +5846,12 @@ export interface components {
              * Format: date-time
              */
             created_at: string;
+            /**
+             * Is Administrator
+             * @description May manage the accounts of this server. Gives no access to workspaces.
+             * @default false
+             */
+            is_administrator: boolean;
         };
         /** VersionAuthor */
         VersionAuthor: {
@@ -6945,6 +7370,44 @@ export interface operations {
             };
             /** @description Unprocessable Entity */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    get_inbox: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InboxOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11685,6 +12148,185 @@ export interface operations {
             };
         };
     };
+    list_users: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_AccountOut_"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    change_user: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AccountUpdate"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AccountOut"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    create_password_reset: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Repeats are answered like the first request with this key, for a day, and have no further effect. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PasswordResetOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
     get_status: {
         parameters: {
             query?: never;
@@ -12025,6 +12667,238 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    change_password: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasswordChangeIn"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenOut"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    reset_password: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasswordResetIn"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenOut"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    list_logins: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_LoginOut_"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    end_other_logins: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    end_login: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                login_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Not Found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
