@@ -44,7 +44,7 @@ function send({ workspace, pause }: WaitingApproval, approved: boolean) {
   return unwrap(
     api.POST("/api/v1/workspaces/{workspace_id}/paused-calls/{pause_id}/decision", {
       params: { path: { workspace_id: workspace.workspace_id, pause_id: pause.id } },
-      body: { approved, scope: "once", reason: null, rule: null, arguments_sha256: pause.sha256 },
+      body: { approved, scope: "once", reason: null, rule: null, arguments_sha256: pause.sha256, edits: [] },
     }),
   );
 }
