@@ -85,7 +85,7 @@ def _rebuilt(base: Path) -> Path:
 
 def _image(base: Path) -> str:
     origin = containers.build_image()
-    containers.require_doctor_in_image()
+    containers.require_doctor_in_image(base / "doctor")
     return f"{_smoked(containers.from_image(base / 'image'))}, on {origin}; doctor: namespaces"
 
 

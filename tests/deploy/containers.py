@@ -1,5 +1,6 @@
 """The forms that run in containers, by podman: the image, compose, and a new Debian for the unit and for the README."""
 
+import errno
 import json
 import os
 import secrets
@@ -25,12 +26,14 @@ from tests.deploy.forms import (
     settings,
     until_ready,
 )
-from tests.deploy.smoke import SECONDS, Deployment
+from tests.deploy.smoke import PERSON, SECONDS, Deployment
 
 BASE: Final = "debian:12-slim"
 IMAGE: Final = "localhost/toolcrib:release-check"
 STORES: Final = "localhost/toolcrib-stores:release-check"
 MACHINE: Final = "localhost/toolcrib-machine:release-check"
+# A label of the base says where it is from.
+ORIGIN: Final = "toolcrib.origin"
 SERVER: Final = "/opt/toolcrib/bin/toolcrib"
 # What docs/operations/containers.md tells to use with podman.
 CONFINED: Final = ("--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", "--security-opt=no-new-privileges")
@@ -56,14 +59,16 @@ def base_image() -> str:
     """Provide the base of the Dockerfile. Where no registry can be reached, debootstrap makes it."""
     require("podman", "runc")
     if _has_image(BASE):
-        return "the base that was here"
+        labels = json.loads(run("podman", "image", "inspect", "--format={{json .Labels}}", BASE)) or {}
+        return f"a base by {labels[ORIGIN]}" if ORIGIN in labels else "the base that was here"
     if _pulled(BASE):
         return "the base of the registry"
     require("debootstrap")
     with tempfile.TemporaryDirectory(prefix="toolcrib-base-", dir="/var/tmp") as folder:
         run("debootstrap", "--variant=minbase", "bookworm", f"{folder}/root", seconds=BUILD_SECONDS)
         run("tar", "--create", f"--file={folder}/base.tar", f"--directory={folder}/root", ".", seconds=BUILD_SECONDS)
-        run("podman", "import", '--change=CMD=["bash"]', f"{folder}/base.tar", BASE, seconds=BUILD_SECONDS)
+        made = (f"--change=LABEL={ORIGIN}=debootstrap", '--change=CMD=["bash"]')
+        run("podman", "import", *made, f"{folder}/base.tar", BASE, seconds=BUILD_SECONDS)
     return "a base by debootstrap"
 
 
@@ -76,22 +81,44 @@ def doctor_in_image(*options: str) -> tuple[int, str]:
         timeout=SECONDS,
         check=False,
     )
-    return ended.returncode, ended.stdout + ended.stderr
+    # Podman itself warns on the standard error output.
+    return ended.returncode, ended.stdout or ended.stderr
 
 
-def require_doctor_in_image() -> None:
+def require_doctor_in_image(folder: Path) -> None:
     """Require namespaces with the documented options, and without one of them its name in what doctor says."""
+    folder.mkdir()
     status, said = doctor_in_image(*NAMESPACES)
     assert status == 0, f"doctor fails inside the image: {said}"
     assert json.loads(said)["level"] == "namespaces", said
     for options, missing, remedy in (
-        ((UNMASKED,), "new-namespaces", "seccomp=seccomp.json"),
+        # Podman's own profile allows these calls; Docker's does not.
+        (
+            (f"--security-opt=seccomp={_profile_without_namespaces(folder)}", UNMASKED),
+            "new-namespaces",
+            "seccomp=seccomp.json",
+        ),
         ((SECCOMP,), "new-proc", "unmask=ALL"),
     ):
         status, said = doctor_in_image(*options)
         assert status == 1, f"doctor passes with {options} only: {said}"
         gaps = {gap["name"]: gap["remedy"] for gap in json.loads(said)["gaps"] if gap["lowers_the_level"]}
         assert remedy in gaps.get(missing, ""), f"with {options} only, doctor does not name {missing}: {said}"
+
+
+def _profile_without_namespaces(folder: Path) -> Path:
+    """The profile of deploy/, but without the calls that it adds to Docker's own."""
+    profile = json.loads((DEPLOY / "seccomp.json").read_text())
+    added, *others = profile["syscalls"]
+    assert {"clone", "unshare", "mount"} <= set(added["names"]), added
+    # As Docker: processes and threads, but none in a new namespace, for which it looks at the flags of clone.
+    no_new_namespace = {"index": 0, "value": 0x7E020000, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}
+    processes = {"names": ["clone"], "action": "SCMP_ACT_ALLOW", "args": [no_new_namespace]}
+    forbidden = [name for name in added["names"] if name not in ("clone", "clone3")]
+    refused = {"names": forbidden, "action": "SCMP_ACT_ERRNO", "errnoRet": errno.EPERM}
+    path = folder / "seccomp.json"
+    path.write_text(json.dumps(profile | {"syscalls": [processes, refused, *others]}))
+    return path
 
 
 @contextmanager
@@ -133,6 +160,7 @@ def by_compose(folder: Path, stores: "Stores") -> Iterator[Deployment]:
     names = ("POSTGRES_PASSWORD", "TOOLCRIB_APP_PASSWORD", "TOOLCRIB_JWT_SECRET", "TOOLCRIB_AUDIT_SEAL_KEY")
     values = {name: secrets.token_hex(32) for name in (*names, "TOOLCRIB_CREDENTIALS_ENCRYPTION_KEY")}
     values |= {"TOOLCRIB_IMAGE": IMAGE, "TOOLCRIB_PUBLISH": f"127.0.0.1:{port}", **stores.images}
+    values |= {"TOOLCRIB_ADMIN_EMAIL": PERSON["email"], "TOOLCRIB_ADMIN_PASSWORD": PERSON["password"]}
     (folder / "toolcrib.env").write_text("".join(f"{name}={value}\n" for name, value in values.items()))
     # The model of the smoke test is on the machine itself.
     more = {"TOOLCRIB_METRICS_TOKEN": metrics, "TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS": "*"}
@@ -156,7 +184,7 @@ def by_compose(folder: Path, stores: "Stores") -> Iterator[Deployment]:
     try:
         run(*compose, "up", "--detach", env=env, seconds=BUILD_SECONDS)
         until_ready(origin, logged)
-        yield Deployment(origin, inside, logged, metrics, model_host="host.containers.internal")
+        yield Deployment(origin, inside, logged, metrics, "host.containers.internal", has_administrator=True)
     finally:
         subprocess.run([*compose, "down", "--volumes"], env=env, capture_output=True, timeout=SECONDS, check=False)
 
