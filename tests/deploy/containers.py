@@ -92,7 +92,7 @@ def require_doctor_in_image(folder: Path) -> None:
     assert status == 0, f"doctor fails inside the image: {said}"
     assert json.loads(said)["level"] == "namespaces", said
     for options, missing, remedy in (
-        # Podman's own profile allows these calls; Docker's does not.
+        # Podman's own profile refuses only the sandbox's host name; Docker's refuses all of them.
         (
             (f"--security-opt=seccomp={_profile_without_namespaces(folder)}", UNMASKED),
             "new-namespaces",
@@ -161,15 +161,15 @@ def by_compose(folder: Path, stores: "Stores") -> Iterator[Deployment]:
     values = {name: secrets.token_hex(32) for name in (*names, "TOOLCRIB_CREDENTIALS_ENCRYPTION_KEY")}
     values |= {"TOOLCRIB_IMAGE": IMAGE, "TOOLCRIB_PUBLISH": f"127.0.0.1:{port}", **stores.images}
     values |= {"TOOLCRIB_ADMIN_EMAIL": PERSON["email"], "TOOLCRIB_ADMIN_PASSWORD": PERSON["password"]}
-    (folder / "toolcrib.env").write_text("".join(f"{name}={value}\n" for name, value in values.items()))
     # The model of the smoke test is on the machine itself.
     more = {"TOOLCRIB_METRICS_TOKEN": metrics, "TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS": "*"}
     (folder / "more.yaml").write_text(json.dumps({"services": {"toolcrib": {"environment": more}}}))
     (folder / "containers.conf").write_text(
         '[engine]\nruntime = "runc"\n[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1000:1000"]\n'
     )
-    env = {**os.environ, "CONTAINERS_CONF": str(folder / "containers.conf")}
-    compose = ["podman-compose", f"--project-name={project}", f"--env-file={folder / 'toolcrib.env'}"]
+    # Debian's podman-compose has no --env-file.
+    env = {**os.environ, **values, "CONTAINERS_CONF": str(folder / "containers.conf")}
+    compose = ["podman-compose", f"--project-name={project}"]
     compose += [f"--file={DEPLOY / 'compose.yaml'}", f"--file={folder / 'more.yaml'}"]
     server, origin = f"{project}_toolcrib_1", f"http://127.0.0.1:{port}"
 
