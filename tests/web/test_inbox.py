@@ -134,7 +134,7 @@ async def test_one_thumb_reaches_the_screens_and_decides_on_a_phone(
     await page.get_by_role("menuitem", name="Settings").tap()
     await expect(page.get_by_role("heading", name="Members")).to_be_visible()
 
-    await page.get_by_role("link", name="Inbox: 2 waiting").tap()
+    await page.get_by_role("link", name="Inbox 2 waiting").tap()
     await page.get_by_role("checkbox", name="Select agent").first.check()
     await screenshot(page, "inbox-phone")
     await axe(page)
