@@ -72,7 +72,7 @@ async def test_every_kind_of_record_can_be_read(
 
     assert page.status_code == 200, page.text
     assert [record["outcome"] for record in page.json()["items"]] == outcomes[::-1]
-    assert page.json()["items"][0]["files"] == files
+    assert page.json()["items"][0]["files"] == [{**files[0], "proposed": None}, files[1]]
     assert page.json()["items"][0]["hosts"] == hosts
     assert code_of(beyond) == (400, "VALIDATION_ERROR")
 
