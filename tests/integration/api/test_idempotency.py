@@ -412,6 +412,8 @@ def test_every_post_of_the_document_that_has_an_effect_takes_a_key(app: FastAPI)
         "/api/v1/auth/link",
         "/api/v1/auth/refresh",
         "/api/v1/auth/logout",
+        "/api/v1/auth/password",
+        "/api/v1/auth/password/reset",
         "/api/v1/auth/invitations/accept",
         "/api/v1/workspaces/{workspace_id}/explain",
     }

@@ -1,4 +1,5 @@
 /** What a call did, as people read it. */
+import { lazy, Suspense } from "react";
 import { Link } from "wouter";
 import { ArgumentList, Code } from "../../../components/Code";
 import { escapedLine } from "../../../components/shownText";
@@ -6,10 +7,12 @@ import type { Call } from "../../../events/conversation";
 import { CallChanges } from "./CallChanges";
 import { CallImages } from "./CallImages";
 import type { CallView } from "./callView";
+import { DataTable } from "./DataTable";
 import { fileAddress, MatchList, PathList } from "./FileLists";
-import { CsvTable, DataTable } from "./Tables";
 import { Terminal } from "./Terminal";
 import { PageCard, WebResults } from "./WebCards";
+
+const CsvTable = lazy(() => import("./CsvTable"));
 
 interface Props {
   workspaceId: string;
@@ -35,7 +38,17 @@ export function CallResult({ workspaceId, call, view }: Props) {
     case "table":
       return <DataTable columns={view.columns} rows={view.rows} total={view.total} />;
     case "csv":
-      return <FromFile workspaceId={workspaceId} path={view.path} body={<CsvTable text={view.text} />} />;
+      return (
+        <FromFile
+          workspaceId={workspaceId}
+          path={view.path}
+          body={
+            <Suspense fallback={<Code text={view.text} label="Result" />}>
+              <CsvTable text={view.text} />
+            </Suspense>
+          }
+        />
+      );
     case "file":
       return (
         <FromFile

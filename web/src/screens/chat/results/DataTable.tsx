@@ -1,11 +1,9 @@
-/** Rows of data: lists of objects, and files of comma- or tab-separated values. */
-import Papa from "papaparse";
-import { useMemo } from "react";
-import { Code, EXACT } from "../../../components/Code";
+/** Rows of data as a table. */
+import { EXACT } from "../../../components/Code";
 import { escapedLine } from "../../../components/shownText";
 import { counted } from "./callView";
 
-const MOST_ROWS = 200;
+export const MOST_ROWS = 200;
 const NUMBER = /^-?[\d,]*\.?\d+%?$/;
 
 interface Props {
@@ -57,12 +55,4 @@ export function DataTable({ columns, rows, total }: Props) {
       )}
     </div>
   );
-}
-
-/** The text of a file as a table, or as it is if it is not one. */
-export function CsvTable({ text }: { text: string }) {
-  const rows = useMemo(() => Papa.parse<string[]>(text.trimEnd(), { skipEmptyLines: true }).data, [text]);
-  const [head, ...body] = rows;
-  if (head === undefined || head.length < 2 || body.length === 0) return <Code text={text} label="Result" />;
-  return <DataTable columns={head} rows={body.slice(0, MOST_ROWS)} total={body.length} />;
 }
