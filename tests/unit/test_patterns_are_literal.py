@@ -28,6 +28,7 @@ PUT_TOGETHER = {
     "websearch/text_sanitizer.py": "shapes of keys, from a table in the module",
     "workspace/fs/mount_writer.py": "the name of our temporary files",
     "core/paths.py": "the names of the mounts",
+    "storage/database_roles.py": "the prefix of our roles, a constant in the module",
 }
 
 

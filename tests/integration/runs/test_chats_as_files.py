@@ -32,6 +32,7 @@ async def test_chat_grows_with_its_session(run_fixture: RunFixture) -> None:
 
     content = (await run_fixture.workspace.result("read", path=path))["content"]
     assert said(content) == [
+        "# Write it, please. Both lines.",
         "## User", "Write it, please.", "Both lines.", "## Assistant", "Called: write", "## Assistant", "Dôné.",
     ]  # fmt: skip
     await run_fixture.send("Thanks.", says("Bye."))
@@ -60,7 +61,7 @@ async def test_compacted_session_keeps_its_complete_chat(run_fixture: RunFixture
 
     assert "They spoke of two things." in {one.content for one in await run_fixture.messages()}, "nothing was compacted"
     assert [line for line in said(content) if not line.startswith("## ")] == [
-        "First.", "An answer.", "Second.", "Another.", "Third.", "The third answer.",
+        "# First.", "First.", "An answer.", "Second.", "Another.", "Third.", "The third answer.",
     ]  # fmt: skip
     assert (await run_fixture.workspace.result("file_info", path=path_of(run_fixture)))["size"] == len(content.encode())
 
@@ -69,7 +70,11 @@ async def test_chats_can_be_searched(run_fixture: RunFixture) -> None:
     await run_fixture.send("Where is the zebra?", says("The ZEBRA is striped.\r\nReally."))
 
     matches = (await run_fixture.workspace.result("grep", pattern=r"zebra\b", case_sensitive=True))["matches"]
-    assert [(match["path"], match["line_text"]) for match in matches] == [(path_of(run_fixture), "Where is the zebra?")]
+    # The title is made from the first message.
+    assert [(match["path"], match["line_text"]) for match in matches] == [
+        (path_of(run_fixture), "# Where is the zebra?"),
+        (path_of(run_fixture), "Where is the zebra?"),
+    ]
     [match] = (await run_fixture.workspace.result("grep", pattern="striped.$"))["matches"]
     assert match["line_text"] == "The ZEBRA is striped."
 
