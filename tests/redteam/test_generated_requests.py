@@ -15,7 +15,7 @@ from tests.redteam.target import Target, made
 from tests.wait_until import PATIENCE
 
 # Requests that end the attacking session or delete the attacked workspace: nothing after them would be tested.
-ENDS = frozenset({"logout", "delete_workspace"})
+ENDS = frozenset({"logout", "end_login", "end_other_logins", "change_password", "delete_workspace"})
 # In the gate and in the campaign: with some 70 routes and 40 tools, 300 and 10,000 requests, 180 and 5,000 calls.
 ROUTES = [pytest.param(4, id="quick"), pytest.param(144, id="campaign", marks=pytest.mark.redteam)]
 TOOLS = [pytest.param(4, id="quick"), pytest.param(128, id="campaign", marks=pytest.mark.redteam)]
