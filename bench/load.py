@@ -26,6 +26,7 @@ end
 class Load:
     """The result of one round of load."""
 
+    requests: int
     per_second: float
     p50_ms: float
     p99_ms: float
@@ -50,4 +51,4 @@ class Wrk:
         found = re.search(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+)", done.stdout)
         assert found, done.stdout + done.stderr
         requests, microseconds, p50, p99, errors = map(int, found.groups())
-        return Load(requests / (microseconds / 1e6), p50 / 1000, p99 / 1000, errors)
+        return Load(requests, requests / (microseconds / 1e6), p50 / 1000, p99 / 1000, errors)

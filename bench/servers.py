@@ -68,8 +68,8 @@ class Ours:
 
 
 @contextmanager
-def our_server(scratch: Path, url: str) -> Iterator[Ours]:
-    """Start our server, with models on loopback allowed."""
+def our_server(scratch: Path, url: str, *, program: list[str] | None = None, **more: str) -> Iterator[Ours]:
+    """Start our server, with models on loopback allowed. ``more`` is added to its environment."""
     port = free_port()
     environment = {
         "TOOLCRIB_DATABASE_URL": url,
@@ -79,8 +79,9 @@ def our_server(scratch: Path, url: str) -> Iterator[Ours]:
         "TOOLCRIB_ACCESS_TOKEN_MINUTES": "600",
         "TOOLCRIB_ALLOWED_PRIVATE_MODEL_HOSTS": "*",
         "TOOLCRIB_OPEN_REGISTRATION": "true",
+        **more,
     }
-    command = [str(Path(sys.executable).parent / "toolcrib"), "serve", "--port", str(port)]
+    command = [*(program or [str(Path(sys.executable).parent / "toolcrib")]), "serve", "--port", str(port)]
     with _running(command, environment, port, "/health") as pid:
         yield Ours(port, pid)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 import psycopg
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Page, async_playwright
 
 from bench.servers import fresh_database, member, our_server, url_of
 from tests.acceptance.workspace import Workspace
@@ -22,6 +22,7 @@ from tests.fakes.model_server import ModelServer, model_server_beside
 from tests.integration.runs.conftest import says
 from tests.web.builders import begin, hire
 from tests.web.conftest import CHROMIUM, FLAGS, WIDE
+from tests.web.main_thread import longest_task
 from toolcrib.core.ids import new_id
 from toolcrib.runs import durable
 from toolcrib.storage import migrate
@@ -104,10 +105,10 @@ async def _measure(origin: str, workspace: Workspace, model: ModelServer, sessio
         page.set_default_timeout(60_000)
         await page.goto(f"/w/{workspace.id}/chat/{session}")
         await page.get_by_text(f"Question {MESSAGES // 2 - 1}?").wait_for()
-        scrolled = await _traced(browser, page, _scroll(page))
+        scrolled = await longest_task(browser, page, _scroll(page))
         # At its end the page follows new messages again.
         await page.get_by_role("log").evaluate("log => { log.scrollTop = log.scrollHeight }")
-        streamed = await _traced(browser, page, _stream(page, model))
+        streamed = await longest_task(browser, page, _stream(page, model))
         print("\n| what | longest task, ms | CPU time | target |\n|---|---|---|---|")
         for what, (wall, processor) in (("scrolling", scrolled), ("streaming", streamed)):
             print(f"| {what} {MESSAGES} messages, {CALLS} calls | {wall:.0f} | {processor:.0f} | ≤ {LONGEST_TASK_MS} |")
@@ -128,24 +129,6 @@ async def _stream(page: Page, model: ModelServer) -> None:
     await page.get_by_role("textbox", name="Message").fill("Go on.")
     await page.keyboard.press("Enter")
     await page.get_by_text("The end of it.").wait_for()
-
-
-async def _traced(browser: Browser, page: Page, work: Any) -> tuple[float, float]:
-    """Return the longest task of the page's main thread: wall time and CPU time, in milliseconds."""
-    await browser.start_tracing(page=page, categories=["toplevel", "disabled-by-default-devtools.timeline"])
-    await work
-    events = json.loads(await browser.stop_tracing())["traceEvents"]
-    mains = {
-        (event["pid"], event["tid"])
-        for event in events
-        if event["name"] == "thread_name" and event["args"]["name"] == "CrRendererMain"
-    }
-    tasks = [
-        (event["dur"] / 1000, event.get("tdur", 0) / 1000)
-        for event in events
-        if event["name"].endswith("RunTask") and (event["pid"], event["tid"]) in mains and "dur" in event
-    ]
-    return max(wall for wall, _ in tasks), max(processor for _, processor in tasks)
 
 
 async def _open_diff(page: Page, workspace: Workspace) -> float:

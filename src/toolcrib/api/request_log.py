@@ -110,8 +110,7 @@ class RequestLog:
 
     async def _traced(self, scope: Scope, receive: Receive, send: Send, response: "_Begun") -> None:
         method = _method(scope)
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        with request_span(method, headers) as notes:
+        with request_span(method, scope["path"], scope["headers"]) as notes:
             await self._app(scope, receive, send)
             route = self._route(scope)
             notes.rename(f"{method} {route}")

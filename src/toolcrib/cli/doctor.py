@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from toolcrib.cli.command_options import JsonOption
 from toolcrib.cli.terminal_text import one_line, print_json
 from toolcrib.core.errors import Misconfigured
+from toolcrib.local.state_directory import LocalDirectories
 from toolcrib.sandbox.sandbox import Isolation, Sandbox
 
 
@@ -19,7 +21,7 @@ def doctor(as_json: JsonOption = False) -> None:
 
     Example: toolcrib doctor --json
     """
-    found = asyncio.run(Sandbox().probe())
+    found = asyncio.run(Sandbox(staging=_staging()).probe())
     tools = _python_tools()
     if as_json:
         print_json(_facts(found) | {"python_tools": tools})
@@ -27,6 +29,15 @@ def doctor(as_json: JsonOption = False) -> None:
         _print(found)
         _print_tools(tools)
     raise typer.Exit(0 if found.offered and not tools["error"] else 1)
+
+
+def _staging() -> Path | None:
+    """Where the commands of a server with this environment would run; None if that is not there, or another user's."""
+    named = os.environ.get("TOOLCRIB_DATA_DIR")
+    data = Path(named) if named else LocalDirectories.place()
+    # What root created there, the server's user could not enter.
+    is_ours = os.access(data, os.W_OK | os.X_OK) and data.stat().st_uid == os.geteuid()
+    return data / "staging" if is_ours else None
 
 
 def _python_tools() -> dict[str, Any]:

@@ -5,12 +5,13 @@ import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import toolcrib
-from toolcrib.core.errors import ToolcribError
+from toolcrib.core.errors import Misconfigured, ToolcribError
 
 # In the order of the help. The module of that name has the function or an `app` with subcommands.
 COMMANDS = (
@@ -51,6 +52,8 @@ def main() -> None:
     gc.set_threshold(_COLLECT_AFTER)
     words = _completed(sys.argv[1:])
     try:
+        if named := os.environ.get("TOOLCRIB_ENV_FILE"):
+            _export_env_file(Path(named))
         command_line(*_wanted(words))(words)
     except ToolcribError as error:
         # Imported here: without an error, some commands do not need it.
@@ -63,6 +66,22 @@ def main() -> None:
             raise
         typer.secho(f"toolcrib: {_only_a_client(error)}", fg=typer.colors.RED, err=True)
         sys.exit(2)
+
+
+def _export_env_file(path: Path) -> None:
+    """Set the variables of this file that are not set: commands look for them before they load the settings."""
+    # Imported here: most commands have no such file.
+    from pydantic_settings import DotEnvSettingsSource
+
+    from toolcrib.settings import Settings
+
+    try:
+        path.open().close()
+    except OSError as error:
+        raise Misconfigured(f"TOOLCRIB_ENV_FILE is {str(path)!r}, which cannot be read: {error.strerror}.") from None
+    for name, value in DotEnvSettingsSource(Settings, env_file=path, case_sensitive=True).env_vars.items():
+        if name.startswith("TOOLCRIB_") and value and not os.environ.get(name):
+            os.environ[name] = value
 
 
 def command_line(*names: str) -> typer.Typer:

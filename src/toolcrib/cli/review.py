@@ -217,8 +217,8 @@ def decided_lines(done: ReviewDecisionOut) -> list[Text]:
 
 def decided_event(payload: Mapping[str, Any]) -> str:
     """Formats the event of a decision, in one line."""
-    kept, reverted = (_paths(payload.get(name) or ()) for name in ("kept", "reverted"))
-    parts = [f"kept {kept}"] * bool(kept) + [f"reverted {reverted}"] * bool(reverted)
+    found = {name: _paths(payload.get(name) or ()) for name in ("kept", "reverted", "edited")}
+    parts = [f"{name} {paths}" for name, paths in found.items() if paths]
     return f"{one_line(payload.get('decidedBy') or 'Someone', 60)} reviewed: {'; '.join(parts) or 'nothing'}."
 
 

@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 def configure_logs() -> None:
     """Configures structlog and the standard library's log: one JSON object per line, or plain lines in a terminal.
 
-    structlog's default shows local variables in tracebacks, and with them tokens and passwords.
+    structlog's default shows local variables in tracebacks and the messages of errors, and with them what users wrote.
     """
     # Imported here, as in the other commands, so that all commands start quickly.
     from toolcrib.api.request_log import add_request_id
+    from toolcrib.runtime.logged_errors import log_uncaught_errors, render_error
 
     shared: list[Processor] = [
         add_request_id,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
+        render_error,
     ]
     in_terminal = sys.stderr.isatty()
     render: Processor = (
@@ -57,6 +58,7 @@ def configure_logs() -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    log_uncaught_errors()
 
 
 log = structlog.get_logger(__name__)
@@ -129,9 +131,11 @@ async def run(settings: Settings) -> int:
     """Serve until a signal stops it, and return the exit status. Crash recovery runs in the background."""
     from toolcrib.api.app import listener
     from toolcrib.api.connection_limits import raise_descriptor_limit
+    from toolcrib.runtime.logged_errors import log_uncaught_task_errors
     from toolcrib.wiring.server import services
 
     raise_descriptor_limit()
+    log_uncaught_task_errors(asyncio.get_running_loop())
     signals = _StopSignals()
     try:
         async with services(settings) as opened:

@@ -1,6 +1,7 @@
 """Formats lists, errors, paused calls and events for a terminal. Escapes agents' text: no markup, no control codes."""
 
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ T = TypeVar("T")
 Row = Sequence[str | Text]
 
 _BRIEF_PATH = 26
+_WIDEST = 10_000
 _STYLES: dict[LineStyle, str] = {
     "title": "bold",
     "note": "dim",
@@ -141,11 +143,15 @@ def progress_line() -> Iterator[Callable[[str], None]]:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Row]) -> None:
-    """Prints aligned columns."""
-    table = Table(*headings, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    """Prints aligned columns. No name is cut: it may be what the next command needs."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
-    Console().print(table)
+    # A pipe has no width, and programs expect one line for each row.
+    has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    Console(width=None if has_width else _WIDEST).print(table)
 
 
 def print_list(

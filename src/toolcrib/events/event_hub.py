@@ -21,6 +21,7 @@ from toolcrib.core.ids import SessionId, WorkspaceId
 from toolcrib.events.deltas import DeliveredOffsets, DeltaCoalescer, PartialTexts, source_ended_by
 from toolcrib.events.event_bus import Key, NodeBus, key_of
 from toolcrib.events.workspace_activity import ActivitySubscription, WorkspaceActivity
+from toolcrib.runtime.logged_errors import error_kind
 from toolcrib.storage.activity import ActivityStore
 from toolcrib.storage.database import NOT_A_MEMBER, Database, OperationalError, Tenant
 from toolcrib.storage.events import EventStore
@@ -199,7 +200,7 @@ class EventHub:
                     members_at = time.monotonic() + _MEMBERS_SECONDS
                     await self._poll_members()
             except Exception as error:  # noqa: BLE001 - the outermost loop: whatever the error is, the next poll may succeed
-                log.warning("event_hub.poll_failed", error=repr(error))
+                log.warning("event_hub.poll_failed", error=error_kind(error))
 
     async def _poll_events(self) -> None:
         self._own_texts.forget_silent()

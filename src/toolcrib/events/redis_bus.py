@@ -23,6 +23,7 @@ from redis.exceptions import RedisError
 from toolcrib.core.events import Delta, DeltaType
 from toolcrib.core.ids import SessionId, WorkspaceId
 from toolcrib.events.event_bus import Key, NodeBus, NodeBusListener, key_of
+from toolcrib.runtime.logged_errors import error_kind
 
 _PREFIX: Final = "toolcrib:live:"
 _ASKING: Final = f"{_PREFIX}asking"
@@ -153,7 +154,8 @@ class RedisBus(NodeBus):
                     await self._receive_on(pubsub)
             except Exception as error:  # noqa: BLE001 - the outermost loop: no answer of Redis may end it
                 if self._pubsub is not None:
-                    log.warning("redis.disconnected", error=str(error))
+                    is_known = isinstance(error, RedisConnectionError)
+                    log.warning("redis.disconnected", error=str(error) if is_known else error_kind(error))
             finally:
                 self._pubsub = None
             await asyncio.sleep(_AGAIN_SECONDS)

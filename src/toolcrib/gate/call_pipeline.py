@@ -178,10 +178,15 @@ class Gate:
         """End a call that may or may not have taken effect and must not be repeated."""
         return await self._recorder.mark_unknown(CallRequest(call, caller, await self._find_tool(call, caller)))
 
-    async def explain(self, call: ToolCall, caller: Caller) -> Explanation:
-        """Return which rule would decide this call, and why. Runs and writes nothing."""
+    async def explain(self, call: ToolCall, caller: Caller, *, is_new: bool = False) -> Explanation:
+        """Return which rule would decide this call, and why. Runs and writes nothing.
+
+        Args:
+            is_new: The caller's agent is not stored yet, so the membership that counts is its person's.
+        """
         authorized = self._authorize(CallRequest(call, caller, await self._find_tool(call, caller)))
-        return await explain_call(authorized, self._tree(authorized, ToolReport()))
+        member = replace(authorized, caller=replace(caller, agent=None)) if is_new else authorized
+        return await explain_call(authorized, self._tree(member, ToolReport()))
 
     def effects_of(self, call: ToolCall) -> Effects | None:
         """Return what a call would touch, or None if it cannot be parsed."""

@@ -326,7 +326,7 @@ class PausedCalls:
             try:
                 ended += await self._expire(Tenant(workspace_id), pause_id)
             except ToolcribError as error:
-                log.warning("paused_calls.expire_failed", pause_id=str(pause_id), error=error.message)
+                log.warning("paused_calls.expire_failed", pause_id=str(pause_id), code=error.code)
         return ended
 
     async def _expire(self, tenant: Tenant, pause_id: PauseId) -> bool:

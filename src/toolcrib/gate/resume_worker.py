@@ -52,7 +52,7 @@ async def _is_over(work: Awaitable[bool], event: str, pause_id: PauseId) -> bool
     try:
         return await work
     except ToolcribError as error:
-        log.warning(event, error=error.message, pause_id=str(pause_id))
+        log.warning(event, code=error.code, pause_id=str(pause_id))
     except OperationalError as error:
         log.warning("resume_worker.database_error", error=str(error), pause_id=str(pause_id))
     except Exception:

@@ -18,6 +18,7 @@ import structlog
 from toolcrib.core.errors import Conflict
 from toolcrib.core.ids import UserId, WorkspaceId
 from toolcrib.local.state_directory import privately
+from toolcrib.runtime.logged_errors import render_error
 
 if TYPE_CHECKING:
     from toolcrib.api.api_services import ApiServices
@@ -156,7 +157,7 @@ def log_to(path: Path) -> Iterator[None]:
                 processors=[
                     structlog.processors.add_log_level,
                     structlog.processors.TimeStamper(fmt="iso", utc=True),
-                    structlog.processors.format_exc_info,
+                    render_error,
                     structlog.processors.JSONRenderer(default=str),
                 ],
                 logger_factory=structlog.PrintLoggerFactory(file=file),

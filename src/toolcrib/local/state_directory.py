@@ -28,11 +28,16 @@ class LocalDirectories:
     @classmethod
     def of_user(cls) -> "LocalDirectories":
         """Uses ``TOOLCRIB_HOME``, or ``toolcrib`` in the user's data directory (XDG). Creates it if needed."""
-        named = os.environ.get("TOOLCRIB_HOME")
-        data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-        base = Path(named or Path(data) / "toolcrib").absolute()
+        base = cls.place()
         private(base)
         return cls(base.resolve())
+
+    @staticmethod
+    def place() -> Path:
+        """Where ``of_user`` is, or would be."""
+        named = os.environ.get("TOOLCRIB_HOME")
+        data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+        return Path(named or Path(data) / "toolcrib").absolute()
 
     @property
     def secrets(self) -> Path:

@@ -135,16 +135,19 @@ class ForwardingGate:
 
         return await self._router.run(caller.workspace_id, lambda: self._gate.execute(call, caller, emit=emit), there)
 
-    async def explain(self, call: ToolCall, caller: Caller) -> Explanation:
+    async def explain(self, call: ToolCall, caller: Caller, *, is_new: bool = False) -> Explanation:
         """Return which rule would decide this call, as ``Gate.explain`` does."""
 
         async def there(home: HomeAddress) -> Explanation:
+            body = _body(call, caller, is_new=is_new)
             try:
-                return explanation_from_json(await self._router.send(home, "explain", _body(call, caller)))
+                return explanation_from_json(await self._router.send(home, "explain", body))
             except AnswerLost as lost:
                 raise NotSent(lost.message) from lost
 
-        return await self._router.run(caller.workspace_id, lambda: self._gate.explain(call, caller), there)
+        return await self._router.run(
+            caller.workspace_id, lambda: self._gate.explain(call, caller, is_new=is_new), there
+        )
 
     async def _forward(self, home: HomeAddress, call: ToolCall, caller: Caller, emit: Emit | None) -> Outcome:
         try:
@@ -253,7 +256,5 @@ class ForwardingMcpServers:
         return await self._router.run(tenant.workspace_id, lambda: self._toolsets.refresh(tenant, server_id), there)
 
 
-def _body(call: ToolCall, caller: Caller, *, streams: bool = False) -> bytes:
-    return to_bytes(
-        {"caller": caller_to_json(caller), "tool": call.name, "arguments": call.arguments, "streams": streams}
-    )
+def _body(call: ToolCall, caller: Caller, **how: bool) -> bytes:
+    return to_bytes({"caller": caller_to_json(caller), "tool": call.name, "arguments": call.arguments, **how})

@@ -97,7 +97,9 @@ class ForwardedCalls:
     async def _explain(self, body: bytes, _: Emit) -> dict[str, Any]:
         given = from_bytes(body)
         call = ToolCall(given["tool"], given["arguments"])
-        return explanation_to_json(await self._gate.explain(call, caller_from_json(given["caller"])))
+        return explanation_to_json(
+            await self._gate.explain(call, caller_from_json(given["caller"]), is_new=given.get("is_new", False))
+        )
 
     async def _require_installer(self, body: bytes, _: Emit) -> None:
         given, _attached = _split(body)

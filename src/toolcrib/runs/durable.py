@@ -22,6 +22,7 @@ from toolcrib.core.errors import Misconfigured
 from toolcrib.core.ids import PauseId, ProcessId, RunId, ScheduleId, WorkspaceId
 from toolcrib.runs.periodic_jobs import PeriodicJobs
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
+from toolcrib.runtime.logged_errors import error_kind
 from toolcrib.storage import migrate
 from toolcrib.storage.database import session_name
 from toolcrib.storage.homes import HomeStore
@@ -135,7 +136,7 @@ class DurableQueue:
                         await self._in_thread(_delete_finished, self.name)
                         tidied = time.monotonic()
                 except Exception as error:  # noqa: BLE001 - no error may end this loop; most are the database's
-                    log.warning("durable.round_failed", error=str(error))
+                    log.warning("durable.round_failed", error=error_kind(error))
                 await asyncio.sleep(lease / 4)
         finally:
             # DBOS takes a second to stop. Nothing comes from it any more, so its server need not wait.
@@ -172,7 +173,7 @@ class DurableQueue:
                 self._opened.exception()
                 raise
             except Exception as error:  # noqa: BLE001 - of DBOS or its database driver; most pass
-                log.warning("durable.open_failed", error=str(error))
+                log.warning("durable.open_failed", error=error_kind(error))
                 await asyncio.sleep(_POLL_SECONDS)
             else:
                 self._opened.set_result(None)
@@ -184,7 +185,7 @@ async def _end_sessions_of_dead(processes: ServerProcessStore, lease: float) -> 
         if ended := await processes.end_sessions_of_dead(seconds=lease):
             log.warning("durable.sessions_ended", sessions=ended)
     except Exception as error:  # noqa: BLE001 - a database that does not allow it; its own timeouts end them later
-        log.warning("durable.sessions_not_ended", error=str(error))
+        log.warning("durable.sessions_not_ended", error=error_kind(error))
 
 
 class _Engine:
@@ -225,7 +226,7 @@ class _Engine:
                 if self._queues:
                     self._launch()
             except Exception as error:  # noqa: BLE001 - most are the database's; the others try again
-                _warn("durable.stop_failed", error=str(error))
+                _warn("durable.stop_failed", error=error_kind(error))
 
     def launch_if_failed(self) -> None:
         """Launch again after a failure, such as an end of another server here while the database was away."""
@@ -424,7 +425,7 @@ class _ToStructlog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        _warn("durable.engine", message=record.getMessage(), **({} if error is None else {"error": str(error)}))
+        _warn("durable.engine", message=record.getMessage(), **({} if error is None else {"error": error_kind(error)}))
 
 
 def _quiet_logger() -> None:

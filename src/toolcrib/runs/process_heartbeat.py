@@ -11,6 +11,7 @@ import structlog
 
 from toolcrib.core.errors import Misconfigured
 from toolcrib.core.ids import ProcessId, new_id
+from toolcrib.runtime.logged_errors import error_kind
 from toolcrib.storage.server_processes import HeartbeatConnection
 
 log = structlog.get_logger(__name__)
@@ -116,9 +117,9 @@ class ProcessHeartbeat:
                 self._last = time.monotonic()
             except Exception as error:  # noqa: BLE001 - whatever the error is, the next beat is tried
                 self.has_failed = True
-                log.warning("heartbeat.failed", error=str(error))
+                log.warning("heartbeat.failed", error=error_kind(error))
         try:
             self._connection.remove()
         except Exception as error:  # noqa: BLE001 - others find out after the lease
-            log.warning("heartbeat.remove_failed", error=str(error))
+            log.warning("heartbeat.remove_failed", error=error_kind(error))
         self._connection.close()

@@ -208,7 +208,7 @@ class RunExecutor:
             # If only the workspace's home has moved to another node, that node's process continues the run.
             await self._runs.release(run)
         except ToolcribError as error:
-            log.warning("run.failed", run_id=str(run.id), code=error.code, error=error.message)
+            log.warning("run.failed", run_id=str(run.id), code=error.code)
             await self._fail(run, error)
         except OperationalError:
             raise
@@ -283,13 +283,13 @@ class RunExecutor:
         """Put the run aside if its provider limits requests, otherwise fail it. False if it was cancelled meanwhile."""
         run, seconds = loaded.run, self._patience.wait(loaded.run, cut)
         if seconds is None or loaded.snapshot().overdue:
-            log.warning("run.failed", run_id=str(run.id), code=cut.error.code, error=cut.error.message)
+            log.warning("run.failed", run_id=str(run.id), code=cut.error.code)
             await self._endings.fail(run, cut.error, turn=cut.turn)
             return True
         if not await self._runs.put_aside(run, seconds, cut.turn):
             await self._reload_calls(loaded)
             return False
-        log.info("run.put_aside", run_id=str(run.id), seconds=seconds, error=cut.error.message)
+        log.info("run.put_aside", run_id=str(run.id), seconds=seconds, code=cut.error.code)
         self._live.notify(run.workspace_id, run.session_id)
         return True
 

@@ -91,10 +91,20 @@ class RunService:
         self._wake_signal.notify(run.workspace_id, [run.id])
 
     async def messages(
-        self, tenant: Tenant, session_id: SessionId, *, after: int, limit: int, results: bool = False
+        self,
+        tenant: Tenant,
+        session_id: SessionId,
+        *,
+        run_id: RunId | None = None,
+        after: int,
+        limit: int,
+        results: bool = False,
     ) -> list[SessionMessage]:
-        """Return the messages in order; with ``results``, each call's result follows the message that requested it."""
-        found = await self.runs.messages(tenant, session_id, after=after, limit=limit)
+        """Return the messages in order, all or those of a run.
+
+        With ``results``, each call's result follows the message that requested it.
+        """
+        found = await self.runs.messages(tenant, session_id, run_id=run_id, after=after, limit=limit)
         if not results:
             return found
         ids = [call_id for one in found for call_id in one.call_ids]

@@ -5,8 +5,10 @@ text of a message, argument, result or error.
 """
 
 import asyncio
+import os
+import random
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
@@ -23,6 +25,11 @@ Attributes = Mapping[str, str | int | float | bool]
 _tracer: "Tracer | None" = None
 # The ids of the next span, if it does not get random ones.
 _ids: ContextVar[tuple[int, int] | None] = ContextVar("span_ids", default=None)
+# Whether the current work belongs to a request that was not sampled.
+_is_left_out: ContextVar[bool] = ContextVar("is_left_out", default=False)
+# Of frequent requests, this share has a trace: that of every read would cost about half of the read.
+SAMPLED_SHARE: Final = 0.02
+_CALLS: Final = ("/tools", "/mcp")
 _LOW_64: Final = (1 << 64) - 1
 _TIMEOUT_MILLISECONDS: Final = 5_000
 
@@ -117,18 +124,27 @@ def is_tracing() -> bool:
 
 def span(name: str, attributes: Attributes) -> AbstractContextManager[SpanNotes]:
     """Open a span around a part of the work, below the current one."""
-    return _OFF if _tracer is None else _within(_tracer.start_span(name, attributes=dict(attributes)))
+    if _tracer is None or _is_left_out.get():
+        return _OFF
+    return _within(_tracer.start_span(name, attributes=dict(attributes)))
 
 
-def request_span(method: str, headers: Mapping[str, str]) -> AbstractContextManager[SpanNotes]:
-    """Open the span of a request, below the one that its ``traceparent`` header names."""
+def request_span(method: str, path: str, headers: Sequence[tuple[bytes, bytes]]) -> AbstractContextManager[SpanNotes]:
+    """Open the span of a request, below the one that its ``traceparent`` header names.
+
+    Without that, only a share of the frequent requests has one: those that read, and tool calls of clients.
+    ``OTEL_TRACES_SAMPLER`` replaces this rule.
+    """
     if _tracer is None:
         return _OFF
+    if _may_be_left_out(method, path, headers) and random.random() >= SAMPLED_SHARE:  # noqa: S311 - no secret
+        return _left_out()
     from opentelemetry.context import Context
     from opentelemetry.trace import SpanKind
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    parent = TraceContextTextMapPropagator().extract(headers, Context())
+    texts = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+    parent = TraceContextTextMapPropagator().extract(texts, Context())
     return _within(
         _tracer.start_span(method, context=parent, kind=SpanKind.SERVER, attributes={"http.request.method": method})
     )
@@ -144,6 +160,8 @@ def run_span(run_id: UUID, epoch: int, attributes: Attributes) -> AbstractContex
         return _OFF
     from opentelemetry.context import Context
 
+    # A task inherits this from the request that started it.
+    _is_left_out.set(False)
     # Only this span: those below it get random ids.
     token = _ids.set(_ids_of_run(run_id, epoch))
     try:
@@ -155,7 +173,7 @@ def run_span(run_id: UUID, epoch: int, attributes: Attributes) -> AbstractContex
 
 def link_to_run(run_id: UUID) -> None:
     """Link the current span, of the request that submits a run, to the run's first one."""
-    if _tracer is None:
+    if _tracer is None or _is_left_out.get():
         return
     from opentelemetry.trace import SpanContext, TraceFlags, get_current_span
 
@@ -167,7 +185,7 @@ def link_to_run(run_id: UUID) -> None:
 
 def record_span(name: str, seconds: float, attributes: Attributes, *, error: str | None = None) -> None:
     """Record a request to another server that has just ended, below the current span."""
-    if _tracer is None:
+    if _tracer is None or _is_left_out.get():
         return
     from opentelemetry.trace import SpanKind
 
@@ -182,11 +200,26 @@ def record_span(name: str, seconds: float, attributes: Attributes, *, error: str
 
 def is_within_span() -> bool:
     """Return whether the current work has a span that is exported."""
-    if _tracer is None:
+    if _tracer is None or _is_left_out.get():
         return False
     from opentelemetry.trace import get_current_span
 
     return get_current_span().is_recording()
+
+
+def _may_be_left_out(method: str, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    is_frequent = method == "GET" or path.endswith(_CALLS) or path.startswith("/mcp/")
+    is_alone = all(name != b"traceparent" for name, _ in headers)
+    return is_frequent and is_alone and "OTEL_TRACES_SAMPLER" not in os.environ
+
+
+@contextmanager
+def _left_out() -> Iterator[SpanNotes]:
+    token = _is_left_out.set(True)
+    try:
+        yield _NOWHERE
+    finally:
+        _is_left_out.reset(token)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import resource
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -43,12 +44,20 @@ class ResourceLimits:
         """The limits as shell commands. Set in the innermost user namespace, which counts its own processes.
 
         Private memory is also limited per process, at the whole command's limit: the watcher samples, and a process can
-        allocate gigabytes in between.
+        allocate gigabytes in between. Where the server itself has less, as in many containers, commands have that.
         """
         return (
-            f"ulimit -c 0; ulimit -f {self.file_bytes // 512}; ulimit -n {self.open_files}; "
-            f"ulimit -d {self.memory_bytes // 1024}; ulimit -p {self.processes}"
+            f"ulimit -c 0; ulimit -f {_settable(resource.RLIMIT_FSIZE, self.file_bytes) // 512}; "
+            f"ulimit -n {_settable(resource.RLIMIT_NOFILE, self.open_files)}; "
+            f"ulimit -d {_settable(resource.RLIMIT_DATA, self.memory_bytes) // 1024}; "
+            f"ulimit -p {_settable(resource.RLIMIT_NPROC, self.processes)}"
         )
+
+
+def _settable(kind: int, wanted: int) -> int:
+    """Return the limit, or the server's own hard limit if that is lower: the shell would fail to exceed it."""
+    _, hard = resource.getrlimit(kind)
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
 async def watch(

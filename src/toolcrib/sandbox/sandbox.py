@@ -12,8 +12,8 @@ import shlex
 import socket
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -25,7 +25,7 @@ from toolcrib.sandbox.bubblewrap import INTERPRETER, ViewMount, find_bubblewrap
 from toolcrib.sandbox.command import CommandResult, SandboxCommand
 from toolcrib.sandbox.egress_proxy import EgressNetwork
 from toolcrib.sandbox.resource_limits import MIB, ResourceLimits
-from toolcrib.sandbox.transaction import Dispose, Transaction, dropped
+from toolcrib.sandbox.transaction import Dispose, StagingDirectory, Transaction, dropped
 
 LARGEST_COPY: Final = 512 * MIB
 _PROBED_COPY: Final = 64 * MIB
@@ -56,6 +56,10 @@ _STEPS: Final = (
         _PROC_REMEDY,
     ),
     ("new-network", ("--unshare-net",), "A network namespace cannot be created", _SYSTEM_REMEDY),
+)
+_OVERLAY_REMEDY: Final = (
+    "Commands run on a copy of the tree, up to a size limit. Overlays for users need Linux 5.11 or newer, and a data "
+    "directory on a file system such as ext4, XFS, Btrfs or tmpfs: not NFS, and in a container a volume."
 )
 _FORK_BOMB: Final = f"""
 import os, sys, time
@@ -122,11 +126,14 @@ class Sandbox:
     def __init__(
         self,
         *,
+        staging: Path | None = None,
         binary: str | None = None,
         overlay: bool = True,
         largest_copy: int = LARGEST_COPY,
         network: EgressNetwork | None = None,
     ) -> None:
+        """``staging``: the directory of the commands' transactions. Its file system decides whether overlays work."""
+        self._staging = staging
         self._binary = binary or find_bubblewrap()
         self._overlay = overlay
         self._largest_copy = largest_copy
@@ -154,7 +161,7 @@ class Sandbox:
         """Return the isolation, determined by attempted escapes at the first call and cached."""
         async with self._probing:
             if self._isolation is None:
-                self._isolation = await _probe(self._binary, overlay=self._overlay)
+                self._isolation = await _probe(self._binary, self._staging, overlay=self._overlay)
             return self._isolation
 
     async def require(self) -> Isolation:
@@ -192,18 +199,33 @@ class Sandbox:
             yield transaction
 
 
-async def _probe(binary: str | None, *, overlay: bool) -> Isolation:
+async def _probe(binary: str | None, staging: Path | None, *, overlay: bool) -> Isolation:
     """Determine the isolation level, what works and what is missing. Takes about half a second."""
     if binary is None or not os.access(binary, os.X_OK):
         missing = IsolationGap("bubblewrap", "bubblewrap is not installed.", "Install it: apt-get install bubblewrap.")
         return Isolation(IsolationLevel.NONE, (), (missing,), overlay=False)
-    with tempfile.TemporaryDirectory(prefix="toolcrib-probe-") as folder:
-        probe = _Probe(Path(folder), binary)
+    with _probed_folder(staging) as folder:
+        probe = _Probe(folder, binary)
         has_overlay = overlay and await probe.overlay_works()
         await probe.attempt(overlay=has_overlay)
     probe.note_system()
     level = IsolationLevel.NONE if any(gap.open for gap in probe.gaps) else IsolationLevel.NAMESPACES
     return Isolation(level, tuple(probe.held), tuple(probe.gaps), overlay=has_overlay)
+
+
+@contextmanager
+def _probed_folder(staging: Path | None) -> Iterator[Path]:
+    if staging is None:
+        with tempfile.TemporaryDirectory(prefix="toolcrib-probe-") as unused:
+            yield Path(unused)
+        return
+    own = StagingDirectory(staging)
+    try:
+        folder = own.folder / "probe"
+        folder.mkdir()
+        yield folder
+    finally:
+        own.close()
 
 
 _NO_CGROUPS: Final = IsolationGap(
@@ -250,11 +272,8 @@ class _Probe:
                 return True
             fact = f"A write in an overlay did not come back: {result.output.text.strip()[:200]}"
         except (ToolcribError, OSError) as error:
-            fact = f"No overlay could be mounted: {error}"
-        remedy = (
-            "Commands run on a copy of the tree, up to a size limit. Linux 5.11 or newer supports overlays for users."
-        )
-        self.gaps.append(IsolationGap("overlay", fact, remedy, open=False))
+            fact = f"No overlay could be mounted in {self._folder.parent}: {error}"
+        self.gaps.append(IsolationGap("overlay", fact, _OVERLAY_REMEDY, open=False))
         return False
 
     async def attempt(self, *, overlay: bool) -> None:
@@ -301,7 +320,11 @@ class _Probe:
                 "most_processes": _MOST_PROCESSES,
             }
             result = await view.run(_python(inspect.getsource(escape_attempts), json.dumps(aims)))
-        found: dict[str, bool] = json.loads(_output(result))
+        output = _output(result)
+        try:
+            found: dict[str, bool] = json.loads(output)
+        except ValueError:
+            raise ValueError(f"the probe printed {output[:300]!r} instead of its findings") from None
         return found
 
     async def _bombs(self, view: Transaction) -> dict[str, bool]:

@@ -6,6 +6,7 @@ from uuid import UUID
 from pydantic import Field, StringConstraints, model_validator
 
 from toolcrib.core.change_sets import ChangeKind
+from toolcrib.core.files import AuthorKind
 from toolcrib.schemas.schema_base import InModel, OutModel
 
 HunkAuthor = Literal["agent", "others", "both"]
@@ -21,6 +22,14 @@ class ReviewHunkOut(OutModel):
     author: HunkAuthor = Field(
         description="Whose change it is. `others` is not reverted with the file; `both` cannot be reverted by hunk."
     )
+
+
+class OtherAuthorOut(OutModel):
+    """Who wrote a version since the agent did: a person, another agent, or a program on the disk."""
+
+    kind: AuthorKind
+    user_id: UUID | None
+    agent_id: UUID | None
 
 
 class ReviewFileOut(OutModel):
@@ -39,6 +48,7 @@ class ReviewFileOut(OutModel):
     hunks: list[ReviewHunkOut]
     note: str | None = Field(description="Why there are no hunks, or what the entry summarizes.")
     changed_by_others: bool = Field(description="Someone else has changed it since the agent did.")
+    others: list[OtherAuthorOut] = Field(description="Who else has changed it since, the first one first.")
 
 
 class ReviewOut(OutModel):
@@ -53,13 +63,18 @@ class ReviewOut(OutModel):
 
 
 class FileDecisionIn(InModel):
-    """Keep or revert one file as it was shown."""
+    """Keep, revert or edit one file as it was shown."""
 
     path: str = Field(max_length=5_000, examples=["/src/parser.py"])
     version: Version = Field(description="The `version` of the file that was shown.")
-    decision: Literal["keep", "revert"]
+    decision: Literal["keep", "revert", "edit"]
     hunks: list[str] = Field(
         default=[], max_length=10_000, description="Revert only these hunks and keep the others. Empty: the whole file."
+    )
+    content: str | None = Field(
+        default=None,
+        max_length=200_000,
+        description="With `edit`: the whole new content, as your change. The file stays open.",
     )
 
 
@@ -83,6 +98,12 @@ class RevertedOut(OutModel):
     of: int | None = Field(description="Of how many.")
 
 
+class EditedOut(OutModel):
+    path: str
+    added: int | None
+    removed: int | None
+
+
 class ReviewConflictOut(OutModel):
     path: str
     reason: str
@@ -91,9 +112,10 @@ class ReviewConflictOut(OutModel):
 class ReviewDecisionOut(OutModel):
     """What a decision did. Files with a conflict stay as they are, and open."""
 
-    call_id: UUID = Field(description="Undo this call to bring back what was reverted.")
+    call_id: UUID = Field(description="Undo this call to bring back what was there before.")
     kept: list[str]
     reverted: list[RevertedOut]
+    edited: list[EditedOut] = Field(description="Files with a new content by the person. They stay open.")
     conflicts: list[ReviewConflictOut]
     open: int = Field(description="How many files still wait for a review.")
     note: str = Field(description="What the agent is told with the next message.")

@@ -196,6 +196,7 @@ class RunOut(OutModel):
 
     id: UUID
     session_id: UUID
+    parent_run_id: UUID | None = Field(default=None, description="For a child run, the run whose call started it.")
     user_id: UUID
     agent_id: UUID | None
     prompt_preview: Annotated[str, BeforeValidator(_preview)] = Field(

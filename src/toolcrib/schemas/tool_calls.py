@@ -10,6 +10,7 @@ from toolcrib.core.agents import PhaseName
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.ids import AgentId, SessionId
 from toolcrib.core.paused_calls import GrantScope, PauseState
+from toolcrib.schemas.agents import Definition
 from toolcrib.schemas.schema_base import ErrorInfo, InModel, OutModel
 
 ResultT = TypeVar("ResultT")
@@ -73,6 +74,9 @@ class ExplainIn(InModel):
     tool: str = Field(max_length=200, examples=["write"])
     args: dict[str, Any] = Field(examples=[{"path": "/notes/x.md", "content": "x"}])
     agent_id: AgentId | None = None
+    definition: Definition | None = Field(
+        default=None, description="Use these rules, which are not stored, instead of the agent's. Not with a session."
+    )
     session_id: SessionId | None = Field(
         default=None, description="Use the agent, phase, mode, trust and grants of this session."
     )

@@ -1,7 +1,7 @@
 """Agents of a workspace: their YAML definitions, the rules parsed from them, and their grants."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -158,6 +158,31 @@ class AgentStore(Store):
                 (tenant.workspace_id, agent_id),
             )
         return _found(row, agent_id)
+
+    async def draft(
+        self, tenant: Tenant, *, definition: str, agent_id: AgentId | None, known: KnownNames | None = None
+    ) -> Agent:
+        """Return the caller that an agent would be with this definition. Stores nothing.
+
+        Args:
+            agent_id: The agent whose definition it would replace, and whose grants it has; None for a new one.
+            known: Reject a definition that uses other names of tools and toolsets.
+
+        Raises:
+            BadArguments: The definition is invalid.
+        """
+        rules = await _rules(definition)
+        if known is not None:
+            reject_unknown_names(rules, known)
+        if agent_id is not None:
+            return replace(await self.get(tenant, agent_id), rules=rules).as_caller
+        async with self._database.transaction(tenant) as connection:
+            [ceiling] = await connection.fetch_row(
+                "select max_trust from toolcrib.workspaces where id = %s", (tenant.workspace_id,)
+            ) or [None]
+        return bound_agent(
+            AgentId(new_id()), "new", rules, (), workspace_ceiling=None if ceiling is None else TrustLevel(ceiling)
+        )
 
     async def default(self, tenant: Tenant) -> AgentId | None:
         """Return the default agent: the workspace's choice, otherwise its oldest agent that names a model."""

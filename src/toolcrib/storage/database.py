@@ -372,7 +372,7 @@ class _TracedCursor(AsyncCursor[Any]):
     async def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
         if not is_within_span():
             return await super().execute(query, params, **options)
-        text = " ".join(query.split()) if isinstance(query, str) else "?"
+        text = (" ".join(query.split()) if isinstance(query, str) else "") or "?"
         name = text.partition(" ")[0].upper()
         attributes = {"db.system.name": "postgresql", "db.operation.name": name, "db.query.text": text}
         with span(f"{name} postgresql", attributes):

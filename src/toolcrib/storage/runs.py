@@ -123,8 +123,8 @@ class RunStore:
             raise NotFound(f"Session {session_id} not found in this workspace.")
         for role, content in history if row[1] == 0 else ():
             await connection.execute(
-                "select toolcrib.add_message(%s, %s, %s, null, %s, %s, null)",
-                (tenant.workspace_id, session_id, new_id(), role, content),
+                "select toolcrib.add_earlier_message(%s, %s, %s, %s, %s, %s)",
+                (tenant.workspace_id, session_id, new_id(), tenant.user_id, role, content),
             )
         await connection.execute(
             """
@@ -188,10 +188,14 @@ class RunStore:
         session_id: SessionId | None = None,
         *,
         state: RunState | None = None,
+        parent_id: RunId | None = None,
         before: RunId | None = None,
         limit: int = 50,
     ) -> list[Run]:
-        """Return the runs of a session, or of the whole workspace, newest first. With ``state``, only those in it."""
+        """Return the runs of a session, or of the whole workspace, newest first.
+
+        With ``state``, only those in it; with ``parent_id``, only the child runs of that run.
+        """
         async with self._database.transaction(tenant) as connection:
             if session_id is not None:
                 await require_session(connection, tenant, session_id)
@@ -201,6 +205,7 @@ class RunStore:
                 + """
                 where workspace_id = %(workspace)s and (%(session)s::uuid is null or session_id = %(session)s)
                   and (%(state)s::text is null or state = %(state)s)
+                  and (%(parent)s::uuid is null or parent_run_id = %(parent)s)
                   and (%(before)s::uuid is null or id < %(before)s)
                 order by id desc limit %(limit)s
                 """,
@@ -208,6 +213,7 @@ class RunStore:
                     "workspace": tenant.workspace_id,
                     "session": session_id,
                     "state": state,
+                    "parent": parent_id,
                     "before": before,
                     "limit": limit,
                 },
@@ -337,14 +343,25 @@ class RunStore:
         return await self._start_queued(connection, run.workspace_id)
 
     async def messages(
-        self, tenant: Tenant, session_id: SessionId, *, after: int = 0, limit: int = 200
+        self, tenant: Tenant, session_id: SessionId, *, run_id: RunId | None = None, after: int = 0, limit: int = 200
     ) -> list[SessionMessage]:
-        """Return a session's messages in order, including compacted ones."""
+        """Return a session's messages in order, including compacted ones. With ``run_id``, only those of that run."""
         async with self._database.transaction(tenant) as connection:
             await require_session(connection, tenant, session_id)
             cursor = await connection.execute(
-                MESSAGES + "where workspace_id = %s and session_id = %s and position > %s order by position limit %s",
-                (tenant.workspace_id, session_id, after, limit),
+                MESSAGES
+                + """
+                where workspace_id = %(workspace)s and session_id = %(session)s and position > %(after)s
+                  and (%(run)s::uuid is null or run_id = %(run)s)
+                order by position limit %(limit)s
+                """,
+                {
+                    "workspace": tenant.workspace_id,
+                    "session": session_id,
+                    "run": run_id,
+                    "after": after,
+                    "limit": limit,
+                },
             )
             return [SessionMessage(*row) for row in await cursor.fetchall()]
 

@@ -173,9 +173,15 @@ class CallHistoryStore:
         self._database = database
 
     async def page(
-        self, tenant: Tenant, session_id: SessionId, *, before: CallId | None, limit: int
+        self,
+        tenant: Tenant,
+        session_id: SessionId,
+        *,
+        run_id: RunId | None = None,
+        before: CallId | None,
+        limit: int,
     ) -> list[CallSummary]:
-        """Return a session's calls, newest first."""
+        """Return a session's calls, newest first. With ``run_id``, only those of that run."""
         async with self._database.transaction(tenant) as connection:
             await require_session(connection, tenant, session_id)
             cursor = connection.cursor(row_factory=class_row(_CallHistoryRow))
@@ -201,12 +207,14 @@ class CallHistoryStore:
                     select full_name, email from toolcrib.users where id = p.decided_by limit 1
                 ) u on true
                 where c.workspace_id = %(workspace)s and c.session_id = %(session)s
+                  and (%(run)s::uuid is null or c.run_id = %(run)s)
                   and (%(before)s::uuid is null or c.id < %(before)s)
                 order by c.id desc limit %(limit)s
                 """,
                 {
                     "workspace": tenant.workspace_id,
                     "session": session_id,
+                    "run": run_id,
                     "before": before,
                     "limit": limit,
                     "most": MOST_FILES,

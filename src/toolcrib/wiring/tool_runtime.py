@@ -371,7 +371,7 @@ def credentials_lock(settings: Settings) -> Encryptor:
 def command_sandbox(settings: Settings) -> Sandbox:
     """Return the sandbox of commands. Granted hosts have public addresses, or are listed by the operator."""
     private = NetworkPolicy(settings.allowed_private_command_hosts, setting=PRIVATE_HOSTS_SETTING)
-    return Sandbox(network=EgressNetwork(permits=private.permits))
+    return Sandbox(staging=settings.data_dir / "staging", network=EgressNetwork(permits=private.permits))
 
 
 def git_author(settings: Settings) -> dict[str, str]:

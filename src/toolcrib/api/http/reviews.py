@@ -38,7 +38,7 @@ async def decide_review(
     principal: APerson,
     services: Injected,
 ) -> ReviewDecisionOut:
-    """Keep or revert what was shown. Members only. Nothing is done if a file has changed or was decided since."""
+    """Keep, revert or edit what was shown. Members only. Nothing is done if a file has changed or was decided since."""
     caller = caller_for(principal, workspace_id, session_id=session_id)
     done = await _call(services, "review_decide", given.model_dump(mode="json"), caller)
     return ReviewDecisionOut.model_validate(done)

@@ -274,12 +274,15 @@ async def list_messages(
     session_id: SessionId,
     tenant: PersonTenant,
     services: Injected,
+    run_id: Annotated[RunId | None, Query(description="Only messages of this run.")] = None,
     after: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=500)] = 200,
     results: Annotated[bool, Query(description="Include tool results as messages.")] = False,  # noqa: FBT002 - by name
 ) -> Page[MessageOut]:
     """List the messages in order, including those that a summary has replaced."""
-    found = await services.run_service.messages(tenant, session_id, after=after, limit=limit, results=results)
+    found = await services.run_service.messages(
+        tenant, session_id, run_id=run_id, after=after, limit=limit, results=results
+    )
     items = [MessageOut.model_validate(one) for one in found]
     full = sum(one.role != "tool" for one in items) == limit
     return Page(items=items, next=str(items[-1].position) if full else None)
@@ -305,11 +308,14 @@ async def list_workspace_runs(
     services: Injected,
     state: Annotated[RunState | None, Query(description="Only runs in this state.")] = None,
     session_id: Annotated[SessionId | None, Query(description="Only runs of this session.")] = None,
+    parent_run_id: Annotated[RunId | None, Query(description="Only child runs that this run started.")] = None,
     before: RunId | None = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Page[RunOut]:
     """List the workspace's runs, newest first."""
-    found = await services.run_service.runs.page(tenant, session_id, state=state, before=before, limit=limit)
+    found = await services.run_service.runs.page(
+        tenant, session_id, state=state, parent_id=parent_run_id, before=before, limit=limit
+    )
     return Page[RunOut].of(found, limit=limit)
 
 

@@ -37,7 +37,7 @@ from toolcrib.api.session_stream import EventStream
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import BadArguments
 from toolcrib.core.idempotency import current_claim
-from toolcrib.core.ids import CallId, SessionId, WorkspaceId
+from toolcrib.core.ids import CallId, RunId, SessionId, WorkspaceId
 from toolcrib.core.tool_calls import Outcome, ToolCall
 from toolcrib.policy.trust import in_phase, reject_unknown_phase
 from toolcrib.schemas.schema_base import Page
@@ -208,8 +208,9 @@ async def explain(workspace_id: UUID, question: ExplainIn, principal: APerson, s
     """Explain which rule decides a call and why, without running it."""
     await services.workspaces.get(tenant_for(principal, workspace_id))
     caller = await _as_asked(principal, workspace_id, question, services)
+    is_new = question.definition is not None and question.agent_id is None
     return ExplanationOut.model_validate(
-        await services.executor.explain(ToolCall(question.tool, question.args), caller)
+        await services.executor.explain(ToolCall(question.tool, question.args), caller, is_new=is_new)
     )
 
 
@@ -221,7 +222,13 @@ async def _as_asked(principal: Principal, workspace_id: UUID, question: ExplainI
         raise BadArguments({"agent_id": "The session has another agent. Leave this out."})
     agent_id = session.agent_id if session else question.agent_id
     agent = None
-    if agent_id is not None:
+    if question.definition is not None:
+        if session is not None:
+            raise BadArguments({"definition": "Not with a session, which has its agent's."})
+        agent = await services.agents.draft(
+            tenant, definition=question.definition, agent_id=agent_id, known=services.registry.names
+        )
+    elif agent_id is not None:
         stored = await services.agents.get(tenant, agent_id)
         reject_unknown_phase(stored.rules, question.phase)
         agent = stored.as_caller
@@ -252,9 +259,10 @@ async def list_session_calls(
     session_id: SessionId,
     tenant: PersonTenant,
     services: Injected,
+    run_id: Annotated[RunId | None, Query(description="Only calls of this run.")] = None,
     before: CallId | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Page[CallSummaryOut]:
     """List a session's calls, newest first."""
-    found = await services.past_calls.page(tenant, session_id, before=before, limit=limit)
+    found = await services.past_calls.page(tenant, session_id, run_id=run_id, before=before, limit=limit)
     return Page[CallSummaryOut].of(found, limit=limit)

@@ -136,8 +136,12 @@ class Transcript:
                 self.mode = str(payload.get("mode") or self.mode)
                 return []
             case "chat:message" if payload.get("role") == "user":
-                self._started(str(payload.get("runId")))
+                # A message of a conversation that began elsewhere has no run.
+                if payload.get("runId") is not None:
+                    self._started(str(payload["runId"]))
                 return [self._add(UserBlock(str(payload.get("content") or "")))]
+            case "chat:message" if payload.get("role") == "assistant":
+                return [self._add(AgentBlock(str(payload.get("content") or "")))]
             case "chat:message" if payload.get("role") == "summary":
                 return self._summary(payload)
             case "chat:text-delta":

@@ -1,5 +1,6 @@
-"""Show what a session's agent changed since the last review, and keep or revert it by file and by hunk. For people."""
+"""Show what a session's agent changed since the last review, and keep, revert or edit it. For people."""
 
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal, Self
 from uuid import UUID
 
@@ -8,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from toolcrib.core.change_sets import ChangeKind
 from toolcrib.core.errors import BadArguments, PermissionDenied
-from toolcrib.core.files import EntryKind, Version
+from toolcrib.core.files import AuthorKind, EntryKind, Version
 from toolcrib.core.ids import SessionId
 from toolcrib.core.paths import WorkspacePath, parse_path
 from toolcrib.core.tool_calls import Danger
@@ -18,6 +19,7 @@ from toolcrib.tools.tool_results import IdText, ToolResult
 from toolcrib.workspace.changes.review import (
     MOST_BYTES,
     DraftedReview,
+    EditedEntry,
     RevertedEntry,
     Review,
     ReviewDecision,
@@ -27,7 +29,10 @@ from toolcrib.workspace.changes.review import (
     text_change,
 )
 from toolcrib.workspace.changes.undo_plan import reversal_of
+from toolcrib.workspace.text.content import encode_content
 from toolcrib.workspace.text.hunks import HunkAuthor
+from toolcrib.workspace.text.text_diff import TextDiff
+from toolcrib.workspace.text.worker_calls import all_compared
 
 # How many files are listed, and how many characters of hunks are shown. Ask for one path to see the hunks of a file
 # beyond that.
@@ -35,6 +40,8 @@ _MOST_FILES: Final = 1_000
 _ROOM: Final = 500_000
 # How many files the note to the model names.
 _MOST_NAMED: Final = 20
+# Characters of a person's edits that the note shows.
+_NOTE_ROOM: Final = 20_000
 
 ReviewKind = Literal["file", "folder", "link", "git", "ignored"]
 
@@ -48,6 +55,12 @@ class ReviewHunk(ToolResult):
         HunkAuthor,
         Field(description="`others`: not the agent's change, so it cannot be reverted here. `both`: the same lines."),
     ]
+
+
+class OtherAuthor(ToolResult):
+    kind: AuthorKind
+    user_id: IdText | None
+    agent_id: IdText | None
 
 
 class ReviewFile(ToolResult):
@@ -66,6 +79,7 @@ class ReviewFile(ToolResult):
     hunks: list[ReviewHunk]
     note: Annotated[str | None, Field(description="Why there are no hunks, or what the entry summarizes.")]
     changed_by_others: Annotated[bool, Field(description="Someone else has changed it since the agent did.")]
+    others: Annotated[list[OtherAuthor], Field(description="Who else has changed it since.")]
 
 
 class ReviewResult(ToolResult):
@@ -107,15 +121,20 @@ async def review(arguments: ReviewArguments, context: ToolContext) -> ReviewResu
 
 
 class FileDecision(BaseModel):
-    """Keep or revert one file as it was shown."""
+    """Keep, revert or edit one file as it was shown."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     path: str = Field(max_length=5_000, examples=["/src/parser.py"])
     version: str = Field(max_length=64, description="The `version` of the file that was shown.")
-    decision: Literal["keep", "revert"]
+    decision: Literal["keep", "revert", "edit"]
     hunks: list[str] = Field(
         default=[], max_length=10_000, description="Revert only these hunks and keep the others. Empty: the whole file."
+    )
+    content: str | None = Field(
+        default=None,
+        max_length=MOST_BYTES,
+        description="With `edit`: the whole new content, as your change. The file stays open.",
     )
 
 
@@ -130,8 +149,10 @@ class ReviewDecideArguments(ToolArguments):
     def _something_is_decided(self) -> Self:
         if bool(self.decisions) == (self.all is not None) or (self.all is None) != (self.version is None):
             raise PydanticCustomError("review_what", "Give either decisions, or all with the review's version")
-        if any(one.hunks and one.decision == "keep" for one in self.decisions):
+        if any(one.hunks and one.decision != "revert" for one in self.decisions):
             raise PydanticCustomError("kept_hunks", "Name the hunks to revert; the others are kept")
+        if any((one.content is None) == (one.decision == "edit") for one in self.decisions):
+            raise PydanticCustomError("edit_content", "Give a content with `edit`, and only then")
         if len({one.path for one in self.decisions}) < len(self.decisions):
             raise PydanticCustomError("decided_twice", "Decide about each file once")
         return self
@@ -141,6 +162,12 @@ class RevertedInReview(ToolResult):
     path: str
     hunks: Annotated[int | None, Field(description="How many hunks were reverted; null for the whole file.")]
     of: Annotated[int | None, Field(description="Of how many.")]
+
+
+class EditedInReview(ToolResult):
+    path: str
+    added: int | None
+    removed: int | None
 
 
 class ReviewConflict(ToolResult):
@@ -156,9 +183,12 @@ class ReviewedVersionEntry(ToolResult):
 
 
 class ReviewDecideResult(ToolResult):
-    call_id: Annotated[IdText, Field(description="Undo this call to bring back what was reverted.")]
+    call_id: Annotated[IdText, Field(description="Undo this call to bring back what was there before.")]
     kept: list[str]
     reverted: list[RevertedInReview]
+    edited: Annotated[
+        list[EditedInReview], Field(description="Files with a new content by the person. They stay open.")
+    ]
     conflicts: Annotated[list[ReviewConflict], Field(description="Files that stay as they are, and open.")]
     open: Annotated[int, Field(description="How many files still wait for a review.")]
     note: Annotated[str, Field(description="What the agent is told with the next message.")]
@@ -167,13 +197,14 @@ class ReviewDecideResult(ToolResult):
 
 @built_in("review", danger=Danger.DANGEROUS, effects=no_effects, drafts=True)
 async def review_decide(arguments: ReviewDecideArguments, context: ToolContext) -> ReviewDecideResult:
-    """Keep or revert what the agent of this session changed, as it was shown by `review`."""
+    """Keep, revert or edit what the agent of this session changed, as it was shown by `review`."""
     _reject_agents(context)
     session_id = context.caller.session_id
     if session_id is None:
         raise BadArguments({"session_id": "Name the session whose changes are reviewed."})
     found = await load_review(context.tree, session_id)
     done = await draft_review(context.tree, context.draft, found, _decisions(arguments, found))
+    edits = await _compared(done.edited)
     return {
         "call_id": str(context.caller.call_id),
         "kept": [one.path.display for one in done.kept],
@@ -181,9 +212,12 @@ async def review_decide(arguments: ReviewDecideArguments, context: ToolContext) 
             {"path": one.entry.path.display, "hunks": one.hunks and one.hunks[0], "of": one.hunks and one.hunks[1]}
             for one in done.reverted
         ],
+        "edited": [
+            {"path": path, "added": diff and diff.added, "removed": diff and diff.removed} for path, diff in edits
+        ],
         "conflicts": [{"path": entry.path.display, "reason": reason} for entry, reason in done.conflicts],
         "open": done.open,
-        "note": _note(done),
+        "note": _note(done, edits),
         "reviewed": [
             {
                 "file_id": str(one.file_id),
@@ -207,9 +241,20 @@ def _decisions(arguments: ReviewDecideArguments, found: Review) -> list[ReviewDe
         found.require(arguments.version)
         return [ReviewDecision(entry, arguments.all == "revert") for entry in found.entries]
     return [
-        ReviewDecision(found.entry(parse_path(one.path), one.version), one.decision == "revert", frozenset(one.hunks))
+        ReviewDecision(
+            found.entry(parse_path(one.path), one.version),
+            one.decision == "revert",
+            frozenset(one.hunks),
+            None if one.content is None else encode_content(one.content)[0],
+        )
         for one in arguments.decisions
     ]
+
+
+async def _compared(edited: Sequence[EditedEntry]) -> list[tuple[str, TextDiff | None]]:
+    paths = [one.entry.path.display for one in edited]
+    pairs = [(one.before, one.after, (path, path)) for one, path in zip(edited, paths, strict=True)]
+    return list(zip(paths, await all_compared(pairs, room=_NOTE_ROOM), strict=True))
 
 
 def _is_at(entry: ReviewEntry, path: WorkspacePath) -> bool:
@@ -233,6 +278,7 @@ async def _review_file(entry: ReviewEntry, context: ToolContext, room: int | Non
         "hunks": [],
         "note": None,
         "changed_by_others": entry.was_changed_by_others,
+        "others": _others(entry),
     }
     if entry.group is not None:
         note = await _git_note(entry, context) if entry.group == "git" else _ignored_note(entry)
@@ -251,6 +297,18 @@ async def _review_file(entry: ReviewEntry, context: ToolContext, room: int | Non
         for one in change.hunks
     ]
     return shown
+
+
+def _others(entry: ReviewEntry) -> list[OtherAuthor]:
+    authors = dict.fromkeys((one.author_kind, one.user_id, one.agent_id) for one in entry.versions_of_others)
+    return [
+        {
+            "kind": kind,
+            "user_id": None if user_id is None else str(user_id),
+            "agent_id": None if agent_id is None else str(agent_id),
+        }
+        for kind, user_id, agent_id in authors
+    ]
 
 
 _KINDS: Final[dict[EntryKind, ReviewKind]] = {
@@ -307,17 +365,23 @@ def _counted(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
-def _note(done: DraftedReview) -> str:
-    """Return what the model is told: which of its changes stay, and which are gone."""
+def _note(done: DraftedReview, edits: Sequence[tuple[str, TextDiff | None]]) -> str:
+    """Return what the model is told: which of its changes stay, which are gone, and what the person wrote instead."""
     parts = []
     if done.kept:
         parts.append(f"kept {_named([one.path.display for one in done.kept])}")
     if done.reverted:
         parts.append(f"reverted {_named([_reverted(one) for one in done.reverted])}")
+    if edits:
+        parts.append(f"edited {_named([path for path, _ in edits])}")
     if done.conflicts:
         parts.append(f"not decided {_named([entry.path.display for entry, _ in done.conflicts])}")
-    again = " Read reverted files again before you edit them." if done.reverted else ""
-    return f"The person reviewed your changes: {'; '.join(parts)}.{again}"
+    changed = " and ".join(name for name, any_ in (("reverted", done.reverted), ("edited", edits)) if any_)
+    again = f" Read {changed} files again before you edit them." if changed else ""
+    diffs = "".join(diff.text for _, diff in edits if diff is not None)
+    return f"The person reviewed your changes: {'; '.join(parts)}.{again}" + (
+        f"\nThe person's edits, from what was there to what is there now:\n{diffs}" if diffs else ""
+    )
 
 
 def _reverted(one: RevertedEntry) -> str:

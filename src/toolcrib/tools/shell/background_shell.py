@@ -216,7 +216,7 @@ class BackgroundShell:
             try:
                 await self._commit_leftover_changes(row)
             except ToolcribError as error:
-                log.warning("background.scan_failed", process=str(row.id), error=error.message)
+                log.warning("background.scan_failed", process=str(row.id), code=error.code)
 
     async def close(self) -> None:
         """Stop all processes, and commit their changes."""

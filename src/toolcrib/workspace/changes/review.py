@@ -70,6 +70,16 @@ class ReviewEntry:
         return any(changed_since(one) is not None for one in self.timelines)
 
     @property
+    def versions_of_others(self) -> tuple[Version, ...]:
+        """What others wrote since the agent's first change, oldest first."""
+        found: list[Version] = []
+        for one in self.timelines:
+            if changed_since(one) is not None:
+                first = next(at for at, version in enumerate(one.versions) if version.id in one.ours)
+                found += [version for version in one.versions[first:] if version.id not in one.ours]
+        return tuple(found)
+
+    @property
     def change(self) -> ChangeKind:
         before, after = self.before, self.after
         if after is None:
@@ -230,11 +240,16 @@ def _turns(timeline: FileTimeline) -> list[tuple[Version, bool]]:
 
 @dataclass(frozen=True, slots=True)
 class ReviewDecision:
-    """Keep an entry, or revert it. With ``hunks``, only these are reverted, and the others are kept."""
+    """Keep an entry, revert it, or edit it.
+
+    With ``hunks``, only these are reverted, and the others are kept. With ``content``, the file gets this content as a
+    version of the person, and stays open.
+    """
 
     entry: ReviewEntry
     reverts: bool
     hunks: frozenset[str] = frozenset()
+    content: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +258,15 @@ class RevertedEntry:
 
     entry: ReviewEntry
     hunks: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EditedEntry:
+    """An entry that a person edited. ``before`` is the content that the person saw."""
+
+    entry: ReviewEntry
+    before: bytes
+    after: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +285,7 @@ class DraftedReview:
 
     kept: tuple[ReviewEntry, ...]
     reverted: tuple[RevertedEntry, ...]
+    edited: tuple[EditedEntry, ...]
     conflicts: tuple[tuple[ReviewEntry, str], ...]
     versions: tuple[ReviewedVersion, ...]
     open: int
@@ -269,8 +294,9 @@ class DraftedReview:
 async def draft_review(
     tree: WorkspaceTree, draft: Draft, review: Review, decisions: Sequence[ReviewDecision]
 ) -> DraftedReview:
-    """Add the reverts to the draft: whole files as an undo of them, some hunks as a new content."""
-    kept = [one.entry for one in decisions if not one.reverts]
+    """Add the reverts and edits to the draft: whole files as an undo of them, the others as a new content."""
+    edited = [await _edited(tree, one.entry, one.content) for one in decisions if one.content is not None]
+    kept = [one.entry for one in decisions if not one.reverts and one.content is None]
     whole: list[RevertedEntry] = []
     reverted: list[RevertedEntry] = []
     conflicts: list[tuple[ReviewEntry, str]] = []
@@ -290,11 +316,20 @@ async def draft_review(
         refused = await _draft_whole(tree, draft, review, [one.entry for one in whole])
         conflicts += [(one.entry, refused[one.entry.path]) for one in whole if one.entry.path in refused]
         reverted += [one for one in whole if one.entry.path not in refused]
-    for entry, body in rewritten:
+    for entry, body in (*rewritten, *((one.entry, one.after) for one in edited)):
         await _rewrite(draft, entry, body)
     versions = _versions(review, draft, kept, [one.entry for one in reverted])
     left = len(review.entries) - len(kept) - len(reverted)
-    return DraftedReview(tuple(kept), tuple(reverted), tuple(conflicts), versions, left)
+    return DraftedReview(tuple(kept), tuple(reverted), tuple(edited), tuple(conflicts), versions, left)
+
+
+async def _edited(tree: WorkspaceTree, entry: ReviewEntry, content: bytes) -> EditedEntry:
+    before = None if entry.group is not None or entry.after is None else await _text(tree, entry.after)
+    if before is None:
+        raise BadArguments({"content": f"{entry.path.display} is not text of at most {MOST_BYTES:,} bytes."})
+    if len(content) > MOST_BYTES or is_binary(content):
+        raise BadArguments({"content": f"The new content must be text of at most {MOST_BYTES:,} bytes."})
+    return EditedEntry(entry, before, content)
 
 
 def _chosen(decision: ReviewDecision, change: TextChange | None) -> list[Hunk]:

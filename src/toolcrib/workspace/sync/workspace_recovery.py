@@ -25,6 +25,7 @@ from toolcrib.core.errors import (
 )
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.core.paths import Mount, mount_root
+from toolcrib.runtime.logged_errors import error_kind
 from toolcrib.storage.change_sets import ChangeSetStore
 from toolcrib.storage.database import OperationalError, Tenant
 from toolcrib.storage.files import FileStore, list_pending
@@ -245,14 +246,15 @@ class WorkspaceRecovery:
         self._delay(one)
         one.reason = _reason(error)
         seconds = one.retry_at - time.monotonic()
+        is_expected = isinstance(error, OSError | ToolcribError)
         log.error(
             "recovery.failed",
             workspace_id=str(workspace_id),
-            error=str(error),
+            error=str(error) if is_expected else error_kind(error),
             failures=one.failures,
             retry_seconds=round(seconds),
             remedy="Make the workspace's directory writable, with enough free space. It is retried.",
-            exc_info=None if isinstance(error, OSError | ToolcribError) else error,
+            exc_info=None if is_expected else error,
         )
         # The background's wait may be longer than this one's.
         self._found.set()

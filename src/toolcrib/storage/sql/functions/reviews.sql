@@ -133,6 +133,6 @@ begin
     select coalesce(u.full_name, u.email) into v_name from toolcrib.users u where u.id = p_user;
     perform toolcrib.append_event(p_workspace, v_session, 'review', jsonb_build_object(
         'state', 'decided', 'decidedBy', v_name, 'note', p_review ->> 'note', 'kept', p_review -> 'kept',
-        'reverted', p_review -> 'reverted', 'conflicts', p_review -> 'conflicts', 'open', p_review -> 'open'));
+        'reverted', p_review -> 'reverted', 'edited', p_review -> 'edited', 'conflicts', p_review -> 'conflicts', 'open', p_review -> 'open'));
 end
 $$;

@@ -79,6 +79,21 @@ begin
 end
 $$;
 
+-- Adds a message of a conversation that began elsewhere, with its event. What a person wrote counts as this user's.
+create or replace function toolcrib.add_earlier_message(
+    p_workspace uuid, p_session uuid, p_id uuid, p_user uuid, p_role text, p_content text
+) returns void
+language plpgsql volatile
+as $$
+begin
+    perform toolcrib.add_message(p_workspace, p_session, p_id, null, p_role, p_content, null);
+    perform toolcrib.append_event(p_workspace, p_session, 'message',
+        jsonb_build_object('messageId', p_id, 'runId', null, 'role', p_role, 'content', p_content)
+        || case when p_role <> 'user' then '{}' else jsonb_build_object('authorId', p_user, 'author', (
+            select coalesce(u.full_name, u.email) from toolcrib.users u where u.id = p_user)) end);
+end
+$$;
+
 -- Returns the files of a message as events name them; nothing if there are none.
 create or replace function toolcrib.attachments_payload(p_attachments jsonb) returns jsonb
 language sql immutable
