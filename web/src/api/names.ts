@@ -38,7 +38,10 @@ export function nameOfActor(names: Names, userId: string | null, agentId: string
 }
 
 /** Returns the name of the author of a file version. */
-export function nameOfAuthor(names: Names, author: Schema["VersionAuthor"]): string {
+export function nameOfAuthor(
+  names: Names,
+  author: Pick<Schema["VersionAuthor"], "kind" | "user_id" | "agent_id">,
+): string {
   if (author.kind === "external") return "another program";
   if (author.kind === "system") return "Toolcrib";
   return nameOfActor(names, author.user_id, author.agent_id);

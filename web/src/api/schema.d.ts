@@ -597,7 +597,7 @@ export interface paths {
         put?: never;
         /**
          * Decide Review
-         * @description Keep or revert what was shown. Members only. Nothing is done if a file has changed or was decided since.
+         * @description Keep, revert or edit what was shown. Members only. Nothing is done if a file has changed or was decided since.
          */
         post: operations["decide_review"];
         delete?: never;
@@ -2811,6 +2811,15 @@ export interface components {
              */
             change_set_sha256: string;
         };
+        /** EditedOut */
+        EditedOut: {
+            /** Path */
+            path: string;
+            /** Added */
+            added: number | null;
+            /** Removed */
+            removed: number | null;
+        };
         /**
          * EffectsOut
          * @description What a call would read, write, run and contact.
@@ -2960,6 +2969,11 @@ export interface components {
             /** Agent Id */
             agent_id?: string | null;
             /**
+             * Definition
+             * @description Use these rules, which are not stored, instead of the agent's. Not with a session.
+             */
+            definition?: string | null;
+            /**
              * Session Id
              * @description Use the agent, phase, mode, trust and grants of this session.
              */
@@ -3052,7 +3066,7 @@ export interface components {
         };
         /**
          * FileDecisionIn
-         * @description Keep or revert one file as it was shown.
+         * @description Keep, revert or edit one file as it was shown.
          */
         FileDecisionIn: {
             /**
@@ -3069,13 +3083,18 @@ export interface components {
              * Decision
              * @enum {string}
              */
-            decision: "keep" | "revert";
+            decision: "keep" | "revert" | "edit";
             /**
              * Hunks
              * @description Revert only these hunks and keep the others. Empty: the whole file.
              * @default []
              */
             hunks: string[];
+            /**
+             * Content
+             * @description With `edit`: the whole new content, as your change. The file stays open.
+             */
+            content?: string | null;
         };
         /**
          * FileDisplaced
@@ -4253,6 +4272,17 @@ export interface components {
             changed_at: string;
         };
         /**
+         * OtherAuthorOut
+         * @description Who wrote a version since the agent did: a person, another agent, or a program on the disk.
+         */
+        OtherAuthorOut: {
+            kind: components["schemas"]["AuthorKind"];
+            /** User Id */
+            user_id: string | null;
+            /** Agent Id */
+            agent_id: string | null;
+        };
+        /**
          * PackageOut
          * @description A package, visible under `@pkg`. Its agents belong to the workspace and have the limits of package agents.
          */
@@ -5016,13 +5046,18 @@ export interface components {
             /**
              * Call Id
              * Format: uuid
-             * @description Undo this call to bring back what was reverted.
+             * @description Undo this call to bring back what was there before.
              */
             call_id: string;
             /** Kept */
             kept: string[];
             /** Reverted */
             reverted: components["schemas"]["RevertedOut"][];
+            /**
+             * Edited
+             * @description Files with a new content by the person. They stay open.
+             */
+            edited: components["schemas"]["EditedOut"][];
             /** Conflicts */
             conflicts: components["schemas"]["ReviewConflictOut"][];
             /**
@@ -5087,6 +5122,11 @@ export interface components {
              * @description Someone else has changed it since the agent did.
              */
             changed_by_others: boolean;
+            /**
+             * Others
+             * @description Who else has changed it since, the first one first.
+             */
+            others: components["schemas"]["OtherAuthorOut"][];
         };
         /** ReviewHunkOut */
         ReviewHunkOut: {
@@ -5156,6 +5196,11 @@ export interface components {
              * Format: uuid
              */
             session_id: string;
+            /**
+             * Parent Run Id
+             * @description For a child run, the run whose call started it.
+             */
+            parent_run_id?: string | null;
             /**
              * User Id
              * Format: uuid
@@ -6106,6 +6151,15 @@ export interface components {
              */
             note: string | null;
         };
+        /** EditedInReview */
+        EditedInReview: {
+            /** Path */
+            path: string;
+            /** Added */
+            added: number | null;
+            /** Removed */
+            removed: number | null;
+        };
         /** ExitPlanModeResult */
         ExitPlanModeResult: {
             /**
@@ -6312,6 +6366,14 @@ export interface components {
             /** To Path */
             to_path: string;
         };
+        /** OtherAuthor */
+        OtherAuthor: {
+            kind: components["schemas"]["AuthorKind"];
+            /** User Id */
+            user_id: string | null;
+            /** Agent Id */
+            agent_id: string | null;
+        };
         /** PathResult */
         PathResult: {
             /** Path */
@@ -6490,13 +6552,18 @@ export interface components {
             /**
              * Call Id
              * Format: uuid
-             * @description Undo this call to bring back what was reverted.
+             * @description Undo this call to bring back what was there before.
              */
             call_id: string;
             /** Kept */
             kept: string[];
             /** Reverted */
             reverted: components["schemas"]["RevertedInReview"][];
+            /**
+             * Edited
+             * @description Files with a new content by the person. They stay open.
+             */
+            edited: components["schemas"]["EditedInReview"][];
             /**
              * Conflicts
              * @description Files that stay as they are, and open.
@@ -6570,6 +6637,11 @@ export interface components {
              * @description Someone else has changed it since the agent did.
              */
             changed_by_others: boolean;
+            /**
+             * Others
+             * @description Who else has changed it since.
+             */
+            others: components["schemas"]["OtherAuthor"][];
         };
         /** ReviewHunk */
         ReviewHunk: {
@@ -7990,6 +8062,8 @@ export interface operations {
     list_messages: {
         parameters: {
             query?: {
+                /** @description Only messages of this run. */
+                run_id?: string | null;
                 after?: number;
                 limit?: number;
                 /** @description Include tool results as messages. */
@@ -8239,6 +8313,8 @@ export interface operations {
                 state?: components["schemas"]["RunState"] | null;
                 /** @description Only runs of this session. */
                 session_id?: string | null;
+                /** @description Only child runs that this run started. */
+                parent_run_id?: string | null;
                 before?: string | null;
                 limit?: number;
             };
@@ -8754,6 +8830,8 @@ export interface operations {
     list_session_calls: {
         parameters: {
             query?: {
+                /** @description Only calls of this run. */
+                run_id?: string | null;
                 before?: string | null;
                 limit?: number;
             };

@@ -1,16 +1,19 @@
 /** The root component: login, workspaces and screens. */
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
-import { lazy, Suspense } from "react";
+import { lazy, Suspense, useState } from "react";
 import { Redirect, Route, Switch } from "wouter";
 import { ApiError } from "../api/client";
 import { ErrorNote } from "../components/ErrorNote";
 import { Loading } from "../components/Loading";
-import { LoginPage } from "./LoginPage";
-import { useLoginByLink, useMe } from "./me";
+import { useWaitingNotifications } from "../inbox/notifications";
+import { reset, useLoginByLink, useMe } from "./me";
 import { Shell } from "./Shell";
-import { WorkspacesPage } from "./WorkspacesPage";
 
+// Each visit needs at most one of these.
 const InboxPage = lazy(() => import("../inbox/InboxPage"));
+const WorkspacesPage = lazy(async () => ({ default: (await import("./WorkspacesPage")).WorkspacesPage }));
+const LoginPage = lazy(async () => ({ default: (await import("./LoginPage")).LoginPage }));
+const ResetPage = lazy(async () => ({ default: (await import("./LoginPage")).ResetPage }));
 
 const queries = new QueryClient({
   defaultOptions: {
@@ -32,15 +35,27 @@ export function App() {
 
 function Pages() {
   const link = useLoginByLink();
-  return link.isPending ? <Loading what="Toolcrib" /> : <AccountPages linkError={link.error} />;
+  if (link.isPending) return <Loading what="Toolcrib" />;
+  return (
+    <Suspense fallback={<Loading what="Toolcrib" />}>
+      <AccountPages linkError={link.error} />
+    </Suspense>
+  );
 }
 
 /** `linkError`: why a login link failed. Shown only without a login. */
 function AccountPages({ linkError }: { linkError: Error | null }) {
   const me = useMe();
+  const [resetToken, setResetToken] = useState(reset);
+  if (resetToken !== null) return <ResetPage token={resetToken} onEnd={() => setResetToken(null)} />;
   if (me.isPending) return <Loading what="Toolcrib" />;
   if (me.error) return <ErrorNote error={me.error} />;
   if (me.data === null) return <LoginPage linkError={linkError} />;
+  return <Screens />;
+}
+
+function Screens() {
+  useWaitingNotifications();
   return (
     <Switch>
       <Route path="/w/:workspaceId/:screen/*?">

@@ -22,7 +22,7 @@ export function ConnectionBanner() {
   return (
     <div role="status" aria-label="Connection">
       {isShown && (
-        <p className="flex items-center gap-2 border-b border-warn/30 bg-warn-soft px-4 py-1.5 text-sm text-warn">
+        <p className="flex items-center gap-2 border-b border-warn/30 bg-warn-soft px-4 py-2 text-sm text-warn">
           <CloudOff aria-hidden className="size-4 shrink-0" />
           <span className="min-w-0 grow">
             {navigator.onLine ? "No connection to the server." : "You are offline."} What you see may be out of date.

@@ -5,12 +5,10 @@ import { Button } from "../components/Button";
 import { ErrorNote } from "../components/ErrorNote";
 import { Field } from "../components/Field";
 import { Logo } from "./Logo";
-import { invitation, reset, setup, useAccept, useLogin, useRegister, useRegistration, useResetPassword } from "./me";
+import { invitation, setup, useAccept, useLogin, useRegister, useRegistration, useResetPassword } from "./me";
 
 export function LoginPage({ linkError }: { linkError: Error | null }) {
   const [isGuest, setIsGuest] = useState(invitation !== null);
-  const [isReset, setIsReset] = useState(reset !== null);
-  if (isReset && reset !== null) return <ResetPage token={reset} onLogin={() => setIsReset(false)} />;
   if (isGuest && invitation !== null) {
     return <AcceptPage token={invitation} onLogin={() => setIsGuest(false)} />;
   }
@@ -61,14 +59,14 @@ function AcceptPage({ token, onLogin }: { token: string; onLogin: () => void }) 
   );
 }
 
-/** The form of a person who got a reset link from an administrator. */
-function ResetPage({ token, onLogin }: { token: string; onLogin: () => void }) {
+/** The form of a person who got a reset link from an administrator, also in a browser with a login. */
+export function ResetPage({ token, onEnd }: { token: string; onEnd: () => void }) {
   const [password, setPassword] = useState("");
   const setNew = useResetPassword();
 
   function submit(event: FormEvent) {
     event.preventDefault();
-    setNew.mutate({ token, password });
+    setNew.mutate({ token, password }, { onSuccess: onEnd });
   }
 
   return (
@@ -95,8 +93,8 @@ function ResetPage({ token, onLogin }: { token: string; onLogin: () => void }) {
         <Button type="submit" variant="primary" wide busy={setNew.isPending}>
           Set password
         </Button>
-        <Button variant="quiet" wide onClick={onLogin}>
-          Log in instead
+        <Button variant="quiet" wide onClick={onEnd}>
+          Keep the old password
         </Button>
       </form>
     </main>

@@ -10,7 +10,7 @@ export function MoreMenu({ workspaceId, screens }: { workspaceId: string; screen
     <Menu
       label="More screens"
       trigger={
-        <span className="flex flex-col items-center gap-0.5 text-[11px]">
+        <span className="flex flex-col items-center gap-0.5 text-2xs">
           <Ellipsis aria-hidden className="size-5" />
           More
         </span>
@@ -19,7 +19,7 @@ export function MoreMenu({ workspaceId, screens }: { workspaceId: string; screen
       {screens.map(({ name, label, icon: Icon }) => (
         <MenuItem key={name} onSelect={() => go(`/w/${workspaceId}/${name}`)}>
           <Icon aria-hidden className="size-4 text-muted" />
-          <span className="py-1.5 md:py-0">{label}</span>
+          <span className="py-2 md:py-0">{label}</span>
         </MenuItem>
       ))}
     </Menu>

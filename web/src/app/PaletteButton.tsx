@@ -8,7 +8,7 @@ export function PaletteButton() {
     <button
       type="button"
       onClick={toggle}
-      className="inline-flex h-9 min-w-9 items-center justify-center gap-2.5 rounded-md text-sm text-muted hover:bg-accent-soft hover:text-ink md:my-1 md:h-8 md:justify-start md:border md:border-line md:bg-ground md:px-2.5"
+      className="inline-flex h-9 min-w-9 items-center justify-center gap-2 rounded-md text-sm text-muted hover:bg-accent-soft hover:text-ink md:my-1 md:h-8 md:justify-start md:border md:border-line md:bg-ground md:px-3"
     >
       <Search aria-hidden className="size-5 md:size-4" />
       <span className="grow text-left max-md:sr-only">Jump to…</span>

@@ -15,7 +15,7 @@ import { Logo } from "./Logo";
 import { MoreMenu } from "./MoreMenu";
 import { PaletteButton } from "./PaletteButton";
 import { StartLink } from "./StartLink";
-import { REVIEW, SCREENS, type Screen, START } from "./screens";
+import { REVIEW, RUN, SCREENS, type Screen, START } from "./screens";
 import { type Shortcut, ShortcutList, useShortcutKeys, useShortcutList, useShortcuts } from "./shortcuts";
 import { useTitle } from "./title";
 import { useWorkspace } from "./workspaces";
@@ -40,7 +40,7 @@ export function Shell(props: Props) {
 
 function Frame({ workspaceId, screenName }: Props) {
   const workspace = useWorkspace(workspaceId);
-  const screen = [...SCREENS, START, REVIEW].find((one) => one.name === screenName);
+  const screen = [...SCREENS, START, REVIEW, RUN].find((one) => one.name === screenName);
   useTitle(screen?.label, workspace.data?.name);
   useNavigationKeys(workspaceId);
   usePaletteKey();
@@ -55,10 +55,10 @@ function Frame({ workspaceId, screenName }: Props) {
       >
         Skip to content
       </a>
-      <header className="flex shrink-0 items-center gap-2 border-b border-line bg-surface px-3 py-1.5 md:w-52 md:flex-col md:items-stretch md:border-b-0 md:border-r md:p-2">
+      <header className="flex shrink-0 items-center gap-2 border-b border-line bg-surface px-3 py-2 md:w-52 min-[90rem]:w-60 md:flex-col md:items-stretch md:border-b-0 md:border-r md:p-2">
         <Link
           href="/"
-          className="flex min-w-0 grow items-center gap-2 rounded-md p-1.5 hover:bg-accent-soft md:grow-0"
+          className="flex min-w-0 grow items-center gap-2 rounded-md px-2 py-2 hover:bg-accent-soft md:grow-0 md:px-3"
           aria-label={`Workspace ${workspace.data?.name ?? ""}: switch workspace`}
         >
           <Logo className="size-6" />
@@ -124,7 +124,7 @@ function PendingCount({ workspaceId }: { workspaceId: string }) {
   const count = pending.data?.length ?? 0;
   if (count === 0) return null;
   return (
-    <span className="absolute top-0.5 left-1/2 rounded-full bg-warn px-1.5 text-[11px] leading-4 font-semibold text-surface md:static md:ml-auto">
+    <span className="absolute top-0.5 left-1/2 rounded-full bg-warn px-2 text-2xs leading-4 font-semibold text-surface md:static md:ml-auto">
       {count} <span className="sr-only">pending</span>
     </span>
   );
@@ -146,7 +146,7 @@ function Navigation({ workspaceId, current, className, isBar }: NavigationProps)
           key={name}
           href={`/w/${workspaceId}/${name}`}
           aria-current={name === current.name ? "page" : undefined}
-          className="relative flex min-h-13 min-w-0 flex-col items-center justify-center gap-0.5 rounded-md px-1.5 py-1.5 text-[11px] md:min-h-0 md:justify-start text-muted hover:bg-accent-soft hover:text-ink aria-[current]:font-medium aria-[current]:text-accent md:flex-row md:gap-2.5 md:px-2.5 md:text-sm md:aria-[current]:bg-accent-soft"
+          className="relative flex min-h-13 min-w-0 flex-col items-center justify-center gap-0.5 rounded-md px-2 py-2 text-2xs text-muted hover:bg-accent-soft hover:text-ink aria-[current]:font-medium aria-[current]:text-accent md:min-h-8 md:flex-row md:justify-start md:gap-2 md:px-3 md:py-1 md:text-sm md:aria-[current]:bg-accent-soft"
         >
           <Icon aria-hidden className="size-5 md:size-4" />
           <span className="max-w-full truncate">{label}</span>
@@ -171,6 +171,7 @@ function useNavigationKeys(workspaceId: string): void {
           does: `Go to ${screen.label}`,
           act: () => go(`/w/${workspaceId}/${screen.name}`),
         })),
+        { keys: "g i", does: "Go to the inbox", act: () => go("/inbox") },
       ],
       [workspaceId, go, showList],
     ),

@@ -17,7 +17,7 @@ export function StartLink({ workspaceId }: { workspaceId: string }) {
   return (
     <Link
       href={`/w/${workspaceId}/${START.name}`}
-      className="inline-flex min-h-9 items-center gap-2.5 rounded-md bg-accent-soft px-2.5 text-sm font-medium text-accent hover:bg-accent hover:text-on-accent"
+      className="inline-flex min-h-9 items-center gap-2 rounded-md bg-accent-soft px-3 text-sm font-medium text-accent hover:bg-accent hover:text-on-accent"
     >
       <Icon aria-hidden className="size-4" /> {START.label}
     </Link>

@@ -29,7 +29,7 @@ export function WorkspacesPage() {
   }
 
   return (
-    <main className="mx-auto max-w-xl space-y-5 p-4 pt-10">
+    <main className="mx-auto max-w-xl space-y-6 p-4 pt-8">
       <PageHead title="Workspaces" isHome aside={<InboxLink />} />
       {workspaces.isPending && <Skeleton what="your workspaces" />}
       <ErrorNote error={workspaces.error} />

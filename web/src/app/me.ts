@@ -39,7 +39,15 @@ export const setup = fragment.get("setup");
 export const invitation = fragment.get("invitation");
 /** Token that sets a new password. */
 export const reset = fragment.get("reset");
-if ([secret, setup, invitation, reset].some((one) => one !== null)) history.replaceState(null, "", location.pathname);
+if (hasSecret(fragment)) history.replaceState(null, "", location.pathname);
+// A link that is opened in this tab changes only the fragment, which loads nothing.
+addEventListener("hashchange", () => {
+  if (hasSecret(new URLSearchParams(location.hash.slice(1)))) location.reload();
+});
+
+function hasSecret(given: URLSearchParams): boolean {
+  return ["login", "setup", "invitation", "reset"].some((name) => given.has(name));
+}
 
 /** Logs in with the secret of a login link, before the current user is fetched. */
 export function useLoginByLink() {
@@ -91,12 +99,17 @@ export function useAccept() {
   });
 }
 
-/** Sets a new password and logs in. */
+/** Sets a new password and logs in, also where somebody else was logged in. */
 export function useResetPassword() {
   const queries = useQueryClient();
   return useMutation({
     mutationFn: (body: Schema["PasswordResetIn"]) => unwrap(api.POST("/api/v1/auth/password/reset", { body })),
-    onSuccess: () => queries.invalidateQueries({ queryKey: ME }),
+    onSuccess: async () => {
+      forget(queries);
+      announceLogin("logged-out");
+      await queries.invalidateQueries({ queryKey: ME });
+      announceLogin("logged-in");
+    },
   });
 }
 

@@ -76,6 +76,15 @@ export const START: Screen = {
   view: lazy(() => import("../screens/start/StartScreen")),
 };
 
+/** A run is opened from the history, from a review, and from the run that started it. */
+export const RUN: Screen = {
+  name: "run",
+  label: "Run",
+  icon: History,
+  key: "",
+  view: lazy(() => import("../screens/run/RunScreen")),
+};
+
 /** Reviews are opened from sessions and approvals, not from the navigation. */
 export const REVIEW: Screen = {
   name: "review",

@@ -19,6 +19,8 @@ export interface Shortcut {
   /** One key, or two keys separated by a space. */
   keys: string;
   does: string;
+  /** The heading in the list. */
+  group?: string;
   act: () => void;
 }
 
@@ -69,25 +71,41 @@ function isTyping(target: EventTarget | null): boolean {
   );
 }
 
+function grouped(shortcuts: readonly Shortcut[]): Map<string, Shortcut[]> {
+  const groups = new Map<string, Shortcut[]>();
+  for (const one of shortcuts) {
+    const name = one.group ?? "Everywhere";
+    groups.set(name, [...(groups.get(name) ?? []), one]);
+  }
+  return groups;
+}
+
 export function ShortcutList() {
   const { isShown, hide } = useShortcutList();
+  const groups = isShown ? [...grouped([...active].flat())] : [];
   return (
-    <Dialog title="Keyboard shortcuts" isOpen={isShown} onClose={hide}>
-      <dl className="grid grid-cols-[auto_1fr] items-center gap-x-4 gap-y-2">
-        {isShown &&
-          [...active].flat().map((shortcut) => (
-            <div key={shortcut.keys} className="contents">
-              <dt className="flex gap-1">
-                {shortcut.keys.split(" ").map((key) => (
-                  <kbd key={key} className="rounded border border-line bg-sunken px-1.5 font-mono text-xs">
-                    {key}
-                  </kbd>
-                ))}
-              </dt>
-              <dd>{shortcut.does}</dd>
-            </div>
-          ))}
-      </dl>
+    <Dialog title="Keyboard shortcuts" isOpen={isShown} onClose={hide} wide={groups.length > 1}>
+      <div className={groups.length > 1 ? "grid gap-x-8 gap-y-4 md:grid-cols-2" : ""}>
+        {groups.map(([name, found]) => (
+          <section key={name} aria-label={name}>
+            <h3 className="mb-2 text-xs font-semibold text-muted">{name}</h3>
+            <dl className="grid grid-cols-[4rem_1fr] items-baseline gap-x-4 gap-y-2">
+              {found.map((shortcut) => (
+                <div key={shortcut.keys} className="contents">
+                  <dt className="flex gap-1">
+                    {shortcut.keys.split(" ").map((key) => (
+                      <kbd key={key} className="rounded-sm border border-line bg-sunken px-2 font-mono text-xs">
+                        {key}
+                      </kbd>
+                    ))}
+                  </dt>
+                  <dd>{shortcut.does}</dd>
+                </div>
+              ))}
+            </dl>
+          </section>
+        ))}
+      </div>
     </Dialog>
   );
 }

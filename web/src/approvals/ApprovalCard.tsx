@@ -1,6 +1,6 @@
 /** A call that needs approval: its effects, the rule that requires approval, and the decision buttons. */
 import { ShieldQuestion } from "lucide-react";
-import { type ReactNode, useId, useState } from "react";
+import { lazy, type ReactNode, Suspense, useId, useState } from "react";
 import { Link } from "wouter";
 import { useMayWrite } from "../app/workspaces";
 import { Badge } from "../components/Badge";
@@ -12,23 +12,30 @@ import { Loading } from "../components/Loading";
 import { RelativeTime } from "../components/RelativeTime";
 import { escapedLine } from "../components/shownText";
 import type { Approval } from "../events/conversation";
+import { shownAccess } from "./access";
 import { ChangeList } from "./ChangeList";
 import { type Decision, type EditedCall, useDecide, useFullPause } from "./pausedCalls";
-import { RuleEditor, shownAccess } from "./RuleEditor";
+
+const RuleEditor = lazy(() => import("./RuleEditor"));
 
 interface Props {
   workspaceId: string;
   approval: Approval;
 }
 
+interface CardProps extends Props {
+  /** Show no buttons, as to viewers. */
+  isReadOnly?: boolean;
+}
+
 /** Events carry at most 16,000 bytes of the effects, such as a long command. */
 const MAY_BE_CUT = 4_000;
 
-export function ApprovalCard({ workspaceId, approval }: Props) {
+export function ApprovalCard({ workspaceId, approval, isReadOnly = false }: CardProps) {
   const isTruncated =
     approval.changes.some((change) => change.diff_omitted || change.change === "omitted") ||
     JSON.stringify(approval.effects).length > MAY_BE_CUT;
-  const mayDecide = useMayWrite(workspaceId);
+  const mayDecide = useMayWrite(workspaceId) && !isReadOnly;
   const full = useFullPause(workspaceId, approval.id, isTruncated);
   const shown = full.data?.kind === "approval" ? full.data : approval;
   return (
@@ -79,7 +86,7 @@ export function ApprovalFacts({ approval, children }: { approval: Approval; chil
       {children}
       <details open={!approval.changes.some((change) => change.diff)}>
         <summary className="text-sm text-muted">Arguments</summary>
-        <div className="mt-1.5">
+        <div className="mt-2">
           <ArgumentList given={approval.input} label="Arguments" />
         </div>
       </details>
@@ -159,13 +166,15 @@ export function DecisionForm({ workspaceId, approval, edited = null }: DecisionP
         </div>
       )}
       {(openForm === "session" || openForm === "always") && (
-        <RuleEditor
-          approval={approval}
-          scope={openForm}
-          busy={busy}
-          onConfirm={(rule) => submit({ approved: true, scope: openForm, rule })}
-          onBack={() => setOpenForm(null)}
-        />
+        <Suspense fallback={<Loading what="the rule" />}>
+          <RuleEditor
+            approval={approval}
+            scope={openForm}
+            busy={busy}
+            onConfirm={(rule) => submit({ approved: true, scope: openForm, rule })}
+            onBack={() => setOpenForm(null)}
+          />
+        </Suspense>
       )}
       {openForm === "reject" && (
         <RejectForm

@@ -51,7 +51,7 @@ export function ItemControl(props: Props) {
   }
   return (
     <fieldset>
-      <legend className="mb-1.5 font-medium whitespace-pre-wrap">{item.question}</legend>
+      <legend className="mb-2 font-medium whitespace-pre-wrap">{item.question}</legend>
       {control === "buttons" ? (
         <div className="flex flex-wrap gap-2">
           {item.buttons?.map((button) => (

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { argumentsIn, shownAccess, summaryOf } from "./RuleEditor";
+import { shownAccess } from "./access";
+import { argumentsIn, summaryOf } from "./RuleEditor";
 
 test("a rule is summarized on one line, without deceptive characters", () => {
   expect(summaryOf({ tools: ["write", "edit"], paths: ["@project/src/**"] })).toBe("write, edit: @project/src/**");

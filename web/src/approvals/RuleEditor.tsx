@@ -8,6 +8,7 @@ import { INPUT } from "../components/Labelled";
 import { escapedLine, shownLine } from "../components/shownText";
 import type { Approval } from "../events/conversation";
 import type { Rule } from "../events/messages";
+import { isIdentity, shownAccess } from "./access";
 
 interface Props {
   approval: Approval;
@@ -27,7 +28,7 @@ const HINTS: Record<ListField, string> = {
   access: "What the MCP server was given. What it is given later is not covered.",
 };
 
-export function RuleEditor({ approval, scope, busy, onConfirm, onBack }: Props) {
+export default function RuleEditor({ approval, scope, busy, onConfirm, onBack }: Props) {
   const suggestions = [approval.suggestedRule, ...approval.otherRules];
   const [rule, setRule] = useState<Rule>(approval.suggestedRule);
   const name = useId();
@@ -96,16 +97,6 @@ function fieldsOf({ tool, effects, suggestedRule }: Approval): ListField[] {
   }
   if (!effects.runs) return suggestedRule.hosts ? ["tools", "hosts"] : ["tools", "paths"];
   return suggestedRule.hosts ? ["tools", "commands", "hosts"] : ["tools", "commands"];
-}
-
-/** Whether an entry of `access` only says which server it is: it is compared, and means nothing to a person. */
-function isIdentity(entry: string): boolean {
-  return entry.startsWith("server:");
-}
-
-/** What an MCP server was given, as people read it. */
-export function shownAccess(access: readonly string[] | null | undefined): string[] {
-  return (access ?? []).filter((entry) => !isIdentity(entry));
 }
 
 /** A rule on one line. */

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Item, JsonSchema } from "../events/messages";
-import { controlOf, initialAnswer, isPlanReview, planNamed } from "./items";
+import { controlOf, initialAnswer, isPlanReview, optionsOf, planNamed } from "./items";
 
 function item(schema: JsonSchema, more: Partial<Item> = {}): Item {
   return { name: "x", question: "?", schema, ...more };
@@ -20,6 +20,15 @@ test.each<[JsonSchema, string]>([
 
 test("buttons take precedence", () => {
   expect(controlOf(item({ type: "string", enum: ["a"] }, { buttons: [{ label: "A", value: "a" }] }))).toBe("buttons");
+});
+
+test.each<[JsonSchema, string[]]>([
+  [{ type: "string", enum: ["a", "b"] }, ["a", "b"]],
+  [{ type: "array", items: { type: "string", enum: ["a"] } }, ["a"]],
+  [{ type: "boolean" }, ["Yes", "No"]],
+  [{ type: "string" }, []],
+])("who only reads sees the options of %j", (schema, options) => {
+  expect(optionsOf(item(schema))).toEqual(options);
 });
 
 test("the initial answer is the schema's default", () => {

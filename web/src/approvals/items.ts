@@ -14,6 +14,22 @@ export function controlOf({ schema, buttons }: Item): Control {
   return "text";
 }
 
+/** The answers that can be chosen, as a person reads them. */
+export function optionsOf(item: Item): string[] {
+  const { schema, buttons } = item;
+  switch (controlOf(item)) {
+    case "buttons":
+      return (buttons ?? []).map(({ label }) => label);
+    case "yesno":
+      return ["Yes", "No"];
+    case "choice":
+    case "choices":
+      return (schema.enum ?? schema.items?.enum ?? []).map(String);
+    default:
+      return [];
+  }
+}
+
 /** Returns the initial value of an item. */
 export function initialAnswer(item: Item): unknown {
   if (item.schema.default !== undefined) return item.schema.default;

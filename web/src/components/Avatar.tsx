@@ -11,7 +11,7 @@ const COLOURS = [
   "bg-muted text-surface",
 ] as const;
 
-const SIZES = { small: "size-5 text-[9px]", usual: "size-7 text-[11px]" } as const;
+const SIZES = { small: "size-6 text-2xs", usual: "size-7 text-2xs" } as const;
 
 interface Props {
   /** The id of the person: the colour depends on it, so that it survives a change of name. */

@@ -14,7 +14,7 @@ export function Badge({ tone = "plain", title, children }: { tone?: Tone; title?
   return (
     <span
       title={title}
-      className={`inline-flex items-center gap-1 rounded border px-1.5 text-[11px] leading-[18px] whitespace-nowrap ${TONES[tone]}`}
+      className={`inline-flex items-center gap-1 rounded-sm border px-2 text-2xs whitespace-nowrap ${TONES[tone]}`}
     >
       {children}
     </span>

@@ -14,8 +14,8 @@ export function Card({ title, aside, label, children, className = "" }: Props) {
   return (
     <section aria-label={label} className={`rounded-xl border border-line bg-surface ${className}`}>
       {(title || aside) && (
-        <header className="flex flex-wrap items-center gap-2 border-b border-line px-4 py-2.5">
-          <h2 className="min-w-0 grow font-semibold">{title}</h2>
+        <header className="flex flex-wrap items-center gap-2 border-b border-line px-4 py-2">
+          <h2 className="min-w-0 grow basis-48 font-semibold">{title}</h2>
           {aside}
         </header>
       )}

@@ -43,7 +43,7 @@ export function Changes({ workspaceId, of, isQuiet }: Props) {
         {filesOf(total)} changed, +{sumOf(changes, "added")} -{sumOf(changes, "removed")}.
         {total > changes.length && ` Showing the first ${changes.length}.`}
       </p>
-      <ul aria-label="Changed files" className="space-y-1.5">
+      <ul aria-label="Changed files" className="space-y-2">
         {changes.map((one) => (
           <li key={one.file_id} className="rounded-md border border-line bg-surface">
             <ChangedFile change={one} isOpen={changes.length === 1} />

@@ -1,6 +1,7 @@
 import { Check, Copy } from "lucide-react";
 import { useState } from "react";
 import { IconButton } from "./Button";
+import { copyText } from "./clipboard";
 
 interface Props {
   text: string;
@@ -15,7 +16,7 @@ export function CopyButton({ text, label = "Copy", className = "" }: Props) {
     <IconButton
       label={isCopied ? "Copied" : label}
       className={`bg-sunken opacity-0 group-hover:opacity-100 focus:opacity-100 pointer-coarse:opacity-100 ${className}`}
-      onClick={() => navigator.clipboard.writeText(text).then(() => setIsCopied(true))}
+      onClick={() => copyText(text).then(() => setIsCopied(true))}
       onBlur={() => setIsCopied(false)}
       onPointerLeave={() => setIsCopied(false)}
     >

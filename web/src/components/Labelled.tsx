@@ -1,7 +1,10 @@
 import type { ReactNode } from "react";
 
-export const INPUT =
-  "w-full rounded-md border border-line-strong bg-surface px-3 py-1.5 text-ink placeholder:text-muted aria-[invalid=true]:border-bad";
+const FRAME =
+  "w-full rounded-md border border-line-strong bg-surface text-ink placeholder:text-muted aria-[invalid=true]:border-bad";
+/** As high as a button beside it. A text area has room above its first line. */
+export const INPUT = `${FRAME} min-h-9 pointer-coarse:min-h-11 px-3 py-1 [&:is(textarea)]:py-2`;
+export const SMALL_INPUT = `${FRAME} min-h-7 pointer-coarse:min-h-9 px-1 text-xs`;
 
 /** Label, hint and error of a form field. */
 export interface FieldText {

@@ -1,6 +1,6 @@
 /** Renders markdown from a model. Renders no raw HTML and loads nothing from other sites. */
-import { lazy, memo, Suspense } from "react";
-import { blocksOf } from "./markdownBlocks";
+import { lazy, memo, Suspense, useDeferredValue, useMemo } from "react";
+import { blocksOf, sectionsOf } from "./markdownBlocks";
 
 const Rendered = lazy(() => import("./MarkdownRendered"));
 
@@ -11,13 +11,15 @@ interface Props {
 }
 
 export const Markdown = memo(function Markdown({ text, isGrowing }: Props) {
-  const blocks = isGrowing ? blocksOf(text) : [text];
+  const parts = useMemo(() => (isGrowing ? blocksOf(text) : sectionsOf(text)), [text, isGrowing]);
+  // A long text would block the page while it is parsed: what follows its beginning is added when there is time.
+  const deferred = useDeferredValue(parts, parts.slice(0, 1));
   return (
     <div className="prose">
       <Suspense fallback={<p className="whitespace-pre-wrap">{text}</p>}>
-        {blocks.map((block, at) => (
-          // biome-ignore lint/suspicious/noArrayIndexKey: blocks are only ever added at the end
-          <Rendered key={at} text={block} />
+        {(isGrowing ? parts : deferred).map((part, at) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: parts are only ever added at the end
+          <Rendered key={at} text={part} />
         ))}
       </Suspense>
     </div>

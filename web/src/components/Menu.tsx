@@ -4,7 +4,7 @@ import { DropdownMenu } from "radix-ui";
 import type { ReactNode } from "react";
 
 const ITEM =
-  "flex items-center gap-2 rounded px-2.5 py-1.5 outline-none select-none data-[highlighted]:bg-accent-soft data-[disabled]:opacity-60";
+  "flex items-center gap-2 min-h-8 rounded-sm px-3 py-1 outline-none select-none data-[highlighted]:bg-accent-soft data-[disabled]:opacity-60";
 
 export function Menu({ label, trigger, children }: { label: string; trigger: ReactNode; children: ReactNode }) {
   return (
@@ -39,7 +39,7 @@ export function MenuItem({ onSelect, children }: { onSelect: () => void; childre
 }
 
 export function MenuLabel({ children }: { children: ReactNode }) {
-  return <DropdownMenu.Label className="px-2.5 py-1 text-xs text-muted">{children}</DropdownMenu.Label>;
+  return <DropdownMenu.Label className="px-3 py-1 text-xs text-muted">{children}</DropdownMenu.Label>;
 }
 
 export function MenuLine() {

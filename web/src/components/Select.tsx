@@ -1,5 +1,5 @@
 import { useId } from "react";
-import { INPUT } from "./Labelled";
+import { INPUT, SMALL_INPUT } from "./Labelled";
 
 interface Props {
   label: string;
@@ -26,7 +26,7 @@ export function Select({ label, value, onChange, options, isLabelHidden, disable
         value={value}
         disabled={disabled}
         onChange={(event) => onChange(event.target.value)}
-        className={small ? `${INPUT} py-0.5 pr-1 pl-1.5 text-xs` : INPUT}
+        className={small ? SMALL_INPUT : INPUT}
       >
         {Object.entries(options).map(([option, text]) => (
           <option key={option} value={option}>

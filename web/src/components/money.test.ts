@@ -3,10 +3,11 @@ import { cost, dollars } from "./money";
 
 describe("money", () => {
   it("shows cents, and more digits of small amounts", () => {
-    expect([0, 0.0123, 0.5, 12.345, 0.00001].map(dollars)).toEqual([
+    expect([0, 0.0123, 0.5, 0.4587, 12.345, 0.00001].map(dollars)).toEqual([
       "$0.00",
       "$0.0123",
       "$0.50",
+      "$0.46",
       "$12.35",
       "< $0.0001",
     ]);

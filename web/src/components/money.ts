@@ -11,10 +11,10 @@ const EXACT = dollarsOf(4);
 const ROUNDED = dollarsOf(2);
 const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
-/** Small amounts have more digits: a turn often costs less than a cent. */
+/** Small amounts have more digits: a turn often costs less than a cent. Others have cents, so that they line up. */
 export function dollars(amount: number): string {
   if (amount > 0 && amount < 0.0001) return "< $0.0001";
-  return (amount < 1 ? EXACT : ROUNDED).format(amount);
+  return (amount < 0.1 ? EXACT : ROUNDED).format(amount);
 }
 
 /** The cost as far as it is known. Without a known price, it says so instead of zero. */

@@ -15,11 +15,13 @@ interface Props {
   /** Without it, the text is read-only. */
   onChange?: (text: string) => void;
   onSave?: () => void;
+  /** Takes the focus as soon as it is shown. */
+  hasFocus?: boolean;
   /** A line to show, counted from 1. */
   line?: number | undefined;
 }
 
-export default function TextView({ text, path, label, onChange, onSave, line }: Props) {
+export default function TextView({ text, path, label, onChange, onSave, hasFocus, line }: Props) {
   const container = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView>(null);
   const handlers = useRef({ onChange, onSave });
@@ -55,6 +57,7 @@ export default function TextView({ text, path, label, onChange, onSave, line }: 
       }),
     });
     view.current = editor;
+    if (hasFocus) editor.focus();
     let isUnmounted = false;
     void languageOf(path).then(
       (found) => isUnmounted || editor.dispatch({ effects: language.reconfigure(found ?? []) }),
@@ -64,7 +67,7 @@ export default function TextView({ text, path, label, onChange, onSave, line }: 
       editor.destroy();
       view.current = null;
     };
-  }, [text, path, label, isEditable]);
+  }, [text, path, label, isEditable, hasFocus]);
 
   useEffect(() => {
     const editor = view.current;

@@ -32,6 +32,8 @@ const theme = EditorView.theme({
   "&.cm-merge-b .cm-changedText, .cm-changedText": {
     background: "color-mix(in srgb, var(--good) 25%, transparent)",
   },
+  // The colours of the syntax have too little contrast with these.
+  ".cm-changedText, .cm-changedText *, .cm-deletedText, .cm-deletedText *": { color: "var(--ink)" },
 });
 
 const colours = HighlightStyle.define([

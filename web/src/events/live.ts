@@ -15,6 +15,8 @@ export interface LiveState {
 
 const MIN_BACKOFF = 300;
 const MAX_BACKOFF = 10_000;
+/** The most messages that are applied in one task, so that a long replay does not block the page. */
+const BATCH = 200;
 
 interface PendingRequest {
   resolve: (payload: Payload) => void;
@@ -34,6 +36,8 @@ export class Live {
   /** Messages received since the last flush into the store. */
   #inbox = new Map<string, ServerMessage[]>();
   #isScheduled = false;
+  /** Conversations of which the first replay has not ended. Each of its parts would be rendered for nothing. */
+  #replays = new Map<string, Conversation>();
   #listeners = new Set<(message: ServerMessage) => void>();
   readonly #onActivity: (activity: Activity) => void;
   readonly #onWatching: () => void;
@@ -153,9 +157,8 @@ export class Live {
 
   #resume(sessionId: string): void {
     if (!this.#isOpen()) return;
-    this.#flush();
-    const after = this.store.getState().conversations[sessionId]?.seq ?? 0;
-    this.#send("chat:resume", { conversationId: sessionId, after });
+    while (this.#inbox.has(sessionId)) this.#flush();
+    this.#send("chat:resume", { conversationId: sessionId, after: this.#conversation(sessionId).seq });
   }
 
   #receive(message: ServerMessage): void {
@@ -188,15 +191,23 @@ export class Live {
   }
 
   #flush(): void {
-    this.#isScheduled = false;
-    if (this.#inbox.size === 0) return;
-    const before = this.store.getState().conversations;
-    const conversations = { ...before };
+    const shown: Record<string, Conversation> = {};
     const now = Date.now();
     for (const [sessionId, messages] of this.#inbox) {
-      conversations[sessionId] = reduce(before[sessionId] ?? EMPTY, messages, now);
+      const after = reduce(this.#conversation(sessionId), messages.splice(0, BATCH), now);
+      if (messages.length === 0) this.#inbox.delete(sessionId);
+      if (after.isLoaded) {
+        this.#replays.delete(sessionId);
+        shown[sessionId] = after;
+      } else this.#replays.set(sessionId, after);
     }
-    this.#inbox.clear();
-    this.store.setState({ conversations });
+    if (Object.keys(shown).length > 0)
+      this.store.setState(({ conversations }) => ({ conversations: { ...conversations, ...shown } }));
+    this.#isScheduled = this.#inbox.size > 0;
+    if (this.#isScheduled) setTimeout(() => this.#flush());
+  }
+
+  #conversation(sessionId: string): Conversation {
+    return this.#replays.get(sessionId) ?? this.store.getState().conversations[sessionId] ?? EMPTY;
   }
 }

@@ -63,6 +63,19 @@ function call(conversation: Conversation, id: string): Call {
 }
 
 describe("messages", () => {
+  test("the messages of a conversation that began elsewhere are a person's and the agent's", () => {
+    const conversation = withEvents(
+      EMPTY,
+      [
+        "message",
+        { messageId: "a", runId: null, role: "user", content: "What is there?", authorId: "u", author: "Ada" },
+      ],
+      ["message", { messageId: "b", runId: null, role: "assistant", content: "A file." }],
+    );
+    expect(conversation.order.map((id) => message(conversation, id).role)).toEqual(["user", "assistant"]);
+    expect(message(conversation, "b").text).toBe("A file.");
+  });
+
   test("are in order, each before its calls", () => {
     const after = withEvents(
       EMPTY,

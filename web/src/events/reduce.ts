@@ -14,6 +14,7 @@ class Draft {
   #conversation: Conversation;
   #order: string[] | null = null;
   #rows: Record<string, Row> | null = null;
+  #runs: Record<string, Run> | null = null;
   #isReplay = false;
 
   constructor(
@@ -26,6 +27,7 @@ class Draft {
   done(): Conversation {
     if (this.#order) this.#change({ order: this.#order });
     if (this.#rows) this.#change({ rows: this.#rows });
+    if (this.#runs) this.#change({ runs: this.#runs });
     return this.#conversation;
   }
 
@@ -104,7 +106,7 @@ class Draft {
     this.#remove(messageId);
     this.#put({
       ...newMessage(messageId, runId ?? null),
-      role: role === "user" ? "user" : "summary",
+      role,
       ...authorOf(by),
       text: content,
       attachments: attachedOf(attachments),
@@ -150,15 +152,15 @@ class Draft {
 
   /** Counts a turn at once. The next state of the run has the sum, with its child runs. */
   #addUsage(runId: string, { inputTokens, outputTokens, cost }: Payload): void {
-    const run = this.#conversation.runs[runId];
+    const run = this.#runs_()[runId];
     if (run === undefined || inputTokens + outputTokens === 0) return;
-    const sum = {
+    this.#putRun({
+      ...run,
       inputTokens: run.inputTokens + inputTokens,
       outputTokens: run.outputTokens + outputTokens,
       cost: run.cost + Number(cost ?? 0),
       unpricedTurns: run.unpricedTurns + (cost === null ? 1 : 0),
-    };
-    this.#change({ runs: { ...this.#conversation.runs, [runId]: { ...run, ...sum } } });
+    });
   }
 
   /** Removes the partial message of a process that died. The next process asks the model again. */
@@ -270,7 +272,7 @@ class Draft {
     outputTokens,
     ...more
   }: Payload): void {
-    const before = this.#conversation.runs[runId];
+    const before = this.#runs_()[runId];
     const waits = { waitsFor: more.waitsFor ?? null, until: more.until ?? null };
     const used = {
       turns,
@@ -279,8 +281,7 @@ class Draft {
       cost: Number(more.cost ?? 0),
       unpricedTurns: more.unpricedTurns ?? 0,
     };
-    const run: Run = { id: runId, state, held: held === true, ...waits, endReason, ...used };
-    this.#change({ runs: { ...this.#conversation.runs, [runId]: run } });
+    this.#putRun({ id: runId, state, held: held === true, ...waits, endReason, ...used });
     // A run that compacts the conversation brings no message.
     if (state === "queued" && more.compacts !== true) {
       const attachments = attachedOf(more.attachments);
@@ -297,10 +298,9 @@ class Draft {
 
   /** A run that has waited says nothing when it goes on, other than by what it does. */
   #goesOn(runId: string): void {
-    const run = this.#conversation.runs[runId];
+    const run = this.#runs_()[runId];
     if (run === undefined || run.waitsFor === null) return;
-    const runs = { ...this.#conversation.runs, [runId]: { ...run, waitsFor: null, until: null } };
-    this.#change({ runs });
+    this.#putRun({ ...run, waitsFor: null, until: null });
   }
 
   #error({ message, code }: Payload): void {
@@ -314,6 +314,11 @@ class Draft {
     const rows = this.#ownRows();
     if (rows[row.id] === undefined) this.#ownOrder().push(row.id);
     rows[row.id] = row;
+  }
+
+  #putRun(run: Run): void {
+    this.#runs ??= { ...this.#conversation.runs };
+    this.#runs[run.id] = run;
   }
 
   #remove(id: string): void {
@@ -333,6 +338,10 @@ class Draft {
 
   #order_(): readonly string[] {
     return this.#order ?? this.#conversation.order;
+  }
+
+  #runs_(): Readonly<Record<string, Run>> {
+    return this.#runs ?? this.#conversation.runs;
   }
 
   #ownRows(): Record<string, Row> {

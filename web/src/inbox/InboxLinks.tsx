@@ -1,4 +1,4 @@
-/** Rows of the inbox that lead to a session. */
+/** Rows of the inbox that lead to a review or a session. */
 import { ChevronRight, CircleAlert, FileDiff, type LucideIcon } from "lucide-react";
 import { Link } from "wouter";
 import type { Schema } from "../api/client";
@@ -16,7 +16,7 @@ export function ReviewRow({ review, workspace }: { review: Schema["OpenReviewOut
   const files = review.files === 1 ? "1 file" : `${review.files} files`;
   return (
     <LinkRow
-      href={`/w/${review.workspace_id}/chat/${review.session_id}`}
+      href={`/w/${review.workspace_id}/review/session/${review.session_id}`}
       icon={FileDiff}
       tone="text-accent"
       title={`${review.agent_name ?? "Someone"} changed ${files}`}
@@ -56,7 +56,7 @@ function LinkRow({ href, icon: Icon, tone, title, detail, workspace, time }: Pro
     <li>
       <Link
         href={href}
-        className="flex min-h-14 items-start gap-2.5 py-2.5 pr-3 pl-3.5 -outline-offset-2 hover:bg-accent-soft"
+        className="flex min-h-14 items-start gap-2 py-2 pr-3 pl-3 -outline-offset-2 hover:bg-accent-soft"
       >
         <Icon aria-hidden className={`mt-0.5 size-4 shrink-0 ${tone}`} />
         <span className="min-w-0 grow">

@@ -20,7 +20,7 @@ export default function InboxPage() {
   const connected = inbox.data?.workspaces[0]?.workspace_id;
   return (
     <main className="h-full overflow-y-auto" tabIndex={-1}>
-      <div className="mx-auto max-w-3xl space-y-6 p-4 pb-28 md:pt-10">
+      <div className="mx-auto max-w-3xl space-y-6 p-4 pb-28 md:pt-8">
         <PageHead title="Inbox" />
         {inbox.isPending && <Skeleton what="your inbox" rows={4} />}
         <ErrorNote error={inbox.error} />
@@ -120,7 +120,7 @@ function Contents() {
 
 function Nothing() {
   return (
-    <div className="pt-10">
+    <div className="pt-8">
       <CheckCheck aria-hidden className="mx-auto size-10 text-good" strokeWidth={1.4} />
       <Empty title="Nothing waits for you">
         Approvals, questions, reviews and failed runs of all your workspaces appear here. The icon of the browser tab

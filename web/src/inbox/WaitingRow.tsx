@@ -30,7 +30,7 @@ export function WaitingRow({ call, failure, isSelected = false, onToggle }: Prop
     <li className={isSelected ? "bg-accent-soft" : ""}>
       <div className="flex items-start hover:bg-accent-soft">
         {onToggle && (
-          <label className="flex min-h-11 min-w-11 shrink-0 items-center justify-center pt-1.5">
+          <label className="flex min-h-11 min-w-11 shrink-0 items-center justify-center pt-2">
             <span className="sr-only">
               Select {title} {detail}
             </span>
@@ -42,7 +42,7 @@ export function WaitingRow({ call, failure, isSelected = false, onToggle }: Prop
           aria-expanded={isOpen}
           aria-controls={id}
           onClick={() => setIsOpen(!isOpen)}
-          className={`flex min-h-14 min-w-0 grow items-start gap-2.5 py-2.5 pr-3 text-left -outline-offset-2 ${onToggle ? "" : "pl-3.5"}`}
+          className={`flex min-h-14 min-w-0 grow items-start gap-2 py-2 pr-3 text-left -outline-offset-2 ${onToggle ? "" : "pl-3"}`}
         >
           <Icon
             aria-hidden
@@ -62,7 +62,7 @@ export function WaitingRow({ call, failure, isSelected = false, onToggle }: Prop
         </button>
       </div>
       {failure && (
-        <p role="alert" className="px-3.5 pb-2 text-sm text-bad">
+        <p role="alert" className="px-3 pb-2 text-sm text-bad">
           Not decided: {failure}
         </p>
       )}

@@ -77,7 +77,7 @@ function Contents({ workspaceId, onDone }: { workspaceId: string; onDone: () => 
           className="h-12 min-w-0 grow bg-transparent outline-none placeholder:text-muted"
         />
       </div>
-      <div id={id} role="listbox" aria-label="Commands" className="max-h-[min(24rem,60dvh)] overflow-y-auto p-1.5">
+      <div id={id} role="listbox" aria-label="Commands" className="max-h-[min(24rem,60dvh)] overflow-y-auto p-2">
         {found.map((command, index) => (
           <Option
             key={command.id}
@@ -105,11 +105,18 @@ interface OptionProps {
   onPoint: () => void;
 }
 
-function Option({ id, command: { icon: Icon, label, detail }, isCurrent, group, onChoose, onPoint }: OptionProps) {
+function Option({
+  id,
+  command: { icon: Icon, label, detail, excerpt },
+  isCurrent,
+  group,
+  onChoose,
+  onPoint,
+}: OptionProps) {
   return (
     <>
       {group && (
-        <div role="presentation" className="px-2.5 pt-2 pb-1 text-xs font-medium text-muted">
+        <div role="presentation" className="px-3 pt-2 pb-1 text-xs font-medium text-muted">
           {group}
         </div>
       )}
@@ -121,12 +128,15 @@ function Option({ id, command: { icon: Icon, label, detail }, isCurrent, group, 
         tabIndex={-1}
         onClick={onChoose}
         onPointerMove={onPoint}
-        className="flex min-h-9 cursor-pointer items-center gap-2.5 rounded-md px-2.5 aria-selected:bg-accent-soft"
+        className="flex min-h-9 cursor-pointer items-center gap-2 rounded-md px-3 py-1 aria-selected:bg-accent-soft"
       >
         <Icon aria-hidden className="size-4 shrink-0 text-muted" />
-        <span className="min-w-0 grow truncate">{label}</span>
+        <span className="min-w-0 grow">
+          <span className="block truncate">{label}</span>
+          {excerpt && <span className="block truncate text-xs text-muted">{excerpt}</span>}
+        </span>
         {detail && (
-          <kbd className="rounded border border-line bg-sunken px-1.5 font-mono text-xs text-muted">{detail}</kbd>
+          <kbd className="rounded-sm border border-line bg-sunken px-2 font-mono text-xs text-muted">{detail}</kbd>
         )}
       </div>
     </>

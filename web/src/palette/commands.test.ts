@@ -31,6 +31,14 @@ test("a label that begins with the text comes first, and groups stay together", 
   expect(matching(many, "chat").map(({ label }) => label)).toEqual(["chat", "chat 2", "x chat"]);
 });
 
+test("what the server has found is offered, after what has the words in its label", () => {
+  const found = { ...command("In conversations", "Weekly notes"), excerpt: "the agent form is slow" };
+  expect(matching([found, ...COMMANDS], "agent form").map(({ label }) => label)).toEqual([
+    "Fix the agent form",
+    "Weekly notes",
+  ]);
+});
+
 test("a group shows at most six", () => {
   const many = Array.from({ length: 20 }, (_, at) => command("Files", `/file-${at}`));
   expect(matching(many, "file")).toHaveLength(6);

@@ -8,6 +8,8 @@ export interface Command {
   label: string;
   /** Shown in grey, and searched too. */
   detail?: string;
+  /** Text that the server has found. The command is offered whatever its label is. */
+  excerpt?: string;
   icon: LucideIcon;
   run: () => void;
 }
@@ -31,7 +33,8 @@ export function matching(commands: readonly Command[], text: string): Command[] 
 }
 
 /** 0: not found. A label that begins with a word is better than one that contains it, and that than the detail. */
-function rankOf({ label, detail = "" }: Command, words: readonly string[]): number {
+function rankOf({ label, detail = "", excerpt }: Command, words: readonly string[]): number {
+  if (excerpt !== undefined) return 1;
   const name = label.toLowerCase();
   let rank = 1;
   for (const word of words) {

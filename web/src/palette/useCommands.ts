@@ -1,6 +1,17 @@
-/** The commands of the palette: actions, screens, settings, workspaces, sessions and files. */
+/** The commands of the palette: actions, screens, settings, workspaces, sessions, what was said in them, and files. */
 import { useQuery } from "@tanstack/react-query";
-import { Boxes, FileText, Inbox, LogOut, MessageSquare, Moon, SlidersHorizontal, Sun, Zap } from "lucide-react";
+import {
+  Boxes,
+  FileText,
+  Inbox,
+  LogOut,
+  MessageSquare,
+  Moon,
+  SlidersHorizontal,
+  Sun,
+  TextSearch,
+  Zap,
+} from "lucide-react";
 import { useLocation } from "wouter";
 import { api, unwrap } from "../api/client";
 import { callTool } from "../api/tools";
@@ -9,6 +20,9 @@ import { SCREENS } from "../app/screens";
 import { activeShortcuts } from "../app/shortcuts";
 import { useTheme } from "../app/theme";
 import { useWorkspaces } from "../app/workspaces";
+import { escapedLine } from "../components/shownText";
+import { useSettled } from "../components/useSettled";
+import { useFoundSessions } from "../screens/chat/sessions";
 import type { Command } from "./commands";
 
 /** The sections of the settings, which the palette need not load. */
@@ -23,7 +37,8 @@ const SETTINGS: Record<string, string> = {
   status: "Storage and status",
 };
 
-const MIN_FILE_TEXT = 2;
+const MIN_TEXT = 2;
+const TYPING = 150;
 const MAX_FILES = 20;
 
 export function useCommands(workspaceId: string, text: string): Command[] {
@@ -31,6 +46,7 @@ export function useCommands(workspaceId: string, text: string): Command[] {
   const workspaces = useWorkspaces();
   const sessions = useSessionNames(workspaceId);
   const files = useFileNames(workspaceId, text);
+  const found = useFoundInConversations(workspaceId, text);
   const to = (path: string) => () => go(`/w/${workspaceId}/${path}`);
   return [
     ...useActions(),
@@ -54,6 +70,16 @@ export function useCommands(workspaceId: string, text: string): Command[] {
         label: session.title ?? `Session of ${new Date(session.created_at).toLocaleString()}`,
         icon: MessageSquare,
         run: to(`chat/${session.id}`),
+      }),
+    ),
+    ...found.map(
+      ({ session_id, title, message_id, excerpt }): Command => ({
+        id: `found ${session_id}`,
+        group: "In conversations",
+        label: escapedLine(title ?? "Untitled session"),
+        excerpt: escapedLine(excerpt ?? ""),
+        icon: TextSearch,
+        run: to(`chat/${session_id}${message_id ? `#${message_id}` : ""}`),
       }),
     ),
     ...(files.data ?? []).map(
@@ -125,6 +151,14 @@ function useSessionNames(workspaceId: string) {
   });
 }
 
+/** Sessions whose messages have the words. Those that are found by their titles are offered anyway. */
+function useFoundInConversations(workspaceId: string, text: string) {
+  const typed = text.trim();
+  const query = useSettled(typed, TYPING);
+  const found = useFoundSessions(workspaceId, query.length >= MIN_TEXT ? query : "");
+  return typed === "" ? [] : (found.data?.items ?? []).filter(({ message_id }) => message_id !== null);
+}
+
 function useFileNames(workspaceId: string, text: string) {
   const name = text.trim().split(/\s+/)[0] ?? "";
   return useQuery({
@@ -133,7 +167,7 @@ function useFileNames(workspaceId: string, text: string) {
       const found = await callTool(workspaceId, "find", { name: `*${name}*`, limit: MAX_FILES });
       return found.matches.map(({ path }) => path);
     },
-    enabled: name.length >= MIN_FILE_TEXT && !/[*?[\]]/.test(name),
+    enabled: name.length >= MIN_TEXT && !/[*?[\]]/.test(name),
     placeholderData: (before) => before,
   });
 }

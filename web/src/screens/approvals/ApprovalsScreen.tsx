@@ -7,11 +7,13 @@ import { ApprovalCard } from "../../approvals/ApprovalCard";
 import { isPlanReview, planNamed } from "../../approvals/items";
 import { alreadyDecided, type PendingCall, useDecidedByOthers, usePending } from "../../approvals/pausedCalls";
 import { QuestionForm } from "../../approvals/QuestionForm";
+import { LINK_BUTTON } from "../../components/Button";
 import { Card } from "../../components/Card";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
-import { Loading } from "../../components/Loading";
+import { Page } from "../../components/Page";
 import { RelativeTime } from "../../components/RelativeTime";
+import { Skeleton } from "../../components/Skeleton";
 import { escapedLine } from "../../components/shownText";
 
 export default function ApprovalsScreen({ workspaceId }: ScreenProps) {
@@ -22,47 +24,46 @@ export default function ApprovalsScreen({ workspaceId }: ScreenProps) {
   const isAddressed = ({ pause }: PendingCall) => location.endsWith(`/approvals/${pause.id}`);
   const shown = pending.data?.toSorted((one, other) => Number(isAddressed(other)) - Number(isAddressed(one))) ?? [];
   return (
-    <div tabIndex={0} role="region" aria-label="Approvals" className="h-full overflow-y-auto">
-      <div className="mx-auto max-w-5xl space-y-4 p-4">
-        <header className="flex items-baseline gap-3">
-          <h1 className="grow text-lg font-semibold">Approvals</h1>
-          {mayDecide && (pending.data?.length ?? 0) > 1 && (
-            <Link href="/inbox" className="text-sm text-accent underline underline-offset-2">
-              Decide several at once
-            </Link>
-          )}
-        </header>
-        {pending.isPending && <Loading what="pending approvals" />}
-        <ErrorNote error={pending.error} />
-        <ul role="status" aria-label="Decided by others" className="space-y-1">
-          {decided.map((pause) => (
-            <li key={pause.id} className="rounded-md border border-line bg-warn-soft px-3 py-2 text-sm text-warn">
-              {pause.kind === "approval" ? `${escapedLine(pause.tool)}: ` : "Question: "}
-              {alreadyDecided(pause)}
-            </li>
-          ))}
-        </ul>
-        {pending.data?.length === 0 && (
-          <Empty title="No pending approvals">Approval requests and questions from all sessions appear here.</Empty>
-        )}
-        <ul className="space-y-5">
-          {shown.map(({ pause, sessionId, createdAt }) => (
-            <li key={pause.id}>
-              <Origin workspaceId={workspaceId} sessionId={sessionId} time={createdAt} />
-              {pause.kind === "approval" ? (
-                <ApprovalCard workspaceId={workspaceId} approval={pause} />
-              ) : isPlanReview(pause.items) && planNamed(pause.items, null) === null ? (
-                <Card label="Plan review">A plan needs your review. Open the session to read it.</Card>
-              ) : !mayDecide ? (
-                <Card label="Question">The agent has a question. A member or an owner answers it.</Card>
-              ) : (
-                <QuestionForm workspaceId={workspaceId} pauseId={pause.id} items={pause.items} />
-              )}
-            </li>
-          ))}
-        </ul>
-      </div>
-    </div>
+    <Page
+      title="Approvals"
+      label="Approvals"
+      aside={
+        mayDecide &&
+        (pending.data?.length ?? 0) > 1 && (
+          <Link href="/inbox" className={LINK_BUTTON}>
+            Decide several at once
+          </Link>
+        )
+      }
+    >
+      {pending.isPending && <Skeleton what="pending approvals" />}
+      <ErrorNote error={pending.error} />
+      <ul role="status" aria-label="Decided by others" className="space-y-1">
+        {decided.map((pause) => (
+          <li key={pause.id} className="rounded-md border border-line bg-warn-soft px-3 py-2 text-sm text-warn">
+            {pause.kind === "approval" ? `${escapedLine(pause.tool)}: ` : "Question: "}
+            {alreadyDecided(pause)}
+          </li>
+        ))}
+      </ul>
+      {pending.data?.length === 0 && (
+        <Empty title="No pending approvals">Approval requests and questions from all sessions appear here.</Empty>
+      )}
+      <ul className="space-y-6">
+        {shown.map(({ pause, sessionId, createdAt }) => (
+          <li key={pause.id}>
+            <Origin workspaceId={workspaceId} sessionId={sessionId} time={createdAt} />
+            {pause.kind === "approval" ? (
+              <ApprovalCard workspaceId={workspaceId} approval={pause} />
+            ) : isPlanReview(pause.items) && planNamed(pause.items, null) === null ? (
+              <Card label="Plan review">A plan needs your review. Open the session to read it.</Card>
+            ) : (
+              <QuestionForm workspaceId={workspaceId} pauseId={pause.id} items={pause.items} />
+            )}
+          </li>
+        ))}
+      </ul>
+    </Page>
   );
 }
 

@@ -2,7 +2,7 @@
 import { FileText, X } from "lucide-react";
 import { IconButton } from "../../components/Button";
 import type { Attached } from "../../events/conversation";
-import { type ChosenFile, dataUrl, isImage } from "./files";
+import { type ChosenFile, dataUrl, FOLDER, isImage } from "./files";
 import { storedFiles, useStoredCall } from "./results/storedCall";
 
 interface ChosenProps {
@@ -17,14 +17,15 @@ export function ChosenFiles({ files, onRemove }: ChosenProps) {
       {files.map((file) => (
         <li
           key={file.id}
-          className="flex max-w-full items-center gap-2 rounded-md border border-line bg-sunken py-1 pr-1 pl-1.5 text-xs"
+          className="flex max-w-full items-center gap-2 rounded-md border border-line bg-sunken py-1 pr-1 pl-2 text-xs"
         >
-          {isImage(file.type) ? (
-            <img src={dataUrl(file.type, file.data)} alt="" className="size-8 rounded object-cover" />
+          {file.data !== null && isImage(file.type) ? (
+            <img src={dataUrl(file.type, file.data)} alt="" className="size-8 rounded-sm object-cover" />
           ) : (
             <FileText aria-hidden className="size-5 text-muted" />
           )}
           <span className="max-w-40 truncate">{file.name}</span>
+          {file.text !== null && <span className="shrink-0 text-muted">to {FOLDER}</span>}
           <IconButton label={`Remove ${file.name}`} onClick={() => onRemove(file)}>
             <X aria-hidden className="size-3.5" />
           </IconButton>

@@ -1,7 +1,6 @@
 /** A tool call: expanded while it runs, collapsed afterwards, unless a person toggles it. */
 import { Ban, CircleCheck, CircleDashed, CircleX, Hand, LoaderCircle, Undo2 } from "lucide-react";
 import { useMemo, useState } from "react";
-import { useMe } from "../../app/me";
 import { ApprovalCard } from "../../approvals/ApprovalCard";
 import { ChangeList } from "../../approvals/ChangeList";
 import { alreadyDecided, isDecidedByOther } from "../../approvals/pausedCalls";
@@ -11,13 +10,13 @@ import { Button } from "../../components/Button";
 import { EXACT, ShownText } from "../../components/Code";
 import { UndoDialog } from "../../components/UndoDialog";
 import { type Call, type CallStatus, isPending, type Question } from "../../events/conversation";
-import { useMayAct } from "./access";
 import { ChildRunBlock } from "./ChildRunBlock";
 import { CallChanges } from "./results/CallChanges";
 import { CallDetails } from "./results/CallDetails";
 import { CallResult } from "./results/CallResult";
 import { gistOf, viewOf } from "./results/callView";
 import { useToggled } from "./results/toggledRows";
+import { useSpeakers } from "./speakers";
 import { durationOf, iconOf, mayChangeFiles, summaryOf } from "./toolIcons";
 
 interface Props {
@@ -29,13 +28,12 @@ interface Props {
 
 export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
   const { pause } = call;
-  const me = useMe().data?.id ?? null;
+  const { me, mayAct } = useSpeakers();
   const toggled = useToggled((state) => state.open[call.id]);
   const toggle = useToggled((state) => state.toggle);
   // A child run is shown below its call.
   const isExpanded = toggled ?? (call.status === "running" && call.child === null);
   const Icon = iconOf(call.name);
-  const mayAct = useMayAct(workspaceId);
   const gist = useMemo(() => gistOf(viewOf(call)), [call]);
   return (
     <article aria-label={`Call of ${call.name}`} className="space-y-2">
@@ -44,7 +42,7 @@ export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
           type="button"
           aria-expanded={isExpanded}
           onClick={() => toggle(call.id, !isExpanded)}
-          className="flex w-full items-center gap-2 px-3 py-1.5 text-left -outline-offset-2 hover:bg-accent-soft"
+          className="flex w-full items-center gap-2 px-3 py-1 text-left -outline-offset-2 hover:bg-accent-soft"
         >
           <Icon aria-hidden className="size-4 shrink-0 text-muted" />
           <span className="shrink-0 font-mono text-xs font-semibold">{call.name}</span>
@@ -69,14 +67,17 @@ export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
           {alreadyDecided(pause)}
         </p>
       )}
-      {isPending(pause) && !mayAct && (
-        <p className="rounded-md bg-sunken px-3 py-1.5 text-xs text-muted">Waits for a member of the workspace.</p>
+      {pause?.kind === "approval" && isPending(pause) && (
+        <ApprovalCard workspaceId={workspaceId} approval={pause} isReadOnly={!mayAct} />
       )}
-      {mayAct && pause?.kind === "approval" && isPending(pause) && (
-        <ApprovalCard workspaceId={workspaceId} approval={pause} />
-      )}
-      {mayAct && pause?.kind === "question" && isPending(pause) && (
-        <QuestionForm workspaceId={workspaceId} pauseId={pause.id} items={pause.items} plan={plan} />
+      {pause?.kind === "question" && isPending(pause) && (
+        <QuestionForm
+          workspaceId={workspaceId}
+          pauseId={pause.id}
+          items={pause.items}
+          plan={plan}
+          isReadOnly={!mayAct}
+        />
       )}
     </article>
   );
@@ -84,7 +85,7 @@ export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
 
 function Body({ workspaceId, sessionId, call }: Omit<Props, "plan">) {
   const [isUndoing, setIsUndoing] = useState(false);
-  const mayAct = useMayAct(workspaceId);
+  const { mayAct } = useSpeakers();
   const view = useMemo(() => viewOf(call), [call]);
   const isQuestion = call.pause?.kind === "question" && call.pause.answers !== null;
   const isRejected = call.status !== "success" && call.pause?.kind === "approval" && !isPending(call.pause);

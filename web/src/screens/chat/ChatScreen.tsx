@@ -1,18 +1,23 @@
 /** Sessions on the left, the open one on the right. On a phone only one of the two is visible. */
 import { MessagesSquare } from "lucide-react";
-import { useMemo, useState } from "react";
+import { lazy, Suspense, useMemo, useState } from "react";
 import { useRoute } from "wouter";
 import type { ScreenProps } from "../../app/screenProps";
 import { useShortcuts } from "../../app/shortcuts";
 import { Empty } from "../../components/Empty";
-import { NewSessionDialog } from "./NewSessionDialog";
+import { useMayAct } from "./access";
 import { SessionList } from "./SessionList";
 import { SessionView } from "./SessionView";
+
+const NewSessionDialog = lazy(() => import("./NewSessionDialog"));
 
 export default function ChatScreen({ workspaceId }: ScreenProps) {
   const [, at] = useRoute("/w/:workspaceId/chat/:sessionId");
   const [isCreating, setIsCreating] = useState(false);
-  useShortcuts(useMemo(() => [{ keys: "n", does: "New session", act: () => setIsCreating(true) }], []));
+  const mayAct = useMayAct(workspaceId);
+  useShortcuts(
+    useMemo(() => (mayAct ? [{ keys: "n", does: "New session", act: () => setIsCreating(true) }] : []), [mayAct]),
+  );
   const sessionId = at?.sessionId;
   return (
     <div className="flex h-full min-h-0">
@@ -32,7 +37,11 @@ export default function ChatScreen({ workspaceId }: ScreenProps) {
           </div>
         )}
       </div>
-      <NewSessionDialog workspaceId={workspaceId} isOpen={isCreating} onClose={() => setIsCreating(false)} />
+      {isCreating && (
+        <Suspense fallback={null}>
+          <NewSessionDialog workspaceId={workspaceId} isOpen onClose={() => setIsCreating(false)} />
+        </Suspense>
+      )}
     </div>
   );
 }

@@ -3,14 +3,13 @@ import { ChevronRight, ExternalLink } from "lucide-react";
 import { useMemo } from "react";
 import { Link } from "wouter";
 import { create } from "zustand";
-import { useMe } from "../../app/me";
 import { Badge, type Tone } from "../../components/Badge";
 import { escapedLine } from "../../components/shownText";
 import { type ChildRun, type Conversation, type Run, waitingCalls } from "../../events/conversation";
 import { useConversation } from "../../events/LiveProvider";
 import { CallBlock } from "./CallBlock";
 import { RowView } from "./RowView";
-import { SpeakersContext } from "./speakers";
+import { SpeakersContext, useSpeakers } from "./speakers";
 
 /** Child runs that a person opened or closed. Kept here because rows unmount while scrolling. */
 const useOpened = create<{ open: Record<string, boolean>; set: (id: string, isOpen: boolean) => void }>((set) => ({
@@ -37,7 +36,7 @@ export function ChildRunBlock({ workspaceId, child, isOver }: Props) {
           type="button"
           aria-expanded={isOpen}
           onClick={() => setOpened(child.runId, !isOpen)}
-          className="flex min-w-0 grow items-center gap-2 rounded-lg px-2 py-1.5 text-left -outline-offset-2 hover:bg-accent-soft"
+          className="flex min-w-0 grow items-center gap-2 rounded-lg px-2 py-1 text-left -outline-offset-2 hover:bg-accent-soft"
         >
           <ChevronRight
             aria-hidden
@@ -51,7 +50,7 @@ export function ChildRunBlock({ workspaceId, child, isOver }: Props) {
           href={`/w/${workspaceId}/chat/${child.sessionId}`}
           aria-label={`Open the session of ${title}`}
           title="Open its session"
-          className="rounded p-1 text-muted hover:bg-accent-soft hover:text-ink"
+          className="rounded-sm p-1 text-muted hover:bg-accent-soft hover:text-ink"
         >
           <ExternalLink aria-hidden className="size-3.5" />
         </Link>
@@ -105,8 +104,8 @@ function WaitingCalls({ workspaceId, child }: Omit<Props, "isOver">) {
 
 function Whole({ workspaceId, child }: Omit<Props, "isOver">) {
   const { order, rows, runs, plan, isLoaded } = useConversation(child.sessionId);
-  const me = useMe().data?.id ?? null;
-  const speakers = useMemo(() => ({ agent: escapedLine(child.agent), me }), [child.agent, me]);
+  const parent = useSpeakers();
+  const speakers = useMemo(() => ({ ...parent, agent: escapedLine(child.agent) }), [child.agent, parent]);
   return (
     <SpeakersContext value={speakers}>
       <div className="space-y-3 border-t border-line p-2">

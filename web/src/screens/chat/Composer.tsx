@@ -8,8 +8,9 @@ import { ErrorNote } from "../../components/ErrorNote";
 import { type Conversation, currentRun } from "../../events/conversation";
 import { useLive, useLiveStatus } from "../../events/LiveProvider";
 import { ChosenFiles } from "./Attachments";
-import { ACCEPTED, type ChosenFile, flawOf, MAX_FILES, readFile } from "./files";
+import { type ChosenFile, flawOf, MAX_FILES, readFile, withPaths } from "./files";
 import type { Session } from "./sessions";
+import { putIntoWorkspace } from "./uploads";
 
 interface Props {
   workspaceId: string;
@@ -26,6 +27,8 @@ export function Composer({ workspaceId, session, conversation }: Props) {
   const [isSending, setIsSending] = useState(false);
   const [files, setFiles] = useState<readonly ChosenFile[]>([]);
   const [isDropping, setIsDropping] = useState(false);
+  /** Where files of this message are already, if it could not be sent. */
+  const putPaths = useRef(new Map<string, string>());
   const picker = useRef<HTMLInputElement>(null);
   const field = useRef<HTMLTextAreaElement>(null);
   const run = currentRun(conversation);
@@ -42,9 +45,10 @@ export function Composer({ workspaceId, session, conversation }: Props) {
     setIsSending(true);
     setError(null);
     try {
+      const content = withPaths(text, await putFiles());
       // A WebSocket message is too small for files.
-      if (files.length > 0) await sendWithFiles();
-      else await live.request("chat:send", { conversationId: session.id, content: text });
+      if (files.some((file) => file.data !== null)) await sendWithFiles(content);
+      else await live.request("chat:send", { conversationId: session.id, content });
       updateText("");
       setFiles([]);
     } catch (thrown) {
@@ -53,11 +57,24 @@ export function Composer({ workspaceId, session, conversation }: Props) {
     setIsSending(false);
   }
 
-  function sendWithFiles() {
+  /** Puts the files that are no attachments into the workspace. Returns their paths. */
+  async function putFiles(): Promise<string[]> {
+    const paths: string[] = [];
+    for (const file of files) {
+      if (file.text === null) continue;
+      const path = putPaths.current.get(file.id) ?? (await putIntoWorkspace(workspaceId, session.id, file));
+      putPaths.current.set(file.id, path);
+      paths.push(path);
+    }
+    return paths;
+  }
+
+  function sendWithFiles(content: string) {
+    const attachments = files.flatMap(({ name, data }) => (data === null ? [] : [{ name, data }]));
     return unwrap(
       api.POST("/api/v1/workspaces/{workspace_id}/sessions/{session_id}/messages", {
         params: { path: { workspace_id: workspaceId, session_id: session.id } },
-        body: { text, attachments: files.map(({ name, data }) => ({ name, data })), priority: 100 },
+        body: { text: content, attachments, priority: 100 },
       }),
     );
   }
@@ -133,7 +150,6 @@ export function Composer({ workspaceId, session, conversation }: Props) {
               type="file"
               multiple
               hidden
-              accept={ACCEPTED}
               aria-label="Files to attach"
               onChange={(event) => {
                 void add([...(event.target.files ?? [])]);
@@ -142,10 +158,10 @@ export function Composer({ workspaceId, session, conversation }: Props) {
               }}
             />
             <IconButton
-              label="Attach images or PDFs"
+              label="Attach files"
               disabled={session.agent_id === null}
               onClick={() => picker.current?.click()}
-              className="min-h-8"
+              className="min-h-8 pointer-coarse:min-h-11 pointer-coarse:min-w-11"
             >
               <Paperclip aria-hidden className="size-4" />
             </IconButton>
@@ -159,10 +175,10 @@ export function Composer({ workspaceId, session, conversation }: Props) {
               onChange={(event) => updateText(event.target.value)}
               onKeyDown={keyed}
               onPaste={pasted}
-              className="field-sizing-content max-h-48 min-h-8 min-w-0 grow resize-none bg-transparent px-1.5 py-1.5 leading-5 outline-none placeholder:text-muted"
+              className="field-sizing-content max-h-48 min-h-8 pointer-coarse:min-h-11 pointer-coarse:py-3 min-w-0 grow resize-none bg-transparent px-2 py-1 leading-6 outline-none placeholder:text-muted"
             />
             {run && (
-              <Button small onClick={stop} disabled={!isLive} className="min-h-8">
+              <Button small onClick={stop} disabled={!isLive} className="min-h-8 pointer-coarse:min-h-11">
                 <Square aria-hidden className="size-3 fill-current" /> Stop
               </Button>
             )}

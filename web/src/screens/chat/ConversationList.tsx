@@ -10,6 +10,7 @@ import { RowView } from "./RowView";
 import { CallGroupHeader } from "./results/CallGroupHeader";
 import { type CallGroup, groupedRows, type Item } from "./results/callGroups";
 import { useToggled } from "./results/toggledRows";
+import { usePlaceInConversation } from "./usePlaceInConversation";
 
 /** Distance to the end, in pixels, that counts as the end. */
 const NEAR = 80;
@@ -33,12 +34,14 @@ export function ConversationList({ workspaceId, sessionId, conversation }: Props
   const virtual = useVirtualizer({
     count: items.length,
     getScrollElement: () => scroll.current,
-    getItemKey: (at) => items[at]?.id ?? at,
-    estimateSize: (at) => estimate(items[at]),
+    // Other functions than before would make it compute all positions again.
+    getItemKey: useCallback((at: number) => items[at]?.id ?? at, [items]),
+    estimateSize: useCallback((at: number) => estimate(items[at]), [items]),
     overscan: 6,
     paddingStart: 16,
     paddingEnd: 16,
   });
+  usePlaceInConversation(items, virtual, follows);
   const height = virtual.getTotalSize();
 
   const toEnd = useCallback(() => {
@@ -85,7 +88,7 @@ export function ConversationList({ workspaceId, sessionId, conversation }: Props
                 key={item.key}
                 ref={virtual.measureElement}
                 data-index={item.index}
-                className={`absolute top-0 left-0 w-full px-3 pb-3 ${row?.kind === "message" ? "" : "sm:pl-[50px]"}`}
+                className={`absolute top-0 left-0 w-full px-3 pb-3 ${row?.kind === "message" ? "" : "sm:pl-12"}`}
                 style={{ transform: `translateY(${item.start}px)` }}
               >
                 {row?.kind === "group" ? (

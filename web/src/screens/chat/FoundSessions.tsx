@@ -26,13 +26,13 @@ export function FoundSessions({ workspaceId, query, current }: Props) {
       </div>
     );
   return (
-    <ul aria-label="Search results" className="p-1.5">
+    <ul aria-label="Search results" className="p-2">
       {found.data.items.map((one) => (
         <li key={one.session_id}>
           <Link
             href={`/w/${workspaceId}/chat/${one.session_id}`}
             aria-current={one.session_id === current ? "true" : undefined}
-            className="block rounded-md px-2 py-1.5 -outline-offset-2 hover:bg-accent-soft aria-[current]:bg-accent-soft"
+            className="block rounded-md px-2 py-2 -outline-offset-2 hover:bg-accent-soft aria-[current]:bg-accent-soft"
           >
             <span className="flex items-baseline gap-2">
               <span className="min-w-0 grow truncate font-medium">

@@ -15,7 +15,7 @@ export function Gauge({ conversation, run }: { conversation: Conversation; run: 
     : "";
   return (
     <div
-      className="flex items-center gap-1.5 text-xs text-muted"
+      className="flex items-center gap-2 text-xs text-muted"
       title={`Context: ${tokens}; this session: ${spent}${now}`}
     >
       {share !== null && (

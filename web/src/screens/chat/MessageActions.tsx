@@ -1,14 +1,14 @@
 /** What can be done with a message: copy, edit, answer again, fork, undo. Shown on hover and focus, always on touch. */
 import { GitFork, Pencil, RefreshCw, Undo2 } from "lucide-react";
-import { useState } from "react";
+import { useDeferredValue, useState } from "react";
 import { IconButton } from "../../components/Button";
 import { CopyButton } from "../../components/CopyButton";
 import { ErrorNote } from "../../components/ErrorNote";
 import { UndoDialog } from "../../components/UndoDialog";
 import type { Message, Run } from "../../events/conversation";
 import { useLive } from "../../events/LiveProvider";
-import { useMayAct } from "./access";
 import { questionOf, useFork } from "./forks";
+import { useSpeakers } from "./speakers";
 
 interface Props {
   workspaceId: string;
@@ -18,8 +18,13 @@ interface Props {
   onEdit?: () => void;
 }
 
-export function MessageActions({ workspaceId, sessionId, message, run, onEdit }: Props) {
-  const mayAct = useMayAct(workspaceId);
+/** Rendered after the messages: nobody sees it before they point at one. */
+export function MessageActions(props: Props) {
+  return useDeferredValue(true, false) && <Actions {...props} />;
+}
+
+function Actions({ workspaceId, sessionId, message, run, onEdit }: Props) {
+  const { mayAct } = useSpeakers();
   const live = useLive();
   const fork = useFork(workspaceId, sessionId);
   const [isUndoing, setIsUndoing] = useState(false);

@@ -9,7 +9,6 @@ import { Markdown } from "../../components/Markdown";
 import { escapedLine } from "../../components/shownText";
 import { type Message, type Run, timeOf } from "../../events/conversation";
 import { SentFiles } from "./Attachments";
-import { useMayAct } from "./access";
 import { MessageActions } from "./MessageActions";
 import { MessageEditor } from "./MessageEditor";
 import { MessageTime } from "./MessageTime";
@@ -56,7 +55,7 @@ function PersonMessage(props: Props) {
           <MessageEditor {...props} onClose={() => setIsEditing(false)} />
         ) : (
           message.text && (
-            <div className="w-fit max-w-full rounded-xl rounded-tl-md bg-accent-soft px-3.5 py-2 whitespace-pre-wrap wrap-anywhere">
+            <div className="w-fit max-w-full rounded-xl rounded-tl-md bg-accent-soft px-4 py-2 whitespace-pre-wrap wrap-anywhere">
               {message.text}
             </div>
           )
@@ -66,7 +65,7 @@ function PersonMessage(props: Props) {
   );
 }
 
-const FRAME = "group/message flex gap-2.5 pt-1";
+const FRAME = "group/message flex gap-2 pt-1";
 const HEAD = "flex h-7 items-center gap-2";
 
 function SentAt({ message }: { message: Message }) {
@@ -75,7 +74,7 @@ function SentAt({ message }: { message: Message }) {
 }
 
 function Queued({ workspaceId, run }: { workspaceId: string; run: Run }) {
-  const mayAct = useMayAct(workspaceId);
+  const { mayAct } = useSpeakers();
   const params = { path: { workspace_id: workspaceId, run_id: run.id } };
   const cancel = () => unwrap(api.POST("/api/v1/workspaces/{workspace_id}/runs/{run_id}/cancel", { params }));
   const send = () => unwrap(api.POST("/api/v1/workspaces/{workspace_id}/runs/{run_id}/release", { params }));
@@ -136,7 +135,7 @@ function Thinking({ message }: { message: Message }) {
 function Summary({ message }: { message: Message }) {
   return (
     <details className="rounded-md border border-line bg-sunken text-sm">
-      <summary className="px-3 py-1.5 text-muted">Earlier messages were summarized</summary>
+      <summary className="px-3 py-1 text-muted">Earlier messages were summarized</summary>
       <div className="px-3 pb-2">
         <Markdown text={message.text} />
       </div>

@@ -42,7 +42,7 @@ export function MessageEditor({ workspaceId, sessionId, message, onClose }: Prop
         value={text}
         onChange={(event) => setText(event.target.value)}
         onKeyDown={keyed}
-        className="field-sizing-content max-h-80 min-h-8 w-full resize-none bg-transparent px-1.5 py-1 outline-none"
+        className="field-sizing-content max-h-80 min-h-8 w-full resize-none bg-transparent px-2 py-1 outline-none"
       />
       <ErrorNote error={fork.error} />
       <div className="flex flex-wrap items-center gap-2">

@@ -8,7 +8,13 @@ const FULL = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: 
 export function MessageTime({ time }: { time: Date }) {
   const isToday = new Date().toDateString() === time.toDateString();
   return (
-    <time dateTime={time.toISOString()} title={FULL.format(time)} className="shrink-0 text-xs text-muted">
+    <time
+      dateTime={time.toISOString()}
+      onPointerEnter={(event) => {
+        event.currentTarget.title = FULL.format(time);
+      }}
+      className="shrink-0 text-xs text-muted"
+    >
       {(isToday ? TIME : DAY).format(time)}
     </time>
   );

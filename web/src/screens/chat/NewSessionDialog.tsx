@@ -17,7 +17,7 @@ interface Props {
   onClose: () => void;
 }
 
-export function NewSessionDialog({ workspaceId, isOpen, onClose }: Props) {
+export default function NewSessionDialog({ workspaceId, isOpen, onClose }: Props) {
   return (
     <Dialog title="New session" isOpen={isOpen} onClose={onClose}>
       <NewSession workspaceId={workspaceId} onClose={onClose} />

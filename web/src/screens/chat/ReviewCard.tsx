@@ -17,7 +17,7 @@ export function ReviewCard({ workspaceId, sessionId }: Props) {
   return (
     <section
       aria-label="Review"
-      className="mx-auto flex w-full max-w-3xl shrink-0 flex-wrap items-center gap-x-3 gap-y-1 border-t border-line px-4 py-1.5 text-sm"
+      className="mx-auto flex w-full max-w-3xl shrink-0 flex-wrap items-center gap-x-3 gap-y-1 border-t border-line px-4 py-2 text-sm"
     >
       <FileDiff aria-hidden className="size-4 text-accent" />
       <span className="min-w-0 grow">
@@ -29,7 +29,7 @@ export function ReviewCard({ workspaceId, sessionId }: Props) {
       </span>
       <Link
         href={`/w/${workspaceId}/review/session/${sessionId}`}
-        className="inline-flex min-h-7 items-center rounded-md border border-line-strong bg-surface px-2.5 text-xs font-medium hover:bg-accent-soft"
+        className="inline-flex min-h-7 items-center rounded-md border border-line-control bg-surface px-3 text-xs font-medium hover:bg-accent-soft"
       >
         Review changes
       </Link>

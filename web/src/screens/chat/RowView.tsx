@@ -27,7 +27,7 @@ export const RowView = memo(function RowView({ workspaceId, sessionId, row, run,
 function NoteBlock({ note }: { note: Note }) {
   return (
     <p
-      className={`flex items-center gap-2 rounded-md px-3 py-1.5 text-sm ${note.tone === "bad" ? "bg-bad-soft text-bad" : "bg-sunken text-muted"}`}
+      className={`flex items-center gap-2 rounded-md px-3 py-1 text-sm ${note.tone === "bad" ? "bg-bad-soft text-bad" : "bg-sunken text-muted"}`}
     >
       {note.tone === "bad" && <TriangleAlert aria-hidden className="size-4 shrink-0" />}
       <span className="min-w-0 wrap-anywhere">{note.text}</span>

@@ -4,6 +4,7 @@ import { type FormEvent, useState } from "react";
 import { Link } from "wouter";
 import { Badge } from "../../components/Badge";
 import { Button, IconButton } from "../../components/Button";
+import { copyText } from "../../components/clipboard";
 import { Dialog } from "../../components/Dialog";
 import { ErrorNote } from "../../components/ErrorNote";
 import { Field } from "../../components/Field";
@@ -27,12 +28,12 @@ export function SessionHead({ workspaceId, session, agent, conversation }: Props
   const run = currentRun(conversation);
   const mayAct = useMayAct(workspaceId);
   return (
-    <header className="shrink-0 border-b border-line bg-surface px-3 py-1.5">
-      <div className="flex flex-wrap items-center gap-x-3 gap-y-1.5">
+    <header className="shrink-0 border-b border-line bg-surface px-3 py-2">
+      <div className="flex flex-wrap items-center gap-x-2 gap-y-2">
         <Link
           href={`/w/${workspaceId}/chat`}
           aria-label="All sessions"
-          className="rounded p-1 hover:bg-accent-soft lg:hidden"
+          className="rounded-sm p-1 hover:bg-accent-soft lg:hidden"
         >
           <ArrowLeft aria-hidden className="size-4" />
         </Link>
@@ -108,7 +109,7 @@ export function SessionHead({ workspaceId, session, agent, conversation }: Props
             />
           </>
         ) : (
-          <span className="flex gap-1.5">
+          <span className="flex gap-2">
             <Badge title="Trust">{session.trust ?? agent?.rules.trust ?? "…"}</Badge>
             <Badge title="Mode">{session.mode}</Badge>
           </span>
@@ -133,7 +134,7 @@ function CopyLink({ workspaceId, sessionId }: { workspaceId: string; sessionId: 
     <IconButton
       label={isCopied ? "Link copied" : "Copy read-only link for members"}
       className="shrink-0"
-      onClick={() => navigator.clipboard.writeText(readOnlyLink(workspaceId, sessionId)).then(() => setIsCopied(true))}
+      onClick={() => copyText(readOnlyLink(workspaceId, sessionId)).then(() => setIsCopied(true))}
       onBlur={() => setIsCopied(false)}
     >
       {isCopied ? <Check aria-hidden className="size-3.5" /> : <LinkIcon aria-hidden className="size-3.5" />}

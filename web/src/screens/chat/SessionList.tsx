@@ -7,9 +7,9 @@ import { Avatar } from "../../components/Avatar";
 import { Button, IconButton } from "../../components/Button";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
-import { Loading } from "../../components/Loading";
 import { dollars } from "../../components/money";
 import { RelativeTime } from "../../components/RelativeTime";
+import { SkeletonTree } from "../../components/Skeleton";
 import { escapedLine } from "../../components/shownText";
 import { useMayAct } from "./access";
 import { FoundSessions } from "./FoundSessions";
@@ -36,7 +36,7 @@ export function SessionList({ workspaceId, current, onNew }: Props) {
             </Button>
           )}
         </div>
-        <div className="flex items-center gap-1.5 rounded-md border border-line bg-sunken pl-2 focus-within:border-accent">
+        <div className="flex items-center gap-2 rounded-md border border-line bg-sunken pl-2 focus-within:border-accent">
           <Search aria-hidden className="size-3.5 shrink-0 text-muted" />
           <input
             type="search"
@@ -74,12 +74,12 @@ function AllSessions({ workspaceId, current }: Omit<Props, "onNew">) {
   const waiting = new Set(pending.data?.map((one) => one.sessionId));
   return (
     <>
-      {sessions.isPending && <Loading what="sessions" />}
+      {sessions.isPending && <SkeletonTree what="sessions" />}
       <ErrorNote error={sessions.error} />
       {sessions.isSuccess && all.length === 0 && (
         <Empty title="No sessions yet">Start a session and send the agent a task.</Empty>
       )}
-      <ul className="p-1.5">
+      <ul className="p-2">
         {all.map((session) => (
           <li key={session.id}>
             <Entry
@@ -112,33 +112,40 @@ interface EntryProps {
 }
 
 function Entry({ workspaceId, session, agent, isCurrent, isWaiting }: EntryProps) {
+  const mayAct = useMayAct(workspaceId);
   const owner = session.owner_name ?? "Former member";
+  const activity = isWaiting ? "waiting" : session.activity;
   const cost = session.cost === null || session.cost === undefined ? 0 : Number(session.cost);
   return (
     <Link
       href={`/w/${workspaceId}/chat/${session.id}`}
       aria-current={isCurrent ? "true" : undefined}
-      className="flex gap-2 rounded-md px-2 py-1.5 -outline-offset-2 hover:bg-accent-soft aria-[current]:bg-accent-soft"
+      className="flex gap-2 rounded-md px-2 py-1 -outline-offset-2 hover:bg-accent-soft aria-[current]:bg-accent-soft"
     >
       <span className="pt-0.5">
         <Avatar id={session.created_by} name={owner} size="small" />
         <span className="sr-only">{owner}: </span>
       </span>
       <span className="min-w-0 grow">
-        <span className="flex items-center gap-1.5">
+        <span className="flex items-center gap-2">
           {session.forked_from_session_id && (
             <GitFork role="img" aria-label="Fork" className="size-3.5 shrink-0 text-muted" />
           )}
           <span className="min-w-0 grow truncate font-medium">{titleOf(session)}</span>
-          <Activity activity={isWaiting ? "waiting" : session.activity} />
+          {activity !== "waiting" && <Activity activity={activity} />}
         </span>
         <span className="flex gap-2 text-xs text-muted">
           <span className="min-w-0 grow truncate">
+            {activity === "waiting" && (
+              <span className="font-medium text-warn">{mayAct ? "waiting for you" : "waiting"} · </span>
+            )}
             {agent?.name ?? "no agent"}
             {session.mode === "plan" && " · plan"}
             {cost > 0 && ` · ${dollars(cost)}`}
           </span>
-          <RelativeTime time={session.created_at} />
+          <span className="shrink-0 whitespace-nowrap">
+            <RelativeTime time={session.created_at} />
+          </span>
         </span>
       </span>
     </Link>
@@ -147,21 +154,17 @@ function Entry({ workspaceId, session, agent, isCurrent, isWaiting }: EntryProps
 
 const ACTIVITIES: Record<ListedSession["activity"], [string, string] | null> = {
   working: ["working", "bg-accent animate-pulse"],
-  waiting: ["waiting for you", "bg-warn"],
+  waiting: null,
   queued: ["queued", "bg-muted"],
   failed: ["failed", "bg-bad"],
   idle: null,
 };
 
-/** A dot in a colour, with its meaning for those who do not see it. Waiting is the one that asks for something. */
+/** A dot in a colour, with its meaning for those who do not see it. Waiting asks for something, so it is in words. */
 function Activity({ activity }: { activity: ListedSession["activity"] }) {
   const found = ACTIVITIES[activity];
   if (found === null) return null;
   const [label, colour] = found;
-  if (activity === "waiting")
-    return (
-      <span className="shrink-0 rounded bg-warn-soft px-1.5 text-[11px] leading-[18px] text-warn">waiting for you</span>
-    );
   return (
     <span title={label} className="flex shrink-0 items-center">
       <span aria-hidden className={`size-2 rounded-full ${colour}`} />

@@ -25,7 +25,7 @@ export function SessionView({ workspaceId, sessionId }: { workspaceId: string; s
   const me = useMe().data?.id ?? null;
   const mayAct = useMayAct(workspaceId);
   const agent = agents.data?.items.find((one) => one.id === session.data?.agent_id);
-  const speakers = useMemo(() => ({ agent: agent?.name ?? "Agent", me }), [agent?.name, me]);
+  const speakers = useMemo(() => ({ agent: agent?.name ?? "Agent", me, mayAct }), [agent?.name, me, mayAct]);
   useTitle(session.data ? titleOf(session.data) : undefined);
   if (session.error) {
     return (

@@ -1,11 +1,14 @@
-/** The files that a message brings: read in the browser, and checked before they are sent. The server checks them too. */
+/** The files that a message brings: read in the browser, and checked before they are sent. The server checks them too.
+ * Images and PDFs are attached, for models read them; text is put into the workspace, for agents read it there. */
 
 export interface ChosenFile {
   id: string;
   name: string;
   type: string;
-  /** The content in base64. */
-  data: string;
+  /** The content of an attachment in base64; of other files, null. */
+  data: string | null;
+  /** The text that is put into the workspace; of an attachment, null. */
+  text: string | null;
 }
 
 /** The kinds of files that models read, with the most bytes of each. As in the server's `core/attachments.py`. */
@@ -16,27 +19,63 @@ const MAX_BYTES: Readonly<Record<string, number>> = {
   "image/webp": 5_000_000,
   "application/pdf": 10_000_000,
 };
+/** What tools read and write at most, unless an operator has set another limit. */
+const MAX_TEXT_BYTES = 10_000_000;
 export const MAX_FILES = 8;
-export const ACCEPTED = Object.keys(MAX_BYTES).join(",");
+/** The folder of the workspace for files of messages. */
+export const FOLDER = "/uploads";
 
 /** Returns why a file cannot be sent; null if it can. */
 export function flawOf({ name, type, size }: { name: string; type: string; size: number }): string | null {
-  const most = MAX_BYTES[type];
-  if (most === undefined) return `${name} is not an image (PNG, JPEG, GIF, WebP) or a PDF.`;
+  const most = MAX_BYTES[type] ?? MAX_TEXT_BYTES;
   if (size > most) return `${name} is too large: the limit is ${most / 1_000_000} MB.`;
   return null;
 }
 
 export async function readFile(file: File): Promise<ChosenFile> {
+  // A pasted image has no folder, but some systems give it odd names.
+  const name = file.name.replace(/[/\p{Cc}]/gu, "").slice(0, 200) || "file";
+  const isAttachment = MAX_BYTES[file.type] !== undefined;
+  return {
+    id: crypto.randomUUID?.() ?? `${Date.now()}-${name}`,
+    name,
+    type: file.type,
+    data: isAttachment ? await base64Of(file) : null,
+    text: isAttachment ? null : textOf(file.name, await file.arrayBuffer()),
+  };
+}
+
+async function base64Of(file: File): Promise<string> {
   const url = await new Promise<string>((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(String(reader.result));
     reader.onerror = () => reject(new Error(`${file.name} cannot be read.`));
     reader.readAsDataURL(file);
   });
-  // A pasted image has no folder, but some systems give it odd names.
-  const name = file.name.replace(/[/\p{Cc}]/gu, "").slice(0, 200) || "file";
-  return { id: crypto.randomUUID?.() ?? `${Date.now()}-${name}`, name, type: file.type, data: url.split(",")[1] ?? "" };
+  return url.split(",")[1] ?? "";
+}
+
+/** Returns content as text. Throws if it is something else. */
+export function textOf(name: string, content: ArrayBuffer): string {
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(content);
+    if (!text.includes("\0")) return text;
+  } catch {
+    // Not UTF-8.
+  }
+  throw new Error(`${name} is neither text nor an image (PNG, JPEG, GIF, WebP) or a PDF.`);
+}
+
+/** Returns another name for a file: `data-2.csv` for `data.csv`. */
+export function numbered(name: string, number: number): string {
+  const dot = name.lastIndexOf(".");
+  return dot > 0 ? `${name.slice(0, dot)}-${number}${name.slice(dot)}` : `${name}-${number}`;
+}
+
+/** Names the files in the message, so that the agent finds them. */
+export function withPaths(text: string, paths: readonly string[]): string {
+  if (paths.length === 0) return text;
+  return `${text}\n\n${paths.length === 1 ? "File" : "Files"} in the workspace: ${paths.join(", ")}`;
 }
 
 export function isImage(type: string): boolean {

@@ -1,4 +1,4 @@
-/** Who speaks in a conversation, for its messages. */
+/** Who speaks in a conversation, and who reads it, for its rows. */
 import { createContext, useContext } from "react";
 
 export interface Speakers {
@@ -6,9 +6,11 @@ export interface Speakers {
   agent: string;
   /** The id of the reader. */
   me: string | null;
+  /** Whether the reader is offered controls. */
+  mayAct: boolean;
 }
 
-export const SpeakersContext = createContext<Speakers>({ agent: "Agent", me: null });
+export const SpeakersContext = createContext<Speakers>({ agent: "Agent", me: null, mayAct: false });
 
 export function useSpeakers(): Speakers {
   return useContext(SpeakersContext);

@@ -1,16 +1,18 @@
 /** Lists and restores deleted files. */
 import { RotateCcw } from "lucide-react";
+import { useMayWrite } from "../../app/workspaces";
 import { IconButton } from "../../components/Button";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
-import { Loading } from "../../components/Loading";
 import { RelativeTime } from "../../components/RelativeTime";
+import { SkeletonTree } from "../../components/Skeleton";
 import { useDeletedFiles, useRestore } from "./files";
 
 export function DeletedFiles({ workspaceId, onRestored }: { workspaceId: string; onRestored: (path: string) => void }) {
   const deleted = useDeletedFiles(workspaceId);
   const restore = useRestore(workspaceId);
-  if (deleted.isPending) return <Loading what="deleted files" />;
+  const mayWrite = useMayWrite(workspaceId);
+  if (deleted.isPending) return <SkeletonTree what="deleted files" />;
   if (deleted.error) return <ErrorNote error={deleted.error} />;
   if (deleted.data.length === 0) return <Empty title="No deleted files">Restore deleted files here.</Empty>;
   return (
@@ -18,25 +20,27 @@ export function DeletedFiles({ workspaceId, onRestored }: { workspaceId: string;
       <ErrorNote error={restore.error} />
       <ul aria-label="Deleted files" className="divide-y divide-line">
         {deleted.data.map((file) => (
-          <li key={file.file_id} className="flex items-center gap-2 px-1 py-1.5">
+          <li key={file.file_id} className="flex items-center gap-2 px-1 py-2">
             <span className="min-w-0 grow">
               <span className="block truncate">{file.path}</span>
               <span className="block text-xs text-muted">
                 Deleted <RelativeTime time={file.updated_at} />
               </span>
             </span>
-            <IconButton
-              label={`Restore ${file.path}`}
-              busy={restore.isPending && restore.variables.fileId === file.file_id}
-              onClick={() =>
-                restore.mutate(
-                  { fileId: file.file_id },
-                  { onSuccess: (made) => file.file_type !== "folder" && onRestored(made.path) },
-                )
-              }
-            >
-              <RotateCcw aria-hidden className="size-4" />
-            </IconButton>
+            {mayWrite && (
+              <IconButton
+                label={`Restore ${file.path}`}
+                busy={restore.isPending && restore.variables.fileId === file.file_id}
+                onClick={() =>
+                  restore.mutate(
+                    { fileId: file.file_id },
+                    { onSuccess: (made) => file.file_type !== "folder" && onRestored(made.path) },
+                  )
+                }
+              >
+                <RotateCcw aria-hidden className="size-4" />
+              </IconButton>
+            )}
           </li>
         ))}
       </ul>

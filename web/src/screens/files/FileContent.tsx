@@ -4,7 +4,7 @@ import { asText, isBinary } from "../../api/content";
 import { Button } from "../../components/Button";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
-import { Loading } from "../../components/Loading";
+import { SkeletonLines } from "../../components/Skeleton";
 import { type Draft, isChanged, useDrafts } from "./drafts";
 import { nameOf, useContent, useSave } from "./files";
 
@@ -15,16 +15,18 @@ interface Props {
   workspaceId: string;
   path: string;
   line: number | undefined;
-  /** A session or an agent: read-only here. */
-  isVirtual: boolean;
+  /** A session or an agent, or the person is a viewer. */
+  isReadOnly: boolean;
 }
 
-export function FileContent({ workspaceId, path, line, isVirtual }: Props) {
+export function FileContent({ workspaceId, path, line, isReadOnly }: Props) {
   const read = useContent(workspaceId, path);
   const file = `${workspaceId}:${path}`;
   const draft = useDrafts((drafts) => drafts.of[file]);
   const { keep, drop } = useDrafts.getState();
-  if (read.isPending) return <Loading what={path} />;
+  /** What gets the focus when the editor opens or closes. */
+  const [focused, setFocused] = useState<"editor" | "button" | null>(null);
+  if (read.isPending) return <SkeletonLines what={path} />;
   if (read.error)
     return (
       <div className="p-4">
@@ -42,20 +44,33 @@ export function FileContent({ workspaceId, path, line, isVirtual }: Props) {
         draft={draft}
         now={{ content, hash }}
         onChange={(changed) => keep(file, changed)}
-        onEnd={() => drop(file)}
+        hasFocus={focused === "editor"}
+        onEnd={() => {
+          setFocused("button");
+          drop(file);
+        }}
       />
     );
   return (
     <div className="flex h-full min-h-0 flex-col">
-      {!isVirtual && (
-        <div className="border-b border-line bg-sunken px-3 py-1.5">
-          <Button small onClick={() => keep(file, { text, base: { content, hash } })}>
+      {!isReadOnly && (
+        <div className="border-b border-line bg-sunken px-3 py-2">
+          <Button
+            small
+            ref={(button) => {
+              if (focused === "button") button?.focus();
+            }}
+            onClick={() => {
+              setFocused("editor");
+              keep(file, { text, base: { content, hash } });
+            }}
+          >
             Edit
           </Button>
         </div>
       )}
       <div className="min-h-0 grow">
-        <Suspense fallback={<Loading what={nameOf(path)} />}>
+        <Suspense fallback={<SkeletonLines what={nameOf(path)} />}>
           <TextView text={text} path={path} label={`Content of ${path}`} line={line} />
         </Suspense>
       </div>
@@ -69,11 +84,12 @@ interface EditorProps {
   draft: Draft;
   /** The current content, which others may have changed since the draft was started. */
   now: Draft["base"];
+  hasFocus: boolean;
   onChange: (draft: Draft) => void;
   onEnd: () => void;
 }
 
-function Editor({ workspaceId, path, draft, now, onChange, onEnd }: EditorProps) {
+function Editor({ workspaceId, path, draft, now, hasFocus, onChange, onEnd }: EditorProps) {
   // The editor keeps its own text; this is only the initial value.
   const [initialText] = useState(draft.text);
   const save = useSave(workspaceId);
@@ -86,7 +102,7 @@ function Editor({ workspaceId, path, draft, now, onChange, onEnd }: EditorProps)
 
   return (
     <div className="flex h-full min-h-0 flex-col">
-      <div className="flex flex-wrap items-center gap-2 border-b border-line bg-sunken px-3 py-1.5">
+      <div className="flex flex-wrap items-center gap-2 border-b border-line bg-sunken px-3 py-2">
         <Button small variant="primary" busy={save.isPending} disabled={!hasChanged} onClick={() => store(draft.base)}>
           Save
         </Button>
@@ -104,11 +120,12 @@ function Editor({ workspaceId, path, draft, now, onChange, onEnd }: EditorProps)
         </div>
       )}
       <div className="min-h-0 grow">
-        <Suspense fallback={<Loading what={nameOf(path)} />}>
+        <Suspense fallback={<SkeletonLines what={nameOf(path)} />}>
           <TextView
             text={initialText}
             path={path}
             label={`Edit ${path}`}
+            hasFocus={hasFocus}
             onChange={(text) => onChange({ ...draft, text })}
             onSave={() => hasChanged && store(draft.base)}
           />
@@ -135,7 +152,7 @@ function EditConflict({ path, theirs, mine, onSave }: EditConflictProps) {
           Overwrite
         </Button>
       </div>
-      <Suspense fallback={<Loading what="diff" />}>
+      <Suspense fallback={<SkeletonLines what="diff" />}>
         <TextDiff before={asText(theirs.content) ?? ""} after={mine} path={path} label="Their version and yours" />
       </Suspense>
     </section>

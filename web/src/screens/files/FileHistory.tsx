@@ -3,6 +3,7 @@ import { RotateCcw } from "lucide-react";
 import { lazy, Suspense, useState } from "react";
 import { asText } from "../../api/content";
 import { type Names, nameOfAuthor, useNames } from "../../api/names";
+import { useMayWrite } from "../../app/workspaces";
 import { Badge } from "../../components/Badge";
 import { Button } from "../../components/Button";
 import { Dialog } from "../../components/Dialog";
@@ -90,6 +91,7 @@ interface HeadProps {
 
 function VersionHead({ workspaceId, version, isHead, names }: HeadProps) {
   const [isConfirming, setIsConfirming] = useState(false);
+  const mayWrite = useMayWrite(workspaceId);
   const restore = useRestore(workspaceId);
   return (
     <div className="flex flex-wrap items-center gap-2">
@@ -98,7 +100,7 @@ function VersionHead({ workspaceId, version, isHead, names }: HeadProps) {
         by {nameOfAuthor(names, version.author)}, <RelativeTime time={version.created_at} />
       </span>
       <span className="grow" />
-      {!isHead && !version.deleted && (
+      {mayWrite && !isHead && !version.deleted && (
         <Button small onClick={() => setIsConfirming(true)}>
           <RotateCcw aria-hidden className="size-3.5" />
           Restore this version

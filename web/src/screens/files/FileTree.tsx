@@ -1,10 +1,10 @@
 /** The file tree. Folders are loaded when they are opened; arrow keys move the focus. */
 import { useQueries } from "@tanstack/react-query";
-import { ChevronRight, CircleCheck, CircleDashed, File, Folder, FolderOpen, LoaderCircle } from "lucide-react";
+import { ChevronRight, CircleDashed, File, Folder, FolderOpen, LoaderCircle } from "lucide-react";
 import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
-import { Loading } from "../../components/Loading";
+import { SkeletonTree } from "../../components/Skeleton";
 import { type Entry, folderQuery, MAX_ENTRIES } from "./files";
 import { foldersAbove, neighbour, type Row, rowsOf } from "./rows";
 
@@ -23,7 +23,9 @@ export function FileTree({ workspaceId, shown, onShow }: Props) {
   const folderQueries = useQueries({ queries: paths.map((path) => folderQuery(workspaceId, path)) });
 
   useEffect(() => {
-    if (shown !== null) setOpen((before) => new Set([...before, ...foldersAbove(shown)]));
+    if (shown === null) return;
+    setOpen((before) => new Set([...before, ...foldersAbove(shown)]));
+    setCurrent(shown);
   }, [shown]);
 
   const folders = new Map<string, Entry[]>();
@@ -32,7 +34,7 @@ export function FileTree({ workspaceId, shown, onShow }: Props) {
     if (entries !== undefined) folders.set(path, entries);
   });
   const rows = rowsOf(folders, open);
-  // Tab reaches one row: the last focused one, or else the first.
+  // Tab reaches one row: the last focused or selected one, or else the first.
   const stop = rows.some((row) => row.entry.path === current) ? current : rows[0]?.entry.path;
   const root = folderQueries[0];
 
@@ -64,7 +66,7 @@ export function FileTree({ workspaceId, shown, onShow }: Props) {
     event.preventDefault();
   }
 
-  if (root?.isPending) return <Loading what="files" />;
+  if (root?.isPending) return <SkeletonTree what="files" />;
   if (root?.error) return <ErrorNote error={root.error} />;
   if (rows.length === 0) return <Empty title="No files yet">Create a file above, or ask an agent.</Empty>;
   return (
@@ -118,7 +120,7 @@ function TreeRow({ row, isShown, isStop, isLoading, onChoose, onKeyDown }: RowPr
       onClick={onChoose}
       onKeyDown={onKeyDown}
       style={{ paddingLeft: `${level * 14 - 6}px` }}
-      className="flex min-h-7 cursor-pointer items-center gap-1.5 pr-2 -outline-offset-2 hover:bg-accent-soft aria-selected:bg-accent-soft aria-selected:font-medium"
+      className="flex min-h-7 cursor-pointer items-center gap-2 pr-2 -outline-offset-2 hover:bg-accent-soft aria-selected:bg-accent-soft aria-selected:font-medium"
     >
       {isLoading ? (
         <LoaderCircle aria-hidden className="size-3.5 shrink-0 animate-spin text-muted" />
@@ -130,18 +132,13 @@ function TreeRow({ row, isShown, isStop, isLoading, onChoose, onKeyDown }: RowPr
       )}
       <Icon aria-hidden className={`size-4 shrink-0 ${isFolder ? "text-accent" : "text-muted"}`} />
       <span className="min-w-0 grow truncate">{entry.display_name}</span>
-      {!entry.is_virtual && <SyncedMark synced={entry.synced} />}
+      {!entry.is_virtual && !entry.synced && <UntrackedMark />}
     </div>
   );
 }
 
-/** Shows whether the file is tracked. */
-export function SyncedMark({ synced }: { synced: boolean }) {
-  return synced ? (
-    <span title="Tracked">
-      <CircleCheck aria-hidden className="size-3.5 text-good" />
-    </span>
-  ) : (
+export function UntrackedMark() {
+  return (
     <span title="Untracked">
       <CircleDashed aria-hidden className="size-3.5 text-warn" />
     </span>

@@ -1,12 +1,13 @@
 /** One file: its content and its history. */
 import { ArrowLeft, FileText, History, Trash2 } from "lucide-react";
 import { useState } from "react";
+import { useMayWrite } from "../../app/workspaces";
 import { Badge } from "../../components/Badge";
 import { Button, IconButton } from "../../components/Button";
 import { Dialog } from "../../components/Dialog";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
-import { Loading } from "../../components/Loading";
+import { SkeletonLines } from "../../components/Skeleton";
 import { FileContent } from "./FileContent";
 import { FileHistory } from "./FileHistory";
 import { nameOf, useDelete, useFileInfo } from "./files";
@@ -23,6 +24,7 @@ interface Props {
 
 export function FileView({ workspaceId, path, line, at, go }: Props) {
   const info = useFileInfo(workspaceId, path);
+  const mayWrite = useMayWrite(workspaceId);
   const isHistory = at.get("view") === "history";
   const isFolder = info.data?.file_type === "folder";
   const isVirtual = info.data?.is_virtual === true;
@@ -48,7 +50,7 @@ export function FileView({ workspaceId, path, line, at, go }: Props) {
             {isHistory ? "Content" : "History"}
           </Button>
         )}
-        {info.data && !isVirtual && (
+        {info.data && !isVirtual && mayWrite && (
           <DeleteButton workspaceId={workspaceId} path={path} onDeleted={() => go({ path: null })} />
         )}
       </header>
@@ -58,10 +60,10 @@ export function FileView({ workspaceId, path, line, at, go }: Props) {
             <ErrorNote error={info.error} />
           </div>
         )}
-        {info.isPending && <Loading what={path} />}
+        {info.isPending && <SkeletonLines what={path} />}
         {isFolder && <Empty title="This is a folder">Its files are in the tree.</Empty>}
         {info.data && !isFolder && !isHistory && (
-          <FileContent workspaceId={workspaceId} path={path} line={line} isVirtual={isVirtual} />
+          <FileContent workspaceId={workspaceId} path={path} line={line} isReadOnly={isVirtual || !mayWrite} />
         )}
         {info.data && !isFolder && isHistory && (
           <FileHistory

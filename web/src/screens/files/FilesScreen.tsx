@@ -4,6 +4,7 @@ import { RefreshCw } from "lucide-react";
 import { useCallback, useEffect } from "react";
 import { useSearchParams } from "wouter";
 import type { ScreenProps } from "../../app/screenProps";
+import { useMayWrite } from "../../app/workspaces";
 import { IconButton } from "../../components/Button";
 import { Empty } from "../../components/Empty";
 import { DeletedFiles } from "./DeletedFiles";
@@ -41,6 +42,7 @@ export default function FilesScreen({ workspaceId }: ScreenProps) {
     [go],
   );
   const queries = useQueryClient();
+  const mayWrite = useMayWrite(workspaceId);
   useTreeOnNarrowScreens(path);
 
   return (
@@ -49,6 +51,7 @@ export default function FilesScreen({ workspaceId }: ScreenProps) {
         aria-label="Find a file"
         className={`w-full min-w-0 shrink-0 flex-col border-r border-line bg-surface md:flex md:w-72 ${path === null ? "flex" : "hidden"}`}
       >
+        {path === null && <h1 className="sr-only">Files</h1>}
         <div className="flex items-center gap-1 border-b border-line p-2">
           {(Object.keys(PANELS) as Panel[]).map((name) => (
             <button
@@ -56,7 +59,7 @@ export default function FilesScreen({ workspaceId }: ScreenProps) {
               type="button"
               aria-pressed={panel === name}
               onClick={() => go({ panel: name === "tree" ? null : name })}
-              className="min-h-8 rounded-md px-2.5 text-muted hover:bg-accent-soft hover:text-ink aria-pressed:bg-accent-soft aria-pressed:font-medium aria-pressed:text-accent"
+              className="min-h-8 rounded-md px-2 text-muted hover:bg-accent-soft hover:text-ink aria-pressed:bg-accent-soft aria-pressed:font-medium aria-pressed:text-accent"
             >
               {PANELS[name]}
             </button>
@@ -65,7 +68,9 @@ export default function FilesScreen({ workspaceId }: ScreenProps) {
           <IconButton label="Refresh" onClick={() => void invalidateFiles(queries, workspaceId)}>
             <RefreshCw aria-hidden className="size-4" />
           </IconButton>
-          <NewFile workspaceId={workspaceId} near={path} onCreated={(made, isFolder) => !isFolder && show(made)} />
+          {mayWrite && (
+            <NewFile workspaceId={workspaceId} near={path} onCreated={(made, isFolder) => !isFolder && show(made)} />
+          )}
         </div>
         <div className="min-h-0 grow overflow-y-auto">
           {panel === "tree" && <FileTree workspaceId={workspaceId} shown={path} onShow={show} />}
@@ -75,7 +80,9 @@ export default function FilesScreen({ workspaceId }: ScreenProps) {
       </aside>
       <div className={`min-w-0 grow md:block ${path === null ? "hidden" : "block"}`}>
         {path === null ? (
-          <Empty title="No file selected">Select a file on the left. Icons show which files are tracked.</Empty>
+          <Empty title="No file selected">
+            Select a file on the left, or press Ctrl K and type its name. Untracked files have a dashed circle.
+          </Empty>
         ) : (
           <FileView key={path} workspaceId={workspaceId} path={path} line={line} at={at} go={go} />
         )}

@@ -82,7 +82,7 @@ function Hits({ hits, onShow }: { hits: readonly Hit[]; onShow: Props["onShow"] 
           <button
             type="button"
             onClick={() => onShow(path, found[0]?.line)}
-            className="block w-full truncate rounded px-1 text-left font-medium hover:bg-accent-soft"
+            className="block w-full truncate rounded-sm px-1 text-left font-medium hover:bg-accent-soft"
           >
             {path}
           </button>
@@ -93,7 +93,7 @@ function Hits({ hits, onShow }: { hits: readonly Hit[]; onShow: Props["onShow"] 
                   key={hit.line}
                   type="button"
                   onClick={() => onShow(path, hit.line)}
-                  className="flex w-full gap-2 rounded px-1 text-left font-mono text-xs leading-5 hover:bg-accent-soft"
+                  className="flex w-full gap-2 rounded-sm px-1 text-left font-mono text-xs leading-5 hover:bg-accent-soft"
                 >
                   <span className="w-8 shrink-0 text-right text-muted">{hit.line}</span>
                   <span className="min-w-0 truncate">{hit.text?.trim()}</span>

@@ -9,8 +9,8 @@ import { Dialog } from "../../components/Dialog";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
 import { Field } from "../../components/Field";
-import { Loading } from "../../components/Loading";
 import { Select } from "../../components/Select";
+import { Skeleton } from "../../components/Skeleton";
 import { type Column, Table } from "../../components/Table";
 import { AuditVerification } from "./AuditVerification";
 import { type AuditRecord, type Filters, useAuditLog } from "./history";
@@ -46,7 +46,7 @@ export function AuditLog({ workspaceId }: { workspaceId: string }) {
       <AuditVerification workspaceId={workspaceId} />
       <FilterForm filters={filters} names={names} onChange={setFilters} />
       <ErrorNote error={log.error} />
-      {log.isPending && <Loading what="audit log" />}
+      {log.isPending && <Skeleton what="audit log" rows={8} />}
       {log.data && records.length === 0 && !log.hasNextPage && <Empty title="No matching records" />}
       {records.length > 0 && (
         <Table label="Records" columns={columnsOf(names, setShown)} rows={records} keyOf={(record) => record.id} />

@@ -38,7 +38,7 @@ export function AuditVerification({ workspaceId }: { workspaceId: string }) {
       </div>
       <ErrorNote error={error} />
       {progress && progress.problems.length > 0 && (
-        <ul className="list-disc space-y-1 pl-5 text-bad">
+        <ul className="list-disc space-y-1 pl-6 text-bad">
           {progress.problems.map((problem) => (
             <li key={problem}>{problem}</li>
           ))}
@@ -58,13 +58,13 @@ function VerificationResult({ progress }: { progress: VerificationProgress }) {
     );
   if (progress.problems.length > 0)
     return (
-      <span className="flex items-center gap-1.5 font-medium text-bad">
+      <span className="flex items-center gap-2 font-medium text-bad">
         <ShieldAlert aria-hidden className="size-4" />
         Audit log verification failed
       </span>
     );
   return (
-    <span className="flex flex-wrap items-center gap-1.5">
+    <span className="flex flex-wrap items-center gap-2">
       <ShieldCheck aria-hidden className="size-4 text-good" />
       <span className="font-medium text-good">Audit log verified:</span> {records} records,{" "}
       {progress.seals.toLocaleString()} seals.

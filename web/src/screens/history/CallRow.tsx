@@ -7,13 +7,14 @@ import { EXACT, ShownText } from "../../components/Code";
 import { RelativeTime } from "../../components/RelativeTime";
 import { escapedLine } from "../../components/shownText";
 import type { UndoRequest } from "../../components/UndoDialog";
-import { type HistoryCall, summaryOf } from "./timeline";
+import { type HistoryCall, summaryOf, workOf } from "./timeline";
 
 interface Props {
   call: HistoryCall;
   who: string;
   onShowChanges: () => void;
-  onUndo: (request: UndoRequest) => void;
+  /** Null for viewers. */
+  onUndo: ((request: UndoRequest) => void) | null;
 }
 
 const STATES: Record<HistoryCall["state"], Tone> = {
@@ -27,6 +28,7 @@ const STATES: Record<HistoryCall["state"], Tone> = {
 export function CallRow({ call, who, onShowChanges, onUndo }: Props) {
   const isFailed = call.state === "done" && call.error !== null;
   const about = summaryOf(call);
+  const work = workOf(call);
   const named = about === "" ? call.tool : `${call.tool} ${escapedLine(about)}`;
   return (
     <li className="space-y-1 py-2">
@@ -52,11 +54,11 @@ export function CallRow({ call, who, onShowChanges, onUndo }: Props) {
             {filesOf(call.files)}
           </Button>
         )}
-        <UndoButton call={call} named={named} onUndo={onUndo} />
+        {onUndo && <UndoButton call={call} named={named} onUndo={onUndo} />}
       </div>
       <p className="text-xs text-muted">
         {who}, <RelativeTime time={call.started_at} />
-        {call.ended_at !== null && `, ${durationOf(call.started_at, call.ended_at)}`}
+        {work !== null && `, ${durationOf(work)}`}
       </p>
       {call.decision && <Decision decision={call.decision} />}
       {call.error && call.decision?.state !== "rejected" && (
@@ -72,7 +74,15 @@ function stateOf(call: HistoryCall): string {
   return call.decision?.state === "rejected" ? "rejected" : "denied";
 }
 
-function UndoButton({ call, named, onUndo }: { call: HistoryCall; named: string; onUndo: Props["onUndo"] }) {
+function UndoButton({
+  call,
+  named,
+  onUndo,
+}: {
+  call: HistoryCall;
+  named: string;
+  onUndo: NonNullable<Props["onUndo"]>;
+}) {
   if (call.files === 0) return null;
   // The undone call has the redo button, so the undo call needs none.
   if (call.tool === "undo") return null;
@@ -120,7 +130,6 @@ function scopeOf(scope: "session" | "always"): string {
   return scope === "session" ? "for this session" : "always";
 }
 
-function durationOf(start: string, end: string): string {
-  const ms = Date.parse(end) - Date.parse(start);
-  return ms < 1_000 ? `${Math.max(0, ms)} ms` : `${(ms / 1_000).toFixed(1)} s`;
+function durationOf(ms: number): string {
+  return ms < 1_000 ? `${ms} ms` : `${(ms / 1_000).toFixed(1)} s`;
 }

@@ -3,8 +3,9 @@ import { useSearchParams } from "wouter";
 import type { ScreenProps } from "../../app/screenProps";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
-import { Loading } from "../../components/Loading";
+import { Page } from "../../components/Page";
 import { Select } from "../../components/Select";
+import { Skeleton } from "../../components/Skeleton";
 import { AuditLog } from "./AuditLog";
 import { type Session, useSessions } from "./history";
 import { Timeline } from "./Timeline";
@@ -17,31 +18,31 @@ export default function HistoryScreen({ workspaceId }: ScreenProps) {
   const [at, setAt] = useSearchParams();
   const view: View = at.get("view") === "audit-log" ? "audit-log" : "timeline";
   return (
-    <div className="h-full overflow-y-auto" tabIndex={0}>
-      <div className="mx-auto max-w-5xl space-y-4 p-3 md:p-5">
-        <header className="flex flex-wrap items-center gap-2">
-          <h1 className="text-lg font-semibold">History</h1>
-          <div className="flex gap-1">
-            {(Object.keys(VIEWS) as View[]).map((name) => (
-              <button
-                key={name}
-                type="button"
-                aria-pressed={view === name}
-                onClick={() => setAt(name === "audit-log" ? { view: "audit-log" } : {})}
-                className="min-h-8 rounded-md px-2.5 text-muted hover:bg-accent-soft hover:text-ink aria-pressed:bg-accent-soft aria-pressed:font-medium aria-pressed:text-accent"
-              >
-                {VIEWS[name]}
-              </button>
-            ))}
-          </div>
-        </header>
-        {view === "audit-log" ? (
-          <AuditLog workspaceId={workspaceId} />
-        ) : (
-          <Sessions workspaceId={workspaceId} chosen={at.get("session")} onChoose={(session) => setAt({ session })} />
-        )}
-      </div>
-    </div>
+    <Page
+      title="History"
+      label="History"
+      aside={
+        <div className="flex gap-1">
+          {(Object.keys(VIEWS) as View[]).map((name) => (
+            <button
+              key={name}
+              type="button"
+              aria-pressed={view === name}
+              onClick={() => setAt(name === "audit-log" ? { view: "audit-log" } : {})}
+              className="min-h-8 rounded-md px-3 text-muted hover:bg-accent-soft hover:text-ink aria-pressed:bg-accent-soft aria-pressed:font-medium aria-pressed:text-accent"
+            >
+              {VIEWS[name]}
+            </button>
+          ))}
+        </div>
+      }
+    >
+      {view === "audit-log" ? (
+        <AuditLog workspaceId={workspaceId} />
+      ) : (
+        <Sessions workspaceId={workspaceId} chosen={at.get("session")} onChoose={(session) => setAt({ session })} />
+      )}
+    </Page>
   );
 }
 
@@ -54,7 +55,7 @@ interface SessionsProps {
 
 function Sessions({ workspaceId, chosen, onChoose }: SessionsProps) {
   const sessions = useSessions(workspaceId);
-  if (sessions.isPending) return <Loading what="sessions" />;
+  if (sessions.isPending) return <Skeleton what="sessions" />;
   if (sessions.error) return <ErrorNote error={sessions.error} />;
   const items = sessions.data.items;
   const shown = chosen ?? items[0]?.id;

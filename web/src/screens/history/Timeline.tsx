@@ -1,20 +1,22 @@
 /** The timeline of a session: turns, calls, decisions, changes and undo. */
 import { Redo2, Undo2 } from "lucide-react";
 import { useState } from "react";
+import { Link } from "wouter";
 import { nameOfActor, useNames } from "../../api/names";
-import { Badge, type Tone } from "../../components/Badge";
-import { Button } from "../../components/Button";
+import { useMayWrite } from "../../app/workspaces";
+import { Button, LINK_BUTTON } from "../../components/Button";
 import { Card } from "../../components/Card";
 import { Changes, type UndoTarget } from "../../components/Changes";
 import { Dialog } from "../../components/Dialog";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
-import { Loading } from "../../components/Loading";
 import { RelativeTime } from "../../components/RelativeTime";
+import { Skeleton } from "../../components/Skeleton";
 import { UndoDialog, type UndoRequest } from "../../components/UndoDialog";
+import { RunBadge } from "../run/RunBadge";
 import { CallRow } from "./CallRow";
 import { useCalls, useRuns } from "./history";
-import { type Group, groupsOf, type Run, undoableCalls } from "./timeline";
+import { type Group, groupsOf, undoableCalls } from "./timeline";
 
 interface Props {
   workspaceId: string;
@@ -30,10 +32,11 @@ export function Timeline({ workspaceId, sessionId }: Props) {
   const runs = useRuns(workspaceId, sessionId);
   const calls = useCalls(workspaceId, sessionId);
   const names = useNames(workspaceId);
+  const mayUndo = useMayWrite(workspaceId);
   const [request, setRequest] = useState<UndoRequest | null>(null);
   const [shownChanges, setShownChanges] = useState<ChangesView | null>(null);
   const [done, setDone] = useState<{ callId: string; isRedo: boolean } | null>(null);
-  if (runs.isPending || calls.isPending) return <Loading what="timeline" />;
+  if (runs.isPending || calls.isPending) return <Skeleton what="timeline" />;
   if (runs.error || calls.error) return <ErrorNote error={runs.error ?? calls.error} />;
 
   const allCalls = calls.data.pages.flatMap((page) => page.items);
@@ -54,13 +57,15 @@ export function Timeline({ workspaceId, sessionId }: Props) {
     <div className="space-y-4">
       <div className="flex flex-wrap gap-2">
         <Button onClick={() => setShownChanges({ target: all, what: "this session" })}>All changes</Button>
-        <Button
-          disabled={undoableCalls(allCalls).length === 0 && !isMore}
-          onClick={() => setRequest({ target: all, what: "this session" })}
-        >
-          <Undo2 aria-hidden className="size-4" />
-          Undo session
-        </Button>
+        {mayUndo && (
+          <Button
+            disabled={undoableCalls(allCalls).length === 0 && !isMore}
+            onClick={() => setRequest({ target: all, what: "this session" })}
+          >
+            <Undo2 aria-hidden className="size-4" />
+            Undo session
+          </Button>
+        )}
       </div>
       <div role="status">
         {done && (
@@ -81,10 +86,11 @@ export function Timeline({ workspaceId, sessionId }: Props) {
       {groups.map((group) => (
         <GroupCard
           key={group.key}
+          workspaceId={workspaceId}
           group={group}
           who={(call) => nameOfActor(names, call.user_id, call.agent_id)}
           onShowChanges={setShownChanges}
-          onUndo={setRequest}
+          onUndo={mayUndo ? setRequest : null}
         />
       ))}
       {isMore && (
@@ -112,13 +118,15 @@ export function Timeline({ workspaceId, sessionId }: Props) {
 }
 
 interface GroupProps {
+  workspaceId: string;
   group: Group;
   who: (call: Group["calls"][number]) => string;
   onShowChanges: (shownChanges: ChangesView) => void;
-  onUndo: (request: UndoRequest) => void;
+  /** Null for viewers. */
+  onUndo: ((request: UndoRequest) => void) | null;
 }
 
-function GroupCard({ group, who, onShowChanges, onUndo }: GroupProps) {
+function GroupCard({ workspaceId, group, who, onShowChanges, onUndo }: GroupProps) {
   const { run, calls } = group;
   const target: UndoTarget = run === null ? { calls: calls.map((call) => call.id) } : { run_id: run.id };
   const changed = calls.some((call) => call.files > 0);
@@ -140,19 +148,26 @@ function GroupCard({ group, who, onShowChanges, onUndo }: GroupProps) {
               <RelativeTime time={run.created_at} />
             </span>
           )}
+          {run !== null && (
+            <Link href={`/w/${workspaceId}/run/${run.id}`} className={LINK_BUTTON}>
+              Details
+            </Link>
+          )}
           {changed && run !== null && (
             <>
               <Button small onClick={() => onShowChanges({ target, what: "this turn" })}>
                 Changes
               </Button>
-              <Button
-                small
-                disabled={undoableCalls(calls).length === 0}
-                onClick={() => onUndo({ target, what: "this turn" })}
-              >
-                <Undo2 aria-hidden className="size-3.5" />
-                Undo turn
-              </Button>
+              {onUndo && (
+                <Button
+                  small
+                  disabled={undoableCalls(calls).length === 0}
+                  onClick={() => onUndo({ target, what: "this turn" })}
+                >
+                  <Undo2 aria-hidden className="size-3.5" />
+                  Undo turn
+                </Button>
+              )}
             </>
           )}
         </span>
@@ -174,24 +189,5 @@ function GroupCard({ group, who, onShowChanges, onUndo }: GroupProps) {
         </ol>
       )}
     </Card>
-  );
-}
-
-const ENDINGS: Record<NonNullable<Run["end_reason"]>, Tone> = {
-  done: "good",
-  "turn-limit": "warn",
-  budget: "warn",
-  deadline: "warn",
-  cancelled: "plain",
-  violation: "bad",
-  failed: "bad",
-};
-
-function RunBadge({ run }: { run: Run }) {
-  if (run.end_reason === null) return <Badge tone="accent">{run.state}</Badge>;
-  return (
-    <Badge tone={ENDINGS[run.end_reason]} {...(run.error ? { title: run.error.message } : {})}>
-      {run.end_reason}
-    </Badge>
   );
 }

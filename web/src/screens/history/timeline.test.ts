@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { groupsOf, type HistoryCall, type Run, summaryOf, undoableCalls } from "./timeline";
+import { groupsOf, type HistoryCall, type Run, summaryOf, undoableCalls, workOf } from "./timeline";
 
 const at = (minute: number) => `2026-01-01T10:${String(minute).padStart(2, "0")}:00Z`;
 
@@ -55,6 +55,17 @@ test("a call has a summary", () => {
   expect(summaryOf(call("a", 1, { tool: "undo", arguments: { calls: ["b"] } }))).toBe("one call");
   expect(summaryOf(call("a", 1, { tool: "undo", arguments: { run_id: "r" } }))).toBe("one turn");
   expect(summaryOf(call("a", 1))).toBe("");
+});
+
+test("how long a call worked is without the time that a person was waited for", () => {
+  const decision = (state: string) => ({ state, decided_at: "2026-01-01T10:05:00Z" }) as HistoryCall["decision"];
+  const ended = { ended_at: "2026-01-01T10:05:02Z" };
+
+  expect(workOf(call("a", 5, ended))).toBe(2_000);
+  expect(workOf(call("a", 1, { ...ended, decision: decision("approved") }))).toBe(2_000);
+  expect(workOf(call("a", 1, { ...ended, decision: decision("rejected") }))).toBeNull();
+  expect(workOf(call("a", 1, { ...ended, tool: "ask_user" }))).toBeNull();
+  expect(workOf(call("a", 1))).toBeNull();
 });
 
 test("undoable calls changed files, are not undone and are not undos", () => {

@@ -39,7 +39,7 @@ function joined(groups: readonly Group[]): Group[] {
   return found;
 }
 
-const SUMMARY_FIELDS = ["command", "path", "plan_file_path", "source", "pattern", "query", "name"] as const;
+const SUMMARY_FIELDS = ["command", "path", "plan_file_path", "source", "pattern", "query", "name", "title"] as const;
 
 /** Returns a short summary of a call. */
 export function summaryOf(call: Pick<HistoryCall, "tool" | "arguments">): string {
@@ -56,6 +56,14 @@ function undoSummary(given: Record<string, unknown>): string {
   if (given.run_id) return "one turn";
   const count = Array.isArray(given.calls) ? given.calls.length : 0;
   return count === 1 ? "one call" : `${count} calls`;
+}
+
+/** Returns how long a call worked, in milliseconds, without the time that a person was waited for. Null if it only waited. */
+export function workOf({ tool, started_at, ended_at, decision }: HistoryCall): number | null {
+  if (ended_at === null || tool === "ask_user") return null;
+  if (decision !== null && decision.state !== "approved") return null;
+  const began = Math.max(Date.parse(started_at), Date.parse(decision?.decided_at ?? started_at));
+  return Math.max(0, Date.parse(ended_at) - began);
 }
 
 /** Returns the calls that changed files and are not undone. */

@@ -1,6 +1,7 @@
 /** A call that waits for an approval, with all that it would change. A person can edit that before approving it. */
 import { useRef, useState } from "react";
 import { useTitle } from "../../app/title";
+import { useMayWrite } from "../../app/workspaces";
 import { ApprovalFacts, DecisionForm } from "../../approvals/ApprovalCard";
 import { EditedFiles } from "../../approvals/EditedFiles";
 import { alreadyDecided } from "../../approvals/pausedCalls";
@@ -8,11 +9,11 @@ import { Badge } from "../../components/Badge";
 import { Button } from "../../components/Button";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
-import { Loading } from "../../components/Loading";
 import { escapedLine } from "../../components/shownText";
 import { useProposalEdits } from "./approvalEdits";
 import { EditFile } from "./EditFile";
 import { ReviewPage } from "./ReviewPage";
+import { ReviewSkeleton } from "./ReviewSkeleton";
 import type { ReviewFile } from "./reviewFiles";
 import { readLines, useApproval } from "./reviewSources";
 
@@ -20,12 +21,14 @@ export function ApprovalReview({ workspaceId, pauseId }: { workspaceId: string; 
   const { found, sessionId, approval, files: proposed } = useApproval(workspaceId, pauseId);
   const edits = useProposalEdits(workspaceId, pauseId);
   const [editing, setEditing] = useState<string | null>(null);
+  const mayWrite = useMayWrite(workspaceId);
   const form = useRef<HTMLDivElement>(null);
   useTitle("Review", approval?.tool);
   if (found.error) return <ErrorNote error={found.error} />;
-  if (found.isPending) return <Loading what="approval" />;
+  if (found.isPending) return <ReviewSkeleton />;
   if (approval === null) return <Empty title="This call waits for answers, not for an approval" />;
   const isPending = approval.state === "pending";
+  const mayDecide = isPending && mayWrite;
   const files = isPending ? (edits.files ?? proposed) : proposed;
   /** Presses a button of the form, so that keys and pointer do the same. */
   const press = (name: string) =>
@@ -43,7 +46,7 @@ export function ApprovalReview({ workspaceId, pauseId }: { workspaceId: string; 
       back={{ href: `/w/${workspaceId}/approvals`, label: "Back to approvals" }}
       files={files}
       read={async (file) => ({ lines: await readLines(workspaceId, file.fromPath ?? file.path), side: "before" })}
-      {...(isPending
+      {...(mayDecide
         ? {
             control: {
               buttons: (file) => (
@@ -54,9 +57,15 @@ export function ApprovalReview({ workspaceId, pauseId }: { workspaceId: string; 
                   onDiscard={() => edits.discard(file.path)}
                 />
               ),
-              accept: () => press("Approve"),
-              reject: () => press("Reject"),
-              edit: (file) => (file.isEditable || edits.has(file.path)) && setEditing(file.path),
+              keys: [
+                { keys: "a", does: "Approve the call", act: () => press("Approve") },
+                { keys: "r", does: "Reject the call", act: () => press("Reject") },
+                {
+                  keys: "e",
+                  does: "Edit the file before approving",
+                  act: (file) => (file.isEditable || edits.has(file.path)) && setEditing(file.path),
+                },
+              ],
             },
           }
         : {})}
@@ -64,7 +73,9 @@ export function ApprovalReview({ workspaceId, pauseId }: { workspaceId: string; 
     >
       <section aria-label="The call" className="space-y-3 rounded-lg border border-warn/60 bg-surface p-3">
         <ApprovalFacts approval={approval} />
-        {isPending ? (
+        {isPending && !mayWrite ? (
+          <p className="text-sm text-muted">A member or an owner decides.</p>
+        ) : isPending ? (
           <div ref={form}>
             <DecisionForm workspaceId={workspaceId} approval={approval} edited={edits.decision} />
           </div>

@@ -23,7 +23,7 @@ export function CommentForm({ lineKey, canSend, isSending, onAdd, onSend, onClos
   return (
     <form
       aria-label={`Comment on ${placeOf(lineKey)}`}
-      className="my-1.5 ml-2 mr-2 max-w-2xl space-y-2 rounded-md border border-line-strong bg-surface p-2.5 font-sans shadow-card"
+      className="my-2 ml-2 mr-2 max-w-2xl space-y-2 rounded-md border border-line-strong bg-surface p-2 font-sans shadow-card"
       onSubmit={(event) => {
         event.preventDefault();
         if (!isEmpty) onAdd(text);
@@ -62,7 +62,7 @@ export function CommentForm({ lineKey, canSend, isSending, onAdd, onSend, onClos
 
 export function CommentBox({ comment, onRemove }: { comment: Comment; onRemove: () => void }) {
   return (
-    <div className="my-1.5 ml-2 mr-2 flex max-w-2xl gap-2 rounded-md border border-line bg-surface p-2.5 font-sans text-sm">
+    <div className="my-2 ml-2 mr-2 flex max-w-2xl gap-2 rounded-md border border-line bg-surface p-2 font-sans text-sm">
       <MessageSquare aria-hidden className="mt-0.5 size-4 shrink-0 text-accent" />
       <p className="min-w-0 grow whitespace-pre-wrap wrap-anywhere">{escaped(comment.text)}</p>
       {comment.isSent ? (

@@ -29,8 +29,9 @@ interface Props {
   onComment: ((line: RawLine) => void) | null;
 }
 
-export function DiffRow({ row: { left, right }, isSplit, hasBothNumbers, syntax, isReverted, onComment }: Props) {
-  const common = { syntax, isReverted, onComment };
+export function DiffRow({ row, isSplit, hasBothNumbers, syntax, isReverted, onComment }: Props) {
+  const { left, right } = row;
+  const common = { syntax, isReverted, onComment, hunk: row.hunk?.id };
   if (isSplit) {
     return (
       <div className="flex">
@@ -50,9 +51,10 @@ interface SideProps extends Pick<Props, "syntax" | "isReverted" | "onComment"> {
   mate: RawLine | null;
   numbers: Numbers;
   className: string;
+  hunk: string | undefined;
 }
 
-function Side({ line, mate, numbers, className, syntax, isReverted, onComment }: SideProps) {
+function Side({ line, mate, numbers, className, syntax, isReverted, onComment, hunk }: SideProps) {
   if (line === null) return <div className={`${className} bg-sunken`} />;
   const isStruck = isReverted && line.kind === "new";
   return (
@@ -72,8 +74,9 @@ function Side({ line, mate, numbers, className, syntax, isReverted, onComment }:
           <button
             type="button"
             tabIndex={-1}
+            data-line-of={hunk}
             aria-label={`Comment on line ${keyOf(line)}`}
-            className="absolute top-0 left-0 size-5 rounded bg-accent text-[15px] leading-5 font-bold text-on-accent opacity-0 group-hover/line:opacity-100 focus:opacity-100"
+            className="absolute top-0 left-0 size-5 rounded-sm bg-accent text-base font-bold text-on-accent opacity-0 group-hover/line:opacity-100 focus:opacity-100 pointer-coarse:hidden"
             onClick={() => onComment(line)}
           >
             +
@@ -97,7 +100,7 @@ function LineText({ line, mate, syntax }: { line: RawLine; mate: RawLine | null;
     if (isChanged && line.kind !== "same" && line.kind !== "hunk") {
       return (
         // biome-ignore lint/suspicious/noArrayIndexKey: the parts of a line have no other name
-        <mark key={number} data-mark={isMark || undefined} className={`rounded-xs text-ink ${WORDS[line.kind]}`}>
+        <mark key={number} data-mark={isMark || undefined} className={`rounded-sm text-ink ${WORDS[line.kind]}`}>
           {text}
         </mark>
       );

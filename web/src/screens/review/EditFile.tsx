@@ -59,7 +59,14 @@ export function EditFile<Loaded extends { text: string }>({ path, hint, load, sa
         {loaded.data !== undefined && (
           <div className="h-[55vh] overflow-hidden rounded-md border border-line">
             <Suspense fallback={<Loading what={name} />}>
-              <TextView text={loaded.data.text} path={path} label={`Edit ${name}`} onChange={setText} onSave={store} />
+              <TextView
+                text={loaded.data.text}
+                path={path}
+                label={`Edit ${name}`}
+                hasFocus
+                onChange={setText}
+                onSave={store}
+              />
             </Suspense>
           </div>
         )}

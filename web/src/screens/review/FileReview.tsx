@@ -3,6 +3,7 @@ import { ChevronDown, ChevronRight, Copy, UnfoldVertical } from "lucide-react";
 import { memo, type ReactNode, useMemo, useState } from "react";
 import { Badge, type Tone } from "../../components/Badge";
 import { Button, IconButton } from "../../components/Button";
+import { copyText } from "../../components/clipboard";
 import type { RawLine } from "../../components/diffLines";
 import { escapedLine, grouped } from "../../components/shownText";
 import { CommentBox, CommentForm } from "./CommentBox";
@@ -10,6 +11,7 @@ import { newComment } from "./comments";
 import { DiffRow } from "./DiffRow";
 import { Counts } from "./FileTree";
 import { type Expanded, hasLinesOf, keyOf, type Row, rowsOf } from "./fileRows";
+import { lineKeyed } from "./lineKeys";
 import { Near } from "./Near";
 import type { ReviewFile, ReviewHunk } from "./reviewFiles";
 import type { Comments } from "./useComments";
@@ -34,6 +36,8 @@ export interface FileActions {
 interface Props extends FileActions {
   file: ReviewFile;
   isCurrent: boolean;
+  /** The hunk that keys act on. */
+  currentHunk: string | null;
   isFolded: boolean;
   onFold: (file: ReviewFile, isFolded: boolean) => void;
   isViewed: boolean;
@@ -44,7 +48,8 @@ interface Props extends FileActions {
   comments: Comments;
   /** The line whose comment is being written. */
   openLine: string | null;
-  onOpenLine: (file: ReviewFile, key: string | null) => void;
+  /** Null if the person cannot comment. */
+  onOpenLine: ((file: ReviewFile, key: string | null) => void) | null;
   /** Buttons of the file. */
   children?: ReactNode;
 }
@@ -54,9 +59,10 @@ export const FileReview = memo(function FileReview(props: Props) {
   const lines = file.hunks.reduce((sum, hunk) => sum + hunk.lines.length, 0);
   return (
     <article
-      id={anchorOf(file)}
+      id={anchorOf(file.path)}
       aria-label={escapedLine(file.path)}
       data-path={file.path}
+      tabIndex={-1}
       className={`scroll-mt-2 rounded-lg border bg-surface ${isCurrent ? "border-accent" : "border-line"}`}
     >
       <Near isKept estimate={HEAD_HEIGHT + (isFolded ? 0 : lines * ROW_HEIGHT)}>
@@ -66,8 +72,8 @@ export const FileReview = memo(function FileReview(props: Props) {
   );
 });
 
-export function anchorOf(file: ReviewFile): string {
-  return `file ${file.path}`;
+export function anchorOf(path: string): string {
+  return `file ${path}`;
 }
 
 function FileContent(props: Props) {
@@ -89,21 +95,18 @@ function FileContent(props: Props) {
           {file.fromPath !== null && <span className="font-normal text-muted">{escapedLine(file.fromPath)} → </span>}
           {name}
         </h2>
-        <IconButton
-          label="Copy path"
-          className="hidden text-muted sm:inline-flex"
-          onClick={() => void navigator.clipboard?.writeText(file.path)}
-        >
+        <IconButton label="Copy path" className="text-muted max-sm:hidden" onClick={() => void copyText(file.path)}>
           <Copy aria-hidden className="size-3.5" />
         </IconButton>
         {file.change !== "modified" && <Badge tone={TONES[file.change] ?? "plain"}>{file.change}</Badge>}
         <Counts added={file.added} removed={file.removed} />
+        {file.editedBy !== null && <Badge tone="accent">edited by {escapedLine(file.editedBy)}</Badge>}
         {file.facts.length > 0 && (
           <span className="min-w-0 text-xs text-muted wrap-anywhere">{file.facts.join(", ")}</span>
         )}
-        <span className="ml-auto flex flex-wrap items-center gap-1.5">
+        <span className="ml-auto flex flex-wrap items-center gap-2">
           {children}
-          <label className="flex min-h-7 cursor-pointer items-center gap-1.5 rounded-md border border-line-strong bg-surface px-2 text-xs has-checked:border-accent has-checked:bg-accent-soft">
+          <label className="flex min-h-7 pointer-coarse:min-h-11 cursor-pointer items-center gap-2 rounded-md border border-line-control bg-surface px-2 text-xs has-checked:border-accent has-checked:bg-accent-soft">
             <input
               type="checkbox"
               aria-label={`Viewed ${name}`}
@@ -118,6 +121,11 @@ function FileContent(props: Props) {
       {!isFolded && (file.hunks.length > 0 ? <FileLines {...props} /> : <NoLines file={file} />)}
     </>
   );
+}
+
+/** A created file is shown whole. */
+function hasUnchangedLines({ change, hasContent }: ReviewFile): boolean {
+  return hasContent && change !== "created";
 }
 
 function NoLines({ file }: { file: ReviewFile }) {
@@ -139,7 +147,7 @@ function FileLines(props: Props) {
   const [content, setContent] = useState<readonly string[] | null>(null);
   const [flaw, setFlaw] = useState<string | null>(null);
   const rows = useMemo(
-    () => rowsOf(file.hunks, { isSplit, expanded, content, hasRest: file.hasContent }),
+    () => rowsOf(file.hunks, { isSplit, expanded, content, hasRest: hasUnchangedLines(file) }),
     [file, isSplit, expanded, content],
   );
   const parts = useMemo(() => partsOf(rows), [rows]);
@@ -156,14 +164,15 @@ function FileLines(props: Props) {
 
   const columns = Math.max(30, (isSplit ? width / 2 : width) / 7.3 - 14);
   return (
-    <div className="overflow-hidden rounded-b-lg font-mono text-xs leading-5">
+    // biome-ignore lint/a11y/noStaticElementInteractions: the keys are those of the changes and lines in it
+    <div className="overflow-hidden rounded-b-lg font-mono text-xs leading-5" onKeyDown={lineKeyed}>
       {flaw !== null && (
         <p role="alert" className="bg-warn-soft px-3 py-1 font-sans text-warn">
           {flaw}
         </p>
       )}
       {parts.map((part) => (
-        <Near key={part[0]?.key} estimate={heightOf(part, columns)}>
+        <Near key={part[0]?.key} estimate={heightOf(part, columns)} hunks={hunksIn(part)}>
           {() => <RowList {...props} rows={part} syntax={syntax} onExpand={file.hasContent ? expand : null} />}
         </Near>
       ))}
@@ -197,6 +206,10 @@ function partsOf(rows: readonly Row[]): Row[][] {
   const parts: Row[][] = [];
   for (let at = 0; at < rows.length; at += PART) parts.push(rows.slice(at, at + PART));
   return parts;
+}
+
+function hunksIn(rows: readonly Row[]): string {
+  return rows.flatMap((row) => (row.kind === "hunk" ? [row.hunk.id] : [])).join(" ");
 }
 
 function heightOf(rows: readonly Row[], columns: number): number {
@@ -239,14 +252,14 @@ function AnyRow({ row, ...props }: ListProps & { row: Row }) {
         hasBothNumbers={width >= ROOM_FOR_NUMBERS}
         syntax={syntax}
         isReverted={row.hunk !== null && marked.has(row.hunk.id)}
-        onComment={(one) => onOpenLine(file, keyOf(one))}
+        onComment={onOpenLine && ((one) => onOpenLine(file, keyOf(one)))}
       />
       {(shown.length > 0 || commented !== null) && (
         <div className="border-y border-line bg-ground py-0.5">
           {shown.map((one) => (
             <CommentBox key={one.id} comment={one} onRemove={() => comments.remove(one.id)} />
           ))}
-          {commented !== null && line !== null && (
+          {commented !== null && line !== null && onOpenLine && (
             <CommentForm
               lineKey={commented}
               canSend={comments.canSend}
@@ -268,27 +281,34 @@ function AnyRow({ row, ...props }: ListProps & { row: Row }) {
   );
 }
 
+export function firstChange({ lines }: ReviewHunk): RawLine | undefined {
+  return lines.find(({ kind }) => kind === "new") ?? lines.find(({ kind }) => kind === "gone");
+}
+
 function HunkHead({ row, ...props }: ListProps & { row: Extract<Row, { kind: "hunk" }> }) {
-  const { file, marked, onMark, onOpenLine, onExpand } = props;
+  const { file, marked, onMark, onOpenLine, onExpand, currentHunk } = props;
   const { hunk, number, gap } = row;
   const isMarked = marked.has(hunk.id);
-  const first = hunk.lines.find((line) => line.kind === "new") ?? hunk.lines.find((line) => line.kind === "gone");
+  const first = firstChange(hunk);
   return (
     <div
+      role="group"
+      aria-label={`Change ${number + 1} of ${file.hunks.length} in ${escapedLine(file.path)}`}
+      aria-current={hunk.id === currentHunk ? "location" : undefined}
+      tabIndex={-1}
       data-hunk={hunk.id}
-      className={`flex min-h-7 flex-wrap items-center gap-x-2 bg-accent-soft/60 pr-1.5 ${number > 0 || gap > 0 ? "border-y border-line" : "border-b border-line"}`}
+      className={`flex min-h-7 scroll-mt-16 flex-wrap items-center gap-x-2 bg-accent-soft/60 pr-2 -outline-offset-2 aria-[current]:bg-accent-soft aria-[current]:shadow-[inset_3px_0_var(--accent)] ${number > 0 || gap > 0 ? "border-y border-line" : "border-b border-line"}`}
     >
       <Expander gap={gap} onExpand={onExpand && (() => onExpand(number))} />
       <span data-line="hunk" className="min-w-0 py-1 text-muted wrap-anywhere max-sm:hidden">
         {escapedLine(hunk.lines[0]?.raw ?? "")}
       </span>
-      {hunk.isByOthers && <Badge tone="accent">not only the agent</Badge>}
+      {hunk.byOthers !== null && <Badge tone="accent">{escapedLine(hunk.byOthers)}</Badge>}
       <span className="ml-auto flex items-center gap-1 font-sans">
-        {first && (
+        {first && onOpenLine && (
           <Button
             small
             variant="quiet"
-            className="max-sm:hidden"
             aria-label={`Comment on hunk ${number + 1}`}
             onClick={() => onOpenLine(file, keyOf(first))}
           >
@@ -320,7 +340,7 @@ function Expander({ gap, onExpand }: { gap: number | null; onExpand: (() => void
       type="button"
       aria-label={gap === null ? text : `Show ${text}`}
       onClick={onExpand}
-      className="flex min-h-7 items-center gap-1.5 px-2 text-accent hover:underline"
+      className="flex min-h-7 items-center gap-2 px-2 text-accent hover:underline"
     >
       <UnfoldVertical aria-hidden className="size-3.5" />
       {text}

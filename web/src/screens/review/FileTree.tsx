@@ -10,7 +10,7 @@ import {
   Folder,
   MessageSquare,
 } from "lucide-react";
-import { useMemo, useState } from "react";
+import { type RefObject, useMemo, useState } from "react";
 import { escapedLine } from "../../components/shownText";
 import { entriesOf } from "./fileTree";
 import type { ChangeName, ReviewFile } from "./reviewFiles";
@@ -30,30 +30,40 @@ interface Props {
   isViewed: (file: ReviewFile) => boolean;
   comments: (path: string) => number;
   onSelect: (file: ReviewFile) => void;
+  filterRef: RefObject<HTMLInputElement | null>;
 }
 
-export function FileTree({ files, current, isViewed, comments, onSelect }: Props) {
+export function FileTree({ files, current, isViewed, comments, onSelect, filterRef }: Props) {
   const [closed, setClosed] = useState<ReadonlySet<string>>(new Set());
   const [filter, setFilter] = useState("");
   const entries = useMemo(() => {
     const wanted = filter.trim().toLowerCase();
     return entriesOf(wanted === "" ? files : files.filter(({ path }) => path.toLowerCase().includes(wanted)), closed);
   }, [files, closed, filter]);
+  function selectFirst() {
+    const found = entries.find((entry) => entry.kind === "file");
+    if (found === undefined) return;
+    setFilter("");
+    filterRef.current?.blur();
+    onSelect(found.file);
+  }
   const toggle = (path: string) =>
     setClosed((before) => (before.has(path) ? without(before, path) : new Set([...before, path])));
   return (
     <nav aria-label="Changed files" className="flex min-h-0 grow flex-col">
       <div className="p-2">
         <input
+          ref={filterRef}
           type="search"
           aria-label="Filter files"
           placeholder="Filter files…"
           value={filter}
           onChange={({ target }) => setFilter(target.value)}
-          className="w-full rounded-md border border-line-strong bg-surface px-2.5 py-1 text-xs placeholder:text-muted"
+          onKeyDown={({ key }) => key === "Enter" && selectFirst()}
+          className="w-full rounded-md border border-line-strong bg-surface px-3 py-1 text-xs placeholder:text-muted"
         />
       </div>
-      <ul className="min-h-0 grow overflow-y-auto px-1 pb-3 text-[13px]">
+      <ul className="min-h-0 grow overflow-y-auto px-1 pb-3 text-sm">
         {entries.map((entry) => (
           <li key={`${entry.kind} ${entry.path}`}>
             {entry.kind === "folder" ? (
@@ -61,7 +71,7 @@ export function FileTree({ files, current, isViewed, comments, onSelect }: Props
                 type="button"
                 aria-expanded={!closed.has(entry.path)}
                 onClick={() => toggle(entry.path)}
-                className="flex min-h-7 w-full items-center gap-1.5 rounded-md pr-2 text-left text-muted hover:bg-sunken"
+                className="flex min-h-7 w-full items-center gap-2 rounded-md pr-2 text-left text-muted hover:bg-sunken"
                 style={{ paddingLeft: 4 + entry.depth * 14 }}
               >
                 {closed.has(entry.path) ? (
@@ -111,7 +121,7 @@ function FileEntry({ file, name, depth, isCurrent, isViewed, comments, onSelect 
       aria-current={isCurrent ? "location" : undefined}
       title={escapedLine(file.path)}
       onClick={() => onSelect(file)}
-      className="flex min-h-7 w-full items-center gap-1.5 rounded-md pr-2 text-left hover:bg-sunken aria-[current]:bg-accent-soft aria-[current]:font-medium"
+      className="flex min-h-7 w-full items-center gap-2 rounded-md pr-2 text-left hover:bg-sunken aria-[current]:bg-accent-soft aria-[current]:font-medium"
       style={{ paddingLeft: 8 + depth * 14 }}
     >
       <Icon aria-hidden className={`size-3.5 shrink-0 ${tone}`} />
@@ -138,7 +148,7 @@ function FileEntry({ file, name, depth, isCurrent, isViewed, comments, onSelect 
 export function Counts({ added, removed }: { added: number | null; removed: number | null }) {
   if (added === null || removed === null) return null;
   return (
-    <span className="shrink-0 font-mono text-[11px] leading-4 tabular-nums">
+    <span className="shrink-0 font-mono text-2xs tabular-nums">
       {(added > 0 || removed === 0) && <span className="text-good">+{added}</span>}
       {added > 0 && removed > 0 && " "}
       {removed > 0 && <span className="text-bad">−{removed}</span>}

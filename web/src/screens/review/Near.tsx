@@ -61,10 +61,12 @@ interface Props {
   estimate: number;
   /** Keep it once it was rendered. */
   isKept?: boolean;
+  /** Names the hunks inside, so that one can be found before it is rendered. */
+  hunks?: string;
   children: () => ReactNode;
 }
 
-export function Near({ estimate, isKept, children }: Props) {
+export function Near({ estimate, isKept, hunks, children }: Props) {
   const observer = useContext(Context);
   const element = useRef<HTMLDivElement>(null);
   const height = useRef<number | null>(null);
@@ -82,7 +84,11 @@ export function Near({ estimate, isKept, children }: Props) {
   // What is rendered but not yet visible costs no layout.
   const quick = { contentVisibility: "auto", containIntrinsicSize: `auto ${height.current ?? estimate}px` } as const;
   return (
-    <div ref={element} style={isNear ? (isKept ? undefined : quick) : { height: height.current ?? estimate }}>
+    <div
+      ref={element}
+      data-hunks={hunks}
+      style={isNear ? (isKept ? undefined : quick) : { height: height.current ?? estimate }}
+    >
       {isNear && children()}
     </div>
   );

@@ -1,18 +1,21 @@
 /** The page of a review: a bar with the decision, the tree of files, and the files with their changes. */
-import { ArrowLeft, Files, Send } from "lucide-react";
-import { type ReactNode, startTransition, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { ArrowLeft, Files, Keyboard, Send } from "lucide-react";
+import { type ReactNode, startTransition, useCallback, useEffect, useRef, useState } from "react";
 import { Link } from "wouter";
-import { type Shortcut, useShortcuts } from "../../app/shortcuts";
-import { Button } from "../../components/Button";
+import { useShortcutList } from "../../app/shortcuts";
+import { useMayWrite } from "../../app/workspaces";
+import { Button, IconButton } from "../../components/Button";
 import { ErrorNote } from "../../components/ErrorNote";
 import { grouped } from "../../components/shownText";
 import { useWidth } from "../../components/useWidth";
-import { anchorOf, type FileActions, FileReview } from "./FileReview";
+import { anchorOf, type FileActions, FileReview, firstChange } from "./FileReview";
 import { Counts, FileTree } from "./FileTree";
 import { keyOf } from "./fileRows";
 import { NearArea } from "./Near";
 import type { ReviewFile } from "./reviewFiles";
+import { type FileKey, type Place, startOf, useReviewKeys } from "./reviewKeys";
 import { useComments } from "./useComments";
+import { usePlace } from "./usePlace";
 import { useViewed } from "./viewed";
 
 /** The width from which two columns fit, in pixels. */
@@ -24,10 +27,10 @@ type Layout = "auto" | "unified" | "split";
 /** What a person can do with a file. */
 export interface FileControl {
   buttons: (file: ReviewFile) => ReactNode;
-  accept: (file: ReviewFile) => void;
-  reject: (file: ReviewFile) => void;
-  edit?: (file: ReviewFile) => void;
+  keys: readonly FileKey[];
 }
+
+const NO_KEYS: readonly FileKey[] = [];
 
 interface Props extends FileActions {
   workspaceId: string;
@@ -42,34 +45,38 @@ interface Props extends FileActions {
   control?: FileControl;
   /** The buttons that decide about all. */
   decision: ReactNode;
+  /** Stays in sight below the files: what the last decision did. */
+  note?: ReactNode;
   /** Above the files: what is decided about, and errors. */
   children?: ReactNode;
 }
 
 export function ReviewPage({ workspaceId, sessionId, name, title, back, files, marked, control, ...props }: Props) {
-  const { decision, onMark, read, children } = props;
+  const { decision, onMark, read, note, children } = props;
   const [area, setArea] = useState<HTMLElement | null>(null);
   const areaRef = useRef<HTMLElement>(null);
   const width = useWidth(areaRef);
   const [layout, setLayout] = useState<Layout>("auto");
   const [isTreeOpen, setIsTreeOpen] = useState(false);
   const viewed = useViewed(files);
+  const mayWrite = useMayWrite(workspaceId);
   const comments = useComments(workspaceId, sessionId, name);
   const [folded, setFolded] = useState<ReadonlyMap<string, boolean>>(new Map());
   const [openLine, setOpenLine] = useState<{ path: string; key: string } | null>(null);
-  const { current, setCurrent } = useCurrentFile(area, files);
+  const filter = useRef<HTMLInputElement>(null);
+  const { place, go } = usePlace(area, files);
+  const current = place?.path ?? null;
   const isSplit = layout === "split" || (layout === "auto" && width >= ROOM);
+  const showShortcuts = useShortcutList((list) => list.show);
   const unsent = comments.all.filter(({ isSent }) => !isSent);
 
-  const show = useCallback(
-    (file: ReviewFile | undefined) => {
-      if (file === undefined) return;
-      setCurrent(file.path);
-      setIsTreeOpen(false);
-      document.getElementById(anchorOf(file))?.scrollIntoView({ block: "start" });
-    },
-    [setCurrent],
-  );
+  const isFolded = (file: ReviewFile) => folded.get(file.path) ?? viewed.has(file);
+  const show = (file: ReviewFile | undefined) => {
+    if (file === undefined) return;
+    setIsTreeOpen(false);
+    go({ path: file.path, hunk: null });
+    go(startOf(file, isFolded(file)));
+  };
   const fold = useCallback(
     (file: ReviewFile, isFolded: boolean) => setFolded((before) => new Map([...before, [file.path, isFolded]])),
     [],
@@ -80,38 +87,37 @@ export function ReviewPage({ workspaceId, sessionId, name, title, back, files, m
     // The header stays in sight when the lines above it go.
     if (isViewed) requestAnimationFrame(() => keepInSight(area, file));
   });
-  const openComment = useCallback(
-    (file: ReviewFile, key: string | null) => setOpenLine(key === null ? null : { path: file.path, key }),
-    [],
-  );
+  const openComment = useStable((file: ReviewFile, key: string | null) => {
+    setOpenLine(key === null ? null : { path: file.path, key });
+    // The field that had the focus is gone.
+    if (key === null && place?.path === file.path) go(place);
+  });
   const stableMark = useStable((file: ReviewFile, hunk: ReviewFile["hunks"][number]) => onMark?.(file, hunk));
   const stableRead = useStable(read);
 
   useReviewKeys({
-    step: (by) => {
-      const at = files.findIndex(({ path }) => path === current);
-      show(files[Math.min(files.length - 1, Math.max(0, at + by))]);
-    },
-    hunk: (by) => showHunk(area, by),
-    view: () => {
-      const at = files.findIndex(({ path }) => path === current);
-      const file = files[at];
-      if (file === undefined) return;
+    place,
+    files,
+    isFolded,
+    go,
+    view: (file) => {
       const isViewed = !viewed.has(file);
       view(file, isViewed);
-      if (isViewed) show(files[at + 1]);
+      if (isViewed) show(files[files.indexOf(file) + 1]);
     },
-    comment: () => {
-      const file = files.find(({ path }) => path === current);
-      const changed = file?.hunks.flatMap(({ lines }) => lines).find(({ kind }) => kind === "new" || kind === "gone");
-      if (file && changed) {
-        fold(file, false);
-        openComment(file, keyOf(changed));
-      }
+    comment: (file, hunk) => {
+      if (!mayWrite) return;
+      const changed = hunk ?? file.hunks[0];
+      const line = changed && firstChange(changed);
+      if (line === undefined) return;
+      fold(file, false);
+      openComment(file, keyOf(line));
     },
-    control,
-    current: files.find(({ path }) => path === current),
+    send: () => unsent.length > 0 && comments.canSend && comments.send(unsent),
+    filter,
+    decide: control?.keys ?? NO_KEYS,
   });
+  useNextWhenDecided(files, place, (file) => go(startOf(file, isFolded(file))));
 
   const added = files.reduce((sum, file) => sum + (file.added ?? 0), 0);
   const removed = files.reduce((sum, file) => sum + (file.removed ?? 0), 0);
@@ -122,50 +128,62 @@ export function ReviewPage({ workspaceId, sessionId, name, title, back, files, m
           href={back.href}
           aria-label={back.label}
           title={back.label}
-          className="rounded-md p-1.5 hover:bg-accent-soft"
+          className="rounded-md p-2 hover:bg-accent-soft"
         >
           <ArrowLeft aria-hidden className="size-4" />
         </Link>
         <div className="min-w-0 grow basis-40">
-          <h1 className="truncate text-[15px] leading-5 font-semibold">{title}</h1>
+          <h1 className="truncate text-base font-semibold">{title}</h1>
           <p className="flex flex-wrap items-baseline gap-x-2 text-xs text-muted" role="status">
-            <span>{files.length === 1 ? "1 file" : `${grouped(files.length)} files`} changed</span>
+            <span>{changedFiles(files.length)}</span>
             {added + removed > 0 && <Counts added={added} removed={removed} />}
-            <span>
-              {viewed.count} of {files.length} viewed
-            </span>
+            {files.length > 0 && (
+              <span>
+                {viewed.count} of {files.length} viewed
+              </span>
+            )}
           </p>
         </div>
         <div className="flex flex-wrap items-center gap-2">
-          <Button small className="lg:hidden" aria-expanded={isTreeOpen} onClick={() => setIsTreeOpen(!isTreeOpen)}>
-            <Files aria-hidden className="size-3.5" /> Files
-          </Button>
-          <LayoutChoice
-            layout={isSplit ? "split" : "unified"}
-            onChange={(chosen) => startTransition(() => setLayout(chosen))}
-          />
+          {files.length > 0 && (
+            <>
+              <Button small className="lg:hidden" aria-expanded={isTreeOpen} onClick={() => setIsTreeOpen(!isTreeOpen)}>
+                <Files aria-hidden className="size-3.5" /> Files
+              </Button>
+              <LayoutChoice
+                layout={isSplit ? "split" : "unified"}
+                onChange={(chosen) => startTransition(() => setLayout(chosen))}
+              />
+            </>
+          )}
           {unsent.length > 0 && (
             <Button small busy={comments.isSending} disabled={!comments.canSend} onClick={() => comments.send(unsent)}>
               <Send aria-hidden className="size-3.5" />
               {unsent.length === 1 ? "Send 1 comment" : `Send ${unsent.length} comments`}
             </Button>
           )}
+          <IconButton label="Keyboard shortcuts" className="max-sm:hidden" onClick={showShortcuts}>
+            <Keyboard aria-hidden className="size-4" />
+          </IconButton>
           {decision}
         </div>
       </header>
       <div className="relative flex min-h-0 grow">
-        <aside
-          aria-label="Files of the review"
-          className={`${isTreeOpen ? "absolute inset-y-0 left-0 z-20 flex w-72 max-w-[85%] shadow-card" : "hidden"} flex-col border-r border-line bg-surface lg:static lg:flex lg:w-64 lg:max-w-none lg:shrink-0 lg:shadow-none xl:w-72`}
-        >
-          <FileTree
-            files={files}
-            current={current}
-            isViewed={viewed.has}
-            comments={(path) => comments.all.filter((one) => one.path === path).length}
-            onSelect={show}
-          />
-        </aside>
+        {files.length > 0 && (
+          <aside
+            aria-label="Files of the review"
+            className={`${isTreeOpen ? "absolute inset-y-0 left-0 z-20 flex w-72 max-w-[85%] shadow-card" : "hidden"} flex-col border-r border-line bg-surface lg:static lg:flex lg:w-64 lg:max-w-none lg:shrink-0 lg:shadow-none xl:w-72`}
+          >
+            <FileTree
+              files={files}
+              current={current}
+              isViewed={viewed.has}
+              comments={(path) => comments.all.filter((one) => one.path === path).length}
+              onSelect={show}
+              filterRef={filter}
+            />
+          </aside>
+        )}
         <section
           ref={(element) => {
             areaRef.current = element;
@@ -184,7 +202,8 @@ export function ReviewPage({ workspaceId, sessionId, name, title, back, files, m
                   key={file.path}
                   file={file}
                   isCurrent={file.path === current}
-                  isFolded={folded.get(file.path) ?? viewed.has(file)}
+                  currentHunk={file.path === current ? (place?.hunk ?? null) : null}
+                  isFolded={isFolded(file)}
                   onFold={fold}
                   isViewed={viewed.has(file)}
                   onViewed={view}
@@ -193,7 +212,7 @@ export function ReviewPage({ workspaceId, sessionId, name, title, back, files, m
                   marked={marked?.get(file.path) ?? NO_MARKS}
                   comments={comments}
                   openLine={openLine?.path === file.path ? openLine.key : null}
-                  onOpenLine={openComment}
+                  onOpenLine={mayWrite ? openComment : null}
                   {...(onMark ? { onMark: stableMark } : {})}
                   read={stableRead}
                 >
@@ -203,6 +222,7 @@ export function ReviewPage({ workspaceId, sessionId, name, title, back, files, m
             </div>
           </NearArea>
         </section>
+        {note && <div className="pointer-events-none absolute inset-x-2 bottom-3 z-20 flex justify-center">{note}</div>}
       </div>
     </div>
   );
@@ -213,16 +233,21 @@ function hasSides(file: ReviewFile): boolean {
   return file.change !== "created" && file.change !== "deleted";
 }
 
+function changedFiles(count: number): string {
+  if (count === 0) return "No files changed";
+  return count === 1 ? "1 file changed" : `${grouped(count)} files changed`;
+}
+
 function LayoutChoice({ layout, onChange }: { layout: "unified" | "split"; onChange: (layout: Layout) => void }) {
   return (
-    <fieldset className="hidden rounded-md border border-line-strong text-xs sm:flex" aria-label="Layout">
+    <fieldset className="hidden rounded-md border border-line-control text-xs sm:flex" aria-label="Layout">
       {(["unified", "split"] as const).map((one) => (
         <button
           key={one}
           type="button"
           aria-pressed={one === layout}
           onClick={() => onChange(one)}
-          className="min-h-6.5 px-2 text-muted capitalize first:rounded-l-[5px] last:rounded-r-[5px] hover:text-ink aria-pressed:bg-accent-soft aria-pressed:font-medium aria-pressed:text-accent"
+          className="min-h-6.5 px-2 text-muted capitalize first:rounded-l-sm last:rounded-r-sm hover:text-ink aria-pressed:bg-accent-soft aria-pressed:font-medium aria-pressed:text-accent"
         >
           {one}
         </button>
@@ -231,108 +256,25 @@ function LayoutChoice({ layout, onChange }: { layout: "unified" | "split"; onCha
   );
 }
 
-/** The file at the top of the area. */
-function useCurrentFile(area: HTMLElement | null, files: readonly ReviewFile[]) {
-  const [current, setCurrent] = useState<string | null>(null);
-  /** A file near the end cannot reach the top; it stays current until the person scrolls. */
-  const chosenAt = useRef<number | null>(null);
-  const first = files[0]?.path ?? null;
+/** When the current file is decided, the next one becomes the current one. */
+function useNextWhenDecided(files: readonly ReviewFile[], place: Place | null, go: (file: ReviewFile) => void): void {
+  const before = useRef({ files, path: place?.path });
   useEffect(() => {
-    if (area === null) return;
-    let frame = 0;
-    const find = () => {
-      frame = 0;
-      if (chosenAt.current !== null && Math.abs(area.scrollTop - chosenAt.current) < 4) return;
-      chosenAt.current = null;
-      const top = area.getBoundingClientRect().top + 60;
-      const shown = [...area.querySelectorAll<HTMLElement>("article[data-path]")];
-      setCurrent(shown.find((one) => one.getBoundingClientRect().bottom > top)?.dataset.path ?? null);
-    };
-    const scrolled = () => {
-      frame ||= requestAnimationFrame(find);
-    };
-    area.addEventListener("scroll", scrolled, { passive: true });
-    return () => {
-      area.removeEventListener("scroll", scrolled);
-      cancelAnimationFrame(frame);
-    };
-  }, [area]);
-  const choose = useCallback(
-    (path: string) => {
-      setCurrent(path);
-      requestAnimationFrame(() => {
-        chosenAt.current = area?.scrollTop ?? null;
-      });
-    },
-    [area],
-  );
-  const isKnown = files.some(({ path }) => path === current);
-  return { current: isKnown ? current : first, setCurrent: choose };
+    const { files: earlier, path } = before.current;
+    before.current = { files, path: place?.path };
+    if (earlier === files || files.some((one) => one.path === path)) return;
+    const left = new Map(files.map((one) => [one.path, one]));
+    const next = earlier.slice(earlier.findIndex((one) => one.path === path) + 1).find((one) => left.has(one.path));
+    const file = (next && left.get(next.path)) ?? files.at(-1);
+    if (file !== undefined) go(file);
+  });
 }
 
 function keepInSight(area: HTMLElement | null, file: ReviewFile): void {
-  const article = document.getElementById(anchorOf(file));
+  const article = document.getElementById(anchorOf(file.path));
   if (area === null || article === null) return;
   if (article.getBoundingClientRect().top < area.getBoundingClientRect().top)
     article.scrollIntoView({ block: "start" });
-}
-
-/** Scrolls to the next or previous hunk that is rendered. */
-function showHunk(area: HTMLElement | null, by: number): void {
-  if (area === null) return;
-  const top = area.getBoundingClientRect().top + 60;
-  const heads = [...area.querySelectorAll<HTMLElement>("[data-hunk]")];
-  const places = heads.map((head) => head.getBoundingClientRect().top - top);
-  const at = by > 0 ? places.findIndex((place) => place > 8) : places.findLastIndex((place) => place < -8);
-  if (at >= 0) area.scrollBy({ top: places[at] as number });
-  else area.scrollBy({ top: by * area.clientHeight });
-}
-
-interface Keys {
-  step: (by: number) => void;
-  hunk: (by: number) => void;
-  view: () => void;
-  comment: () => void;
-  control: FileControl | undefined;
-  current: ReviewFile | undefined;
-}
-
-function useReviewKeys(keys: Keys): void {
-  const now = useRef(keys);
-  now.current = keys;
-  const hasEdit = keys.control?.edit !== undefined;
-  const hasControl = keys.control !== undefined;
-  useShortcuts(
-    useMemo<Shortcut[]>(() => {
-      const withCurrent = (act: (control: FileControl, file: ReviewFile) => void) => () => {
-        const { control, current } = now.current;
-        if (control && current) act(control, current);
-      };
-      return [
-        { keys: "j", does: "Next file", act: () => now.current.step(1) },
-        { keys: "k", does: "Previous file", act: () => now.current.step(-1) },
-        { keys: "J", does: "Next hunk", act: () => now.current.hunk(1) },
-        { keys: "K", does: "Previous hunk", act: () => now.current.hunk(-1) },
-        { keys: "v", does: "Mark the file as viewed", act: () => now.current.view() },
-        { keys: "c", does: "Comment on the file's first change", act: () => now.current.comment() },
-        ...(hasControl
-          ? [
-              {
-                keys: "a",
-                does: "Keep the file, or approve the call",
-                act: withCurrent((one, file) => one.accept(file)),
-              },
-              {
-                keys: "r",
-                does: "Revert the file, or reject the call",
-                act: withCurrent((one, file) => one.reject(file)),
-              },
-            ]
-          : []),
-        ...(hasEdit ? [{ keys: "e", does: "Edit the file", act: withCurrent((one, file) => one.edit?.(file)) }] : []),
-      ];
-    }, [hasControl, hasEdit]),
-  );
 }
 
 /** Returns a function that stays the same and calls the latest one. */

@@ -2,22 +2,24 @@
 import { useState } from "react";
 import { Link } from "wouter";
 import { useTitle } from "../../app/title";
-import { Button } from "../../components/Button";
+import { useMayWrite } from "../../app/workspaces";
+import { Button, LINK_BUTTON } from "../../components/Button";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
-import { Loading } from "../../components/Loading";
 import { escaped } from "../../components/shownText";
 import { UndoDialog } from "../../components/UndoDialog";
 import { ReviewPage } from "./ReviewPage";
+import { ReviewSkeleton } from "./ReviewSkeleton";
 import { readLines, useRunChanges } from "./reviewSources";
 
 export function RunReview({ workspaceId, runId }: { workspaceId: string; runId: string }) {
   const { run, changes, files } = useRunChanges(workspaceId, runId);
+  const mayWrite = useMayWrite(workspaceId);
   const [isUndoing, setIsUndoing] = useState(false);
   useTitle("Review", "Run");
   const error = run.error ?? changes.error;
   if (error) return <ErrorNote error={error} />;
-  if (!run.data || !changes.data) return <Loading what="changes" />;
+  if (!run.data || !changes.data) return <ReviewSkeleton />;
   const sessionId = run.data.session_id;
   return (
     <ReviewPage
@@ -30,13 +32,13 @@ export function RunReview({ workspaceId, runId }: { workspaceId: string; runId: 
       read={async (file) => ({ lines: await readLines(workspaceId, file.path), side: "after" })}
       decision={
         <>
-          <Link
-            href={`/w/${workspaceId}/review/session/${sessionId}`}
-            className="inline-flex min-h-7 items-center rounded-md border border-line-strong px-2 text-xs font-medium hover:bg-accent-soft"
-          >
+          <Link href={`/w/${workspaceId}/run/${runId}`} className={LINK_BUTTON}>
+            Timeline
+          </Link>
+          <Link href={`/w/${workspaceId}/review/session/${sessionId}`} className={LINK_BUTTON}>
             Review the session
           </Link>
-          {files.length > 0 && (
+          {files.length > 0 && mayWrite && (
             <Button small variant="danger" onClick={() => setIsUndoing(true)}>
               Undo the run…
             </Button>
@@ -49,7 +51,9 @@ export function RunReview({ workspaceId, runId }: { workspaceId: string; runId: 
           Showing the first {files.length} of {changes.data.total} files.
         </p>
       )}
-      {files.length === 0 && <Empty title="No files changed" />}
+      {files.length === 0 && (
+        <Empty title="Nothing to review">This run has changed no files, or they are as they were.</Empty>
+      )}
       <UndoDialog
         workspaceId={workspaceId}
         sessionId={sessionId}

@@ -1,19 +1,21 @@
 /** The open review of a session: each file is kept or reverted, as a whole or by hunk. */
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
+import type { Schema } from "../../api/client";
 import { asText } from "../../api/content";
 import { callTool } from "../../api/tools";
 import { useTitle } from "../../app/title";
+import { useMayWrite } from "../../app/workspaces";
 import { Button } from "../../components/Button";
 import { ConfirmButton } from "../../components/ConfirmButton";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
-import { Loading } from "../../components/Loading";
 import { escaped, escapedLine } from "../../components/shownText";
+import { UndoDialog } from "../../components/UndoDialog";
 import { useSession } from "../chat/sessions";
-import { type SaveRequest, saveFile } from "../files/files";
 import { EditFile } from "./EditFile";
 import { ReviewPage } from "./ReviewPage";
+import { ReviewSkeleton } from "./ReviewSkeleton";
 import type { ReviewFile, ReviewHunk } from "./reviewFiles";
 import {
   MOST_LINES,
@@ -31,16 +33,20 @@ interface Props {
 
 export function SessionReview({ workspaceId, sessionId }: Props) {
   const session = useSession(workspaceId, sessionId);
+  const mayWrite = useMayWrite(workspaceId);
   const review = useSessionReview(workspaceId, sessionId);
   const queries = useQueryClient();
   const decide = useDecideReview(workspaceId, sessionId);
-  const files = useFilesOfSession(review.data);
-  const [editing, setEditing] = useState<string | null>(null);
+  const files = useFilesOfSession(workspaceId, review.data);
+  /** The file as it was when the editor opened: a later version is not overwritten. */
+  const [editing, setEditing] = useState<ReviewFile | null>(null);
+  const [undoing, setUndoing] = useState<string | null>(null);
+  const [undone, setUndone] = useState<ReadonlySet<string>>(new Set());
   const [marked, setMarked] = useState<ReadonlyMap<string, ReadonlySet<string>>>(new Map());
   const title = session.data?.title ?? "Untitled session";
   useTitle("Review", title);
   if (review.error) return <ErrorNote error={review.error} />;
-  if (review.isPending) return <Loading what="review" />;
+  if (review.isPending) return <ReviewSkeleton />;
 
   const marksOf = (file: ReviewFile) => file.hunks.filter(({ id }) => marked.get(file.path)?.has(id));
   function mark(file: ReviewFile, { id }: ReviewHunk) {
@@ -51,6 +57,13 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
   function decideFile(file: ReviewFile, decision: "keep" | "revert") {
     const hunks = decision === "revert" ? marksOf(file).map(({ id }) => id) : [];
     decide.mutate({ decisions: [{ path: file.path, version: file.version, decision, hunks }], all: null });
+  }
+  /** Keeps the file, except for the hunks that are marked. */
+  const keepFile = (file: ReviewFile) => decideFile(file, marksOf(file).length > 0 ? "revert" : "keep");
+  /** A hunk of several is marked; the only one is the file. */
+  function revert(file: ReviewFile, hunk: ReviewHunk | null) {
+    if (hunk === null || file.hunks.length === 1) decideFile(file, "revert");
+    else if (hunk.isRevertible) mark(file, hunk);
   }
   /** Keeps all files, except for the hunks that are marked. */
   function keepAll() {
@@ -65,15 +78,17 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
   }
   const revertAll = () => decide.mutateAsync({ decisions: [], all: "revert", version: review.data?.version ?? "" });
   async function load(path: string) {
-    const { content, hash } = await callTool(workspaceId, "read", { path, limit: MOST_LINES });
+    const { content } = await callTool(workspaceId, "read", { path, limit: MOST_LINES });
     const text = asText(content);
     if (text === null) throw new Error("The file is not text.");
-    return { text, base: { content, hash } };
+    return { text };
   }
-  async function save(path: string, text: string, base: SaveRequest["base"]) {
-    await saveFile(workspaceId, { path, base, text });
-    await queries.invalidateQueries({ queryKey: reviewKey(workspaceId, sessionId) });
+  async function save({ path, version }: ReviewFile, content: string) {
+    await decide.mutateAsync({ decisions: [{ path, version, decision: "edit", hunks: [], content }], all: null });
   }
+  const decided = decide.data;
+  const canUndo = (decided?.reverted.length ?? 0) + (decided?.edited.length ?? 0) > 0;
+  const undoLast = () => decided && canUndo && !undone.has(decided.call_id) && setUndoing(decided.call_id);
   const hasMarks = files.some((file) => marksOf(file).length > 0);
   const isDone = files.length === 0;
 
@@ -83,27 +98,42 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
       sessionId={sessionId}
       name={sessionId}
       title={escaped(title)}
+      note={decided && <DecidedNote decided={decided} isUndone={undone.has(decided.call_id)} onUndo={undoLast} />}
       back={{ href: `/w/${workspaceId}/chat/${sessionId}`, label: "Back to the chat" }}
       files={files}
       marked={marked}
-      onMark={mark}
       read={async (file) => ({ lines: await readLines(workspaceId, file.path), side: "after" })}
-      control={{
-        buttons: (file) => (
-          <FileButtons
-            file={file}
-            marks={marksOf(file).length}
-            isBusy={decide.isPending}
-            onDecide={(choice) => decideFile(file, choice)}
-            onEdit={() => setEditing(file.path)}
-          />
-        ),
-        accept: (file) => marksOf(file).length === 0 && decideFile(file, "keep"),
-        reject: (file) => decideFile(file, "revert"),
-        edit: (file) => file.isEditable && setEditing(file.path),
-      }}
+      {...(mayWrite
+        ? {
+            onMark: mark,
+            control: {
+              buttons: (file) => (
+                <FileButtons
+                  file={file}
+                  marks={marksOf(file).length}
+                  isBusy={decide.isPending}
+                  onDecide={(choice) => decideFile(file, choice)}
+                  onEdit={() => setEditing(file)}
+                />
+              ),
+              keys: [
+                { keys: "a", does: "Keep the file, except for its marked changes", act: keepFile },
+                {
+                  keys: "r",
+                  does: "Revert the change: mark it, or revert the file if it is the only one",
+                  act: revert,
+                },
+                { keys: "R", does: "Revert the file", act: (file) => decideFile(file, "revert") },
+                { keys: "e", does: "Edit the file", act: (file) => file.isEditable && setEditing(file) },
+                { keys: "A", does: "Keep all that is left, except for marked changes", act: () => void keepAll() },
+                { keys: "u", does: "Undo the last decision", act: undoLast },
+              ],
+            },
+          }
+        : {})}
       decision={
-        !isDone && (
+        !isDone &&
+        mayWrite && (
           <>
             <ConfirmButton
               label="Revert all"
@@ -130,16 +160,60 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
       ))}
       {editing !== null && (
         <EditFile
-          path={editing}
-          hint="Saves the file as your change. The agent's changes in other lines still wait for the review."
-          load={() => load(editing)}
-          save={(text, { base }) => save(editing, text, base)}
+          path={editing.path}
+          hint="Saved as your change, and the agent is told. Its own changes still wait for the review."
+          load={() => load(editing.path)}
+          save={(text) => save(editing, text)}
           onClose={() => setEditing(null)}
         />
       )}
+      <UndoDialog
+        workspaceId={workspaceId}
+        sessionId={sessionId}
+        request={undoing === null ? null : { target: { calls: [undoing] }, what: "the decision" }}
+        onClose={() => setUndoing(null)}
+        onDone={() => {
+          if (undoing !== null) setUndone(new Set([...undone, undoing]));
+          void queries.invalidateQueries({ queryKey: reviewKey(workspaceId, sessionId) });
+        }}
+      />
       {isDone && <Empty title="Nothing waits for a review">What the agent changes next appears here.</Empty>}
     </ReviewPage>
   );
+}
+
+interface NoteProps {
+  decided: Schema["ReviewDecisionOut"];
+  isUndone: boolean;
+  onUndo: () => void;
+}
+
+/** What the last decision did, and the way back. */
+function DecidedNote({ decided: { kept, reverted, edited }, isUndone, onUndo }: NoteProps) {
+  const parts = [
+    kept.length > 0 ? `kept ${named(kept)}` : "",
+    reverted.length > 0 ? `reverted ${named(reverted.map(({ path }) => path))}` : "",
+    edited.length > 0 ? `edited ${named(edited.map(({ path }) => path))}` : "",
+  ].filter(Boolean);
+  if (parts.length === 0) return null;
+  return (
+    <div className="pointer-events-auto flex min-h-10 max-w-2xl items-center gap-3 rounded-lg border border-line bg-raised py-1 pr-2 pl-4 text-sm shadow-float">
+      <p role="status" aria-label="Last decision" className="min-w-0 grow wrap-anywhere">
+        You {parts.join(", ")}
+        {isUndone ? ". It was undone." : ". The agent is told with your next message."}
+      </p>
+      {reverted.length + edited.length > 0 && !isUndone && (
+        <Button small variant="quiet" onClick={onUndo}>
+          Undo
+        </Button>
+      )}
+    </div>
+  );
+}
+
+function named(paths: readonly string[]): string {
+  const [first = "", ...others] = paths;
+  return others.length === 0 ? escapedLine(first) : `${paths.length} files`;
 }
 
 interface ButtonProps {

@@ -15,7 +15,8 @@ export interface ReviewHunk {
   removed: number;
   /** Whether a decision can revert it by itself. */
   isRevertible: boolean;
-  isByOthers: boolean;
+  /** Whose change it is, if not only the agent's: "written by you", "edited by Grace". */
+  byOthers: string | null;
 }
 
 export interface ReviewFile {
@@ -24,6 +25,8 @@ export interface ReviewFile {
   change: ChangeName;
   added: number | null;
   removed: number | null;
+  /** Who else changed it since the agent did: "you and Grace". */
+  editedBy: string | null;
   /** What the lines do not say: modes, links, and why there are no lines. */
   facts: readonly string[];
   hunks: readonly ReviewHunk[];
@@ -35,20 +38,25 @@ export interface ReviewFile {
   isEditable: boolean;
 }
 
-export function fileOfSession(one: Schema["ReviewFileOut"]): ReviewFile {
+/** `nameOf` names who else changed a file. */
+export function fileOfSession(
+  one: Schema["ReviewFileOut"],
+  nameOf: (author: Schema["OtherAuthorOut"]) => string,
+): ReviewFile {
+  const editedBy = one.others.length > 0 ? listed(one.others.map(nameOf)) : null;
   const hunks = one.hunks.map(({ id, diff, added, removed, author }) => ({
     id,
     lines: rawLinesOf(diff),
     added,
     removed,
     isRevertible: author === "agent",
-    isByOthers: author !== "agent",
+    byOthers:
+      author === "agent" ? null : `${author === "both" ? "edited" : "written"} by ${editedBy ?? "someone else"}`,
   }));
   const facts = [
     ...(one.kind === "file" ? [] : [one.kind === "git" ? "git directory" : one.kind]),
     ...(one.mode ? [`mode ${one.mode.join(" → ")}`] : []),
     ...(one.note ? [escapedLine(one.note)] : []),
-    ...(one.changed_by_others ? ["someone else changed it too"] : []),
   ];
   return {
     path: one.path,
@@ -56,6 +64,7 @@ export function fileOfSession(one: Schema["ReviewFileOut"]): ReviewFile {
     change: one.change,
     added: one.added,
     removed: one.removed,
+    editedBy,
     facts,
     hunks,
     version: one.version,
@@ -72,6 +81,7 @@ export function fileOfApproval(one: Change, at: number): ReviewFile {
     change: one.change as ChangeName,
     added: one.added ?? null,
     removed: one.removed ?? null,
+    editedBy: null,
     facts: one.change === "omitted" ? [`${one.count ?? 0} more files`] : changeFacts(one),
     hunks: hunksOf(one.diff ?? ""),
     version: sides.join(" "),
@@ -87,6 +97,7 @@ export function fileOfRun(one: Schema["ChangedFile"]): ReviewFile {
     change: one.change,
     added: one.added,
     removed: one.removed,
+    editedBy: null,
     facts: one.kind === "file" ? (one.diff ? [] : ["no diff"]) : [one.kind],
     hunks: hunksOf(one.diff ?? ""),
     version: `${one.file_id} ${one.diff?.length ?? 0}`,
@@ -95,13 +106,18 @@ export function fileOfRun(one: Schema["ChangedFile"]): ReviewFile {
   };
 }
 
+function listed(names: readonly string[]): string {
+  const all = [...new Set(names)];
+  return all.length < 2 ? (all[0] ?? "") : `${all.slice(0, -1).join(", ")} and ${all.at(-1)}`;
+}
+
 /** Splits a diff of one file into its hunks. They are named by their place. */
 export function hunksOf(diff: string): ReviewHunk[] {
   const hunks: (ReviewHunk & { lines: RawLine[] })[] = [];
   for (const line of rawLinesOf(diff)) {
     if (line.kind === "hunk") {
       const id = String(hunks.length);
-      hunks.push({ id, lines: [line], added: 0, removed: 0, isRevertible: true, isByOthers: false });
+      hunks.push({ id, lines: [line], added: 0, removed: 0, isRevertible: true, byOthers: null });
       continue;
     }
     const hunk = hunks.at(-1);

@@ -3,7 +3,9 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useMemo } from "react";
 import { api, type Schema, unwrap } from "../../api/client";
 import { asText } from "../../api/content";
+import { nameOfAuthor, useNames } from "../../api/names";
 import { callTool } from "../../api/tools";
+import { useMe } from "../../app/me";
 import { pausedCallKey, usePausedCall } from "../../approvals/pausedCalls";
 import { useLive } from "../../events/LiveProvider";
 import { inOrder } from "./fileTree";
@@ -42,13 +44,30 @@ export function useSessionReview(workspaceId: string, sessionId: string) {
   });
 }
 
-export function useFilesOfSession(review: Schema["ReviewOut"] | undefined): ReviewFile[] {
-  return useMemo(() => inOrder(review?.files.map(fileOfSession) ?? []), [review]);
+export function useFilesOfSession(workspaceId: string, review: Schema["ReviewOut"] | undefined): ReviewFile[] {
+  const names = useNames(workspaceId);
+  const me = useMe().data?.id;
+  return useMemo(() => {
+    const nameOf = (author: Schema["OtherAuthorOut"]) =>
+      author.user_id !== null && author.user_id === me && author.agent_id === null
+        ? "you"
+        : nameOfAuthor(names, author);
+    return inOrder(review?.files.map((one) => fileOfSession(one, nameOf)) ?? []);
+  }, [review, names, me]);
 }
 
+/** Decides. What is decided leaves the page at once, and comes back if the server refuses. */
 export function useDecideReview(workspaceId: string, sessionId: string) {
   const queries = useQueryClient();
+  const queryKey = reviewKey(workspaceId, sessionId);
   return useMutation({
+    onMutate: async (body: ReviewDecision) => {
+      await queries.cancelQueries({ queryKey });
+      const before = queries.getQueryData<Schema["ReviewOut"]>(queryKey);
+      if (before !== undefined) queries.setQueryData(queryKey, withoutDecided(before, body));
+      return { before };
+    },
+    onError: (_, __, context) => context?.before !== undefined && queries.setQueryData(queryKey, context.before),
     mutationFn: (body: ReviewDecision) =>
       unwrap(
         api.POST("/api/v1/workspaces/{workspace_id}/sessions/{session_id}/review", {
@@ -56,8 +75,14 @@ export function useDecideReview(workspaceId: string, sessionId: string) {
           body,
         }),
       ),
-    onSettled: () => queries.invalidateQueries({ queryKey: reviewKey(workspaceId, sessionId) }),
+    onSettled: () => queries.invalidateQueries({ queryKey }),
   });
+}
+
+function withoutDecided(review: Schema["ReviewOut"], { all, decisions }: ReviewDecision): Schema["ReviewOut"] {
+  const decided = new Set(decisions.filter(({ decision }) => decision !== "edit").map(({ path }) => path));
+  const files = all === null ? review.files.filter(({ path }) => !decided.has(path)) : [];
+  return { ...review, files, total: files.length };
 }
 
 /** The files that a run changed. */

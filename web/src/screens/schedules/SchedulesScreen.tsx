@@ -13,8 +13,9 @@ import { ConfirmButton } from "../../components/ConfirmButton";
 import { Dialog } from "../../components/Dialog";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
-import { Loading } from "../../components/Loading";
+import { Page } from "../../components/Page";
 import { RelativeTime } from "../../components/RelativeTime";
+import { Skeleton } from "../../components/Skeleton";
 import { escapedLine } from "../../components/shownText";
 import { NewScheduleForm } from "./NewScheduleForm";
 import { type Schedule, useChangeSchedule, useRemoveSchedule, useRunSchedule, useSchedules } from "./schedules";
@@ -25,34 +26,31 @@ export default function SchedulesScreen({ workspaceId }: ScreenProps) {
   const role = useWorkspace(workspaceId).data?.role;
   const [isAdding, setIsAdding] = useState(false);
   return (
-    <div tabIndex={0} role="region" aria-label="Schedules" className="h-full overflow-y-auto">
-      <div className="mx-auto max-w-4xl space-y-4 p-4">
-        <header className="flex flex-wrap items-start gap-3">
-          <div className="min-w-0 grow">
-            <h1 className="text-lg font-semibold">Schedules</h1>
-            <p className="text-muted">Messages to agents by the clock. Each time starts a new session, as its user.</p>
-          </div>
-          {role !== undefined && role !== "viewer" && (
-            <Button variant="primary" onClick={() => setIsAdding(true)}>
-              <Plus aria-hidden className="size-4" /> New schedule
-            </Button>
-          )}
-        </header>
-        {schedules.isPending && <Loading what="schedules" />}
-        <ErrorNote error={schedules.error} />
-        {schedules.data?.items.length === 0 && (
-          <Empty title="No schedules yet">
-            A schedule sends its message every morning, every Monday, or every hour.
-          </Empty>
-        )}
-        {schedules.data?.items.map((schedule) => (
-          <ScheduleCard key={schedule.id} workspaceId={workspaceId} schedule={schedule} isOwner={role === "owner"} />
-        ))}
-      </div>
+    <Page
+      title="Schedules"
+      label="Schedules"
+      about="Messages to agents by the clock. Each time starts a new session, as its user."
+      aside={
+        role !== undefined &&
+        role !== "viewer" && (
+          <Button variant="primary" onClick={() => setIsAdding(true)}>
+            <Plus aria-hidden className="size-4" /> New schedule
+          </Button>
+        )
+      }
+    >
+      {schedules.isPending && <Skeleton what="schedules" />}
+      <ErrorNote error={schedules.error} />
+      {schedules.data?.items.length === 0 && (
+        <Empty title="No schedules yet">A schedule sends its message every morning, every Monday, or every hour.</Empty>
+      )}
+      {schedules.data?.items.map((schedule) => (
+        <ScheduleCard key={schedule.id} workspaceId={workspaceId} schedule={schedule} isOwner={role === "owner"} />
+      ))}
       <Dialog title="New schedule" isOpen={isAdding} onClose={() => setIsAdding(false)}>
         <NewScheduleForm workspaceId={workspaceId} onAdded={() => setIsAdding(false)} />
       </Dialog>
-    </div>
+    </Page>
   );
 }
 
@@ -68,7 +66,7 @@ function ScheduleCard({ workspaceId, schedule, isOwner }: CardProps) {
   const { cron, time_zone: zone, next_at: next, last_at: last, last_session_id: session } = schedule;
   return (
     <Card title={escapedLine(schedule.name)} aside={<State schedule={schedule} />}>
-      <dl className="grid grid-cols-[auto_1fr] gap-x-4 gap-y-1.5 text-sm">
+      <dl className="grid grid-cols-[auto_1fr] gap-x-4 gap-y-2 text-sm">
         <Fact label="When">
           {PRESETS[cron] && `${PRESETS[cron]} · `}
           <code>{cron}</code> · {zone}
@@ -94,7 +92,7 @@ function ScheduleCard({ workspaceId, schedule, isOwner }: CardProps) {
         <Fact label="Agent">{nameOfActor(names, null, schedule.agent_id)}</Fact>
         {!isMine && <Fact label="User">{nameOfActor(names, schedule.user_id, null)}</Fact>}
       </dl>
-      {schedule.last_error && <p className="mt-3 rounded-md bg-bad-soft px-3 py-1.5 text-bad">{schedule.last_error}</p>}
+      {schedule.last_error && <p className="mt-3 rounded-md bg-bad-soft px-3 py-2 text-bad">{schedule.last_error}</p>}
       <p className="mt-3 rounded-md bg-sunken px-3 py-2 whitespace-pre-wrap wrap-anywhere">{schedule.message}</p>
       {(isMine || isOwner) && <Actions workspaceId={workspaceId} schedule={schedule} isMine={isMine} />}
     </Card>

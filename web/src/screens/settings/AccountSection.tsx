@@ -1,6 +1,7 @@
-/** One's own account: password and logins. Administrators also see all accounts of the server. */
+/** One's own account: password, notifications and logins. Administrators also see all accounts of the server. */
 import { useMe } from "../../app/me";
 import { LoginsCard } from "./LoginsCard";
+import { NotificationsCard } from "./NotificationsCard";
 import { PasswordCard } from "./PasswordCard";
 import { UsersCard } from "./UsersCard";
 
@@ -9,6 +10,7 @@ export function AccountSection() {
   return (
     <>
       <PasswordCard />
+      <NotificationsCard />
       <LoginsCard />
       {me?.is_administrator && <UsersCard meId={me.id} />}
     </>

@@ -22,7 +22,7 @@ interface Props {
 
 export function AgentFieldsForm({ fields, onChange }: Props) {
   return (
-    <div className="space-y-5">
+    <div className="space-y-6">
       <ModelFields fields={fields} onChange={onChange} />
       <TextArea
         label="Instructions"
@@ -151,7 +151,7 @@ function Capabilities({ fields, onChange }: Props) {
         ))}
       </ul>
       {fields.otherTools.length > 0 && (
-        <p className="mt-2 flex flex-wrap gap-1.5 text-xs text-muted">
+        <p className="mt-2 flex flex-wrap gap-2 text-xs text-muted">
           Also allowed, in the YAML:
           {fields.otherTools.map((tool) => (
             <Badge key={tool}>{tool}</Badge>

@@ -8,6 +8,7 @@ import { TextArea } from "../../components/TextArea";
 import { AgentFieldsForm } from "./AgentFieldsForm";
 import { fieldsOf, withFields } from "./agentDefinition";
 import { useRefetch } from "./data";
+import { LiveExplanation } from "./LiveExplanation";
 
 const NEW = `trust: review
 toolsets: [workspace]
@@ -72,6 +73,9 @@ export function AgentForm({ workspaceId, agent, onSaved }: Props) {
         <p className="rounded-md bg-sunken px-3 py-2 text-muted">
           This definition has something that the form cannot show, such as phases or an error. Edit it as YAML.
         </p>
+      )}
+      {shown && (
+        <LiveExplanation workspaceId={workspaceId} agentId={agent?.id} definition={definition} fields={shown} />
       )}
       <ErrorNote error={saving.error} />
       <Button type="submit" variant="primary" busy={saving.isPending}>

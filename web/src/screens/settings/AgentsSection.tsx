@@ -8,8 +8,8 @@ import { ConfirmButton } from "../../components/ConfirmButton";
 import { Dialog } from "../../components/Dialog";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
-import { Loading } from "../../components/Loading";
 import { RelativeTime } from "../../components/RelativeTime";
+import { Skeleton } from "../../components/Skeleton";
 import { AgentForm } from "./AgentForm";
 import { useAgents, useIsOwner, useRefetch } from "./data";
 import { ExplainForm } from "./ExplainForm";
@@ -28,7 +28,7 @@ export function AgentsSection({ workspaceId }: ScreenProps) {
   const agents = useAgents(workspaceId);
   const isOwner = useIsOwner(workspaceId);
   const [isAdding, setIsAdding] = useState(false);
-  if (agents.isPending) return <Loading what="agents" />;
+  if (agents.isPending) return <Skeleton what="agents" />;
   if (agents.error) return <ErrorNote error={agents.error} />;
   return (
     <>
@@ -83,7 +83,7 @@ function Fact({ name, value }: { name: string; value: string }) {
 function Permissions({ permissions }: { permissions: Record<string, Schema["ToolPermission"]> | null }) {
   if (permissions === null) return <p className="mt-3 text-muted">Read-only</p>;
   return (
-    <ul className="mt-3 flex flex-wrap gap-1.5" aria-label="Tool permissions">
+    <ul className="mt-3 flex flex-wrap gap-2" aria-label="Tool permissions">
       {Object.entries(permissions).map(([tool, permission]) => (
         <li key={tool}>
           <Badge tone={permission.allowed ? "good" : "bad"} title={permission.allowed ? "allowed" : "denied"}>
@@ -106,10 +106,10 @@ function Actions({ workspaceId, agent }: { workspaceId: string; agent: Agent }) 
   return (
     <div className="mt-4 flex flex-wrap gap-2">
       <Button small onClick={() => setOpen("rules")}>
-        Edit {agent.name}
+        Edit <span className="sr-only">{agent.name}</span>
       </Button>
       <Button small onClick={() => setOpen("key")}>
-        Create key for {agent.name}
+        Create key <span className="sr-only">for {agent.name}</span>
       </Button>
       <ConfirmButton
         label={`Remove ${agent.name}`}
@@ -118,7 +118,9 @@ function Actions({ workspaceId, agent }: { workspaceId: string; agent: Agent }) 
           await unwrap(api.DELETE("/api/v1/workspaces/{workspace_id}/agents/{agent_id}", { params: { path } }));
           await refetch();
         }}
-      />
+      >
+        Remove
+      </ConfirmButton>
       <Dialog title={`Edit ${agent.name}`} isOpen={open === "rules"} onClose={close} wide>
         <AgentForm workspaceId={workspaceId} agent={agent} onSaved={close} />
       </Dialog>

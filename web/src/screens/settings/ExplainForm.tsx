@@ -122,7 +122,7 @@ function Explanation({ found }: { found: Schema["ExplanationOut"] }) {
       <p>{found.reason}</p>
       <details>
         <summary className="text-muted">Rules checked</summary>
-        <ol className="mt-1 list-decimal pl-5 text-xs">
+        <ol className="mt-1 list-decimal pl-6 text-xs">
           {found.rules_checked.map((one) => (
             <li key={one}>{one}</li>
           ))}

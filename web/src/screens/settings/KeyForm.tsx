@@ -40,7 +40,7 @@ export function KeyForm({ provider, isStored, hasAddress = true }: KeyFormProps)
   return (
     <form onSubmit={submit} className="space-y-3">
       <div className="flex flex-wrap items-end gap-3">
-        <div className="min-w-48 grow">
+        <div className="min-w-48 flex-1">
           <Field
             label={`API key for ${provider}`}
             type="password"
@@ -50,7 +50,7 @@ export function KeyForm({ provider, isStored, hasAddress = true }: KeyFormProps)
           />
         </div>
         {hasAddress && (
-          <div className="min-w-48 grow">
+          <div className="min-w-48 flex-1">
             <Field
               label={`Base URL for ${provider} (optional)`}
               type="url"

@@ -5,8 +5,8 @@ import { Card } from "../../components/Card";
 import { ConfirmButton } from "../../components/ConfirmButton";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
-import { Loading } from "../../components/Loading";
 import { RelativeTime } from "../../components/RelativeTime";
+import { Skeleton } from "../../components/Skeleton";
 import { Table } from "../../components/Table";
 import { useAgents, useKeys, useRefetch } from "./data";
 import { NewKeyForm } from "./NewKeyForm";
@@ -14,7 +14,7 @@ import { NewKeyForm } from "./NewKeyForm";
 export function KeysSection({ workspaceId }: ScreenProps) {
   const keys = useKeys();
   const agents = useAgents(workspaceId).data?.items ?? [];
-  if (keys.isPending) return <Loading what="keys" />;
+  if (keys.isPending) return <Skeleton what="keys" />;
   if (keys.error) return <ErrorNote error={keys.error} />;
   return (
     <>

@@ -6,8 +6,8 @@ import { Button } from "../../components/Button";
 import { Card } from "../../components/Card";
 import { ConfirmButton } from "../../components/ConfirmButton";
 import { ErrorNote } from "../../components/ErrorNote";
-import { Loading } from "../../components/Loading";
 import { RelativeTime } from "../../components/RelativeTime";
+import { Skeleton } from "../../components/Skeleton";
 import { Table } from "../../components/Table";
 import { useRefetch } from "./data";
 import { KeyForm } from "./KeyForm";
@@ -15,7 +15,7 @@ import { KeyForm } from "./KeyForm";
 export function ModelsSection() {
   const providers = useQuery({ queryKey: ["providers"], queryFn: () => unwrap(api.GET("/api/v1/providers")) });
   const stored = useQuery({ queryKey: ["credentials"], queryFn: () => unwrap(api.GET("/api/v1/credentials")) });
-  if (providers.isPending || stored.isPending) return <Loading what="providers" />;
+  if (providers.isPending || stored.isPending) return <Skeleton what="providers" />;
   if (providers.error) return <ErrorNote error={providers.error} />;
   if (stored.error) return <ErrorNote error={stored.error} />;
   return (
@@ -123,7 +123,7 @@ function Models({ provider }: { provider: string }) {
     queryKey: ["models", provider],
     queryFn: () => unwrap(api.GET("/api/v1/providers/{provider}/models", { params: { path: { provider } } })),
   });
-  if (models.isPending) return <Loading what="models" />;
+  if (models.isPending) return <Skeleton what="models" />;
   if (models.error) return <ErrorNote error={models.error} />;
   return (
     <Table

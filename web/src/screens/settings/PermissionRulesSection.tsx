@@ -1,14 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
 import { api, type Schema, unwrap } from "../../api/client";
 import type { ScreenProps } from "../../app/screenProps";
-import { shownAccess } from "../../approvals/RuleEditor";
+import { shownAccess } from "../../approvals/access";
 import { Badge } from "../../components/Badge";
 import { EXACT, ShownText } from "../../components/Code";
 import { ConfirmButton } from "../../components/ConfirmButton";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
-import { Loading } from "../../components/Loading";
 import { RelativeTime } from "../../components/RelativeTime";
+import { Skeleton } from "../../components/Skeleton";
 import { Table } from "../../components/Table";
 import { useAgents, useMembers, useRefetch } from "./data";
 
@@ -22,13 +22,11 @@ export function PermissionRulesSection({ workspaceId }: ScreenProps) {
   });
   const agents = useAgents(workspaceId).data?.items ?? [];
   const members = useMembers(workspaceId).data?.items ?? [];
-  if (grants.isPending) return <Loading what="saved approvals" />;
+  if (grants.isPending) return <Skeleton what="saved approvals" />;
   if (grants.error) return <ErrorNote error={grants.error} />;
   if (grants.data.items.length === 0) {
     return (
-      <Empty title="No permission rules yet">
-        Approve a call for its session or always, and its rule appears here.
-      </Empty>
+      <Empty title="No saved approvals yet">Approve a call for its session or always, and its rule appears here.</Empty>
     );
   }
   return (

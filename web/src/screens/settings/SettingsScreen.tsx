@@ -2,7 +2,8 @@
 import { Suspense } from "react";
 import { Link, Redirect, useRoute } from "wouter";
 import type { ScreenProps } from "../../app/screenProps";
-import { Loading } from "../../components/Loading";
+import { Page } from "../../components/Page";
+import { Skeleton } from "../../components/Skeleton";
 import { SECTIONS } from "./sections";
 
 export default function SettingsScreen({ workspaceId }: ScreenProps) {
@@ -21,22 +22,18 @@ export default function SettingsScreen({ workspaceId }: ScreenProps) {
             key={name}
             href={`/w/${workspaceId}/settings/${name}`}
             aria-current={name === section.name ? "page" : undefined}
-            className="border-b-2 border-transparent px-2.5 py-2 whitespace-nowrap text-muted hover:text-ink aria-[current]:border-accent aria-[current]:font-medium aria-[current]:text-accent"
+            className="border-b-2 border-transparent px-3 py-2 whitespace-nowrap text-muted hover:text-ink aria-[current]:border-accent aria-[current]:font-medium aria-[current]:text-accent"
           >
             {label}
           </Link>
         ))}
       </nav>
-      <div className="min-h-0 grow overflow-y-auto" tabIndex={0} role="region" aria-label={section.label}>
-        <div className="mx-auto max-w-4xl space-y-5 p-4">
-          <header>
-            <h1 className="text-lg font-semibold">{section.label}</h1>
-            <p className="text-muted">{section.about}</p>
-          </header>
-          <Suspense fallback={<Loading what={section.label} />}>
+      <div className="min-h-0 grow">
+        <Page key={section.name} title={section.label} label={section.label} about={section.about}>
+          <Suspense fallback={<Skeleton what={section.label} />}>
             <View workspaceId={workspaceId} />
           </Suspense>
-        </div>
+        </Page>
       </div>
     </div>
   );

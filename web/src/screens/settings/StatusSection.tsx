@@ -5,7 +5,7 @@ import type { ScreenProps } from "../../app/screenProps";
 import { Badge, type Tone } from "../../components/Badge";
 import { Card } from "../../components/Card";
 import { ErrorNote } from "../../components/ErrorNote";
-import { Loading } from "../../components/Loading";
+import { Skeleton } from "../../components/Skeleton";
 import { bytes, days } from "./amounts";
 
 export function StatusSection({ workspaceId }: ScreenProps) {
@@ -24,7 +24,7 @@ function Usage({ workspaceId }: ScreenProps) {
       unwrap(api.GET("/api/v1/workspaces/{workspace_id}/usage", { params: { path: { workspace_id: workspaceId } } })),
     staleTime: 60_000,
   });
-  if (found.isPending) return <Loading what="usage" />;
+  if (found.isPending) return <Skeleton what="usage" />;
   if (found.error) return <ErrorNote error={found.error} />;
   const { usage, limits } = found.data;
   return (
@@ -44,7 +44,7 @@ function Usage({ workspaceId }: ScreenProps) {
         <Fact name="Calls">{count(usage.calls)}</Fact>
         <Fact name="Not yet on disk">{count(usage.pending)}</Fact>
       </Facts>
-      <h3 className="mt-5 mb-2 font-semibold">Server limits</h3>
+      <h3 className="mt-6 mb-2 font-semibold">Server limits</h3>
       <Facts>
         <Fact name="Max file size">{bytes(limits.max_file_bytes)}</Fact>
         <Fact name="Max request size">{bytes(limits.max_request_bytes)}</Fact>
@@ -60,7 +60,7 @@ function Usage({ workspaceId }: ScreenProps) {
 
 function ServerStatus() {
   const status = useQuery({ queryKey: ["status"], queryFn: () => unwrap(api.GET("/api/v1/status")) });
-  if (status.isPending) return <Loading what="status" />;
+  if (status.isPending) return <Skeleton what="status" />;
   if (status.error) return <ErrorNote error={status.error} />;
   const { isolation, node, version } = status.data;
   return (
@@ -76,7 +76,7 @@ function ServerStatus() {
       <Gaps gaps={isolation.gaps} />
       <details className="mt-4">
         <summary className="text-muted">{isolation.held.length} escape attempts blocked at startup</summary>
-        <ul className="mt-2 list-disc space-y-0.5 pl-5 text-xs">
+        <ul className="mt-2 list-disc space-y-0.5 pl-6 text-xs">
           {isolation.held.map((one) => (
             <li key={one}>{one}</li>
           ))}
@@ -95,7 +95,7 @@ function Gaps({ gaps }: { gaps: Schema["IsolationGapOut"][] }) {
   if (gaps.length === 0) return null;
   return (
     <>
-      <h3 className="mt-5 mb-2 font-semibold">Degraded isolation</h3>
+      <h3 className="mt-6 mb-2 font-semibold">Degraded isolation</h3>
       <ul className="space-y-2">
         {gaps.map((gap) => (
           <li key={gap.name} className="rounded-md border border-line p-3">

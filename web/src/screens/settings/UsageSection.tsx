@@ -8,9 +8,9 @@ import type { ScreenProps } from "../../app/screenProps";
 import { Card } from "../../components/Card";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
-import { Loading } from "../../components/Loading";
 import { cost } from "../../components/money";
 import { Select } from "../../components/Select";
+import { Skeleton } from "../../components/Skeleton";
 import { escapedLine } from "../../components/shownText";
 import { Table } from "../../components/Table";
 import { titleOf } from "../chat/SessionList";
@@ -26,7 +26,7 @@ const GROUPS = { agent: "By agent", model: "By model", session: "By session" } s
 export function UsageSection({ workspaceId }: ScreenProps) {
   const [days, setDays] = useState("30");
   const byDay = useSums(workspaceId, "day", days);
-  if (byDay.isPending) return <Loading what="usage" />;
+  if (byDay.isPending) return <Skeleton what="usage" />;
   if (byDay.error) return <ErrorNote error={byDay.error} />;
   const found = byDay.data.items;
   return (
@@ -107,8 +107,8 @@ function Days({ sums }: { sums: readonly Sum[] }) {
           {
             title: isPriced ? "Share of the dearest day" : "Share of the busiest day",
             cell: (sum) => (
-              <span aria-hidden className="mt-1.5 block h-2 min-w-16 rounded bg-sunken">
-                <span className="block h-2 rounded bg-accent" style={{ width: `${(100 * size(sum)) / largest}%` }} />
+              <span aria-hidden className="mt-2 block h-2 min-w-16 rounded-sm bg-sunken">
+                <span className="block h-2 rounded-sm bg-accent" style={{ width: `${(100 * size(sum)) / largest}%` }} />
               </span>
             ),
           },
@@ -131,7 +131,7 @@ function Sums({ workspaceId, by, days }: { workspaceId: string; by: keyof typeof
   return (
     <section className="space-y-2">
       <h2 className="font-semibold">{GROUPS[by]}</h2>
-      {found.isPending && <Loading what="usage" />}
+      {found.isPending && <Skeleton what="usage" />}
       <ErrorNote error={found.error} />
       {found.data && (
         <Table

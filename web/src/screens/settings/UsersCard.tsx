@@ -87,7 +87,7 @@ function Actions({ account, onReset, isBusy }: { account: Account; onReset: () =
     );
   }
   return (
-    <div className="flex flex-wrap justify-end gap-1.5">
+    <div className="flex flex-wrap justify-end gap-2">
       <Button small aria-label={`Reset password of ${account.email}`} busy={isBusy} onClick={onReset}>
         Reset password
       </Button>

@@ -71,7 +71,7 @@ export const SECTIONS: readonly Section[] = [
   {
     name: "account",
     label: "Account",
-    about: "Your password, and where you are logged in.",
+    about: "Your password, notifications, and where you are logged in.",
     view: AccountSection,
   },
 ];

@@ -42,7 +42,7 @@ export function MessageStep({ workspaceId, agents }: { workspaceId: string; agen
             type="button"
             aria-pressed={text === task.text}
             onClick={() => setText(task.text)}
-            className="min-h-9 rounded-full border border-line px-3.5 text-sm hover:bg-accent-soft aria-pressed:border-accent aria-pressed:bg-accent-soft aria-pressed:text-accent"
+            className="min-h-9 rounded-full border border-line px-3 text-sm hover:bg-accent-soft aria-pressed:border-accent aria-pressed:bg-accent-soft aria-pressed:text-accent"
           >
             {task.title}
           </button>

@@ -24,7 +24,7 @@ export default function StartScreen({ workspaceId }: ScreenProps) {
   const step = hasAgent ? 3 : hasKey ? 2 : 1;
   return (
     <div tabIndex={0} role="region" aria-label="First steps" className="h-full overflow-y-auto">
-      <div className="mx-auto max-w-2xl space-y-6 p-4 pb-16 md:pt-10">
+      <div className="mx-auto max-w-2xl space-y-6 p-4 pb-16 md:pt-8">
         <header className="space-y-1">
           <h1 className="text-2xl font-semibold tracking-tight">Put an agent to work</h1>
           <p className="text-muted">

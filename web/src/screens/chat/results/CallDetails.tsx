@@ -7,7 +7,7 @@ export function CallDetails({ call, isOpen = false }: { call: Call; isOpen?: boo
   const [isShown, setIsShown] = useState(isOpen);
   return (
     <details open={isShown} onToggle={(event) => setIsShown(event.currentTarget.open)}>
-      <summary className="w-fit rounded text-xs text-muted hover:text-ink">Details</summary>
+      <summary className="w-fit rounded-sm text-xs text-muted hover:text-ink">Details</summary>
       {isShown && (
         <div className="mt-2 space-y-2">
           {call.input !== null && <ArgumentList given={call.input} label="Input" />}

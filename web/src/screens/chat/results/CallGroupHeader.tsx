@@ -14,7 +14,7 @@ export function CallGroupHeader({ group, isOpen }: { group: CallGroup; isOpen: b
       type="button"
       aria-expanded={isOpen}
       onClick={() => toggle(group.id, !isOpen)}
-      className="flex w-full items-center gap-2 rounded-lg border border-line bg-surface px-3 py-1.5 text-left text-sm hover:bg-accent-soft"
+      className="flex w-full items-center gap-2 rounded-lg border border-line bg-surface px-3 py-1 text-left text-sm hover:bg-accent-soft"
     >
       <ChevronRight
         aria-hidden
@@ -25,7 +25,7 @@ export function CallGroupHeader({ group, isOpen }: { group: CallGroup; isOpen: b
       {milliseconds >= 1_000 && (
         <span className="shrink-0 text-xs text-muted tabular-nums">{durationOf(milliseconds)}</span>
       )}
-      <span className="shrink-0 rounded-full bg-sunken px-1.5 text-xs text-muted tabular-nums">
+      <span className="shrink-0 rounded-full bg-sunken px-2 text-xs text-muted tabular-nums">
         {group.calls.length}
         <span className="sr-only"> calls</span>
       </span>

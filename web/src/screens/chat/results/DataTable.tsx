@@ -13,6 +13,8 @@ interface Props {
 }
 
 export function DataTable({ columns, rows, total }: Props) {
+  // A heading is where its numbers are.
+  const isRight = columns.map((_, number) => rows.length > 0 && rows.every((row) => NUMBER.test(row[number] ?? "")));
   return (
     <div className="overflow-hidden rounded-md border border-line">
       <section aria-label="Result" tabIndex={0} className="max-h-96 overflow-auto -outline-offset-2">
@@ -20,8 +22,12 @@ export function DataTable({ columns, rows, total }: Props) {
           <thead className="sticky top-0 bg-sunken text-muted">
             <tr>
               {columns.map((name, number) => (
-                // biome-ignore lint/suspicious/noArrayIndexKey: names of columns can repeat
-                <th key={number} scope="col" className="px-3 py-1.5 font-medium whitespace-nowrap">
+                <th
+                  // biome-ignore lint/suspicious/noArrayIndexKey: names of columns can repeat
+                  key={number}
+                  scope="col"
+                  className={`px-3 py-1 font-medium whitespace-nowrap ${isRight[number] ? "text-right" : ""}`}
+                >
                   {escapedLine(name)}
                 </th>
               ))}

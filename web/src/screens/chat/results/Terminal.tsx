@@ -28,7 +28,7 @@ export function Terminal({ command, output, exitCode, isRunning }: Props) {
   }, [output, isRunning]);
   return (
     <div className="overflow-hidden rounded-md border border-line bg-sunken font-mono text-xs leading-5">
-      <div className="group relative flex gap-2 border-b border-line py-1.5 pr-9 pl-3">
+      <div className="group relative flex gap-2 border-b border-line py-1 pr-9 pl-3">
         <span aria-hidden className="text-good select-none">
           $
         </span>
@@ -69,7 +69,7 @@ export function Terminal({ command, output, exitCode, isRunning }: Props) {
       {exitCode !== null && exitCode !== 0 && (
         <p className="border-t border-line bg-bad-soft px-3 py-1 font-sans text-bad">Exit code {exitCode}</p>
       )}
-      {!isRunning && lines.length === 0 && <p className="px-3 py-1.5 font-sans text-muted">No output</p>}
+      {!isRunning && lines.length === 0 && <p className="px-3 py-1 font-sans text-muted">No output</p>}
     </div>
   );
 }
