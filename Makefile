@@ -152,7 +152,7 @@ lock: ## Renew the lock files of the Python packages (UPGRADE=1 takes newer vers
 	@test -x .local/lock/bin/uv || /usr/bin/python3 -m venv .local/lock
 	@.local/lock/bin/python -m pip install -qq uv==$(UV)
 	$(call compile,requirements/runtime.txt)
-	$(call compile,requirements/server.txt,--extra otel --extra server --extra redis --extra web)
+	$(call compile,requirements/server.txt,--extra embedded --extra otel --extra server --extra redis --extra web)
 	$(call compile,requirements/dev.txt,--extra dev)
 	$(call compile,requirements/release.txt,,requirements/release.in)
 	$(call compile,tests/peers/requirements.txt,,tests/peers/requirements.in)
