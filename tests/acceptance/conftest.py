@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import httpx2
 import pytest
 
+from tests.acceptance.observed_server import ObservedServer, observed_server
 from tests.acceptance.serving import Serving, serving
 from tests.acceptance.workspace import PASSWORD, Someone, Workspace
 from tests.conftest import DatabaseUrls
@@ -90,3 +91,16 @@ def registered(server: Serving, email: str) -> Someone:
         login = client.post("/auth/login", json={"email": email, "password": PASSWORD})
         assert login.status_code == 200, login.text
     return Someone(person.json()["id"], email, login.json()["access_token"])
+
+
+@pytest.fixture(scope="module")
+def one_observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObservedServer]:
+    with observed_server(tmp_path_factory.mktemp("observed")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def observed(one_observed: ObservedServer) -> Iterator[ObservedServer]:
+    """A server whose log, metrics and traces have none of what the test planted; searched after the test."""
+    yield one_observed
+    one_observed.check()

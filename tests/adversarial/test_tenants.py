@@ -638,7 +638,14 @@ def tenant_tables(connection: psycopg.Connection[Any]) -> set[str]:
 
 def tool_calls(accounts: TenantAccounts) -> dict[str, dict[str, Any]]:
     """A call of every tool. A new tool fails here until somebody defines its call."""
-    calls: dict[str, dict[str, Any]] = {
+    calls = calls_of_tools(accounts.ids)
+    assert set(calls) == {tool.name for tool in accounts.services.registry.list_for_scope(None)}
+    return calls
+
+
+def calls_of_tools(ids: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """A call of every tool in a workspace with these ids."""
+    return {
         "ls": {"path": "/", "recursive": True},
         "read": {"path": "/secret.txt"},
         "cat": {"paths": ["/secret.txt"]},
@@ -650,7 +657,7 @@ def tool_calls(accounts: TenantAccounts) -> dict[str, dict[str, Any]]:
         "write": {"path": "/secret.txt", "content": "intruder", "overwrite": True},
         "edit": {"path": "/secret.txt", "insert_line": 0, "insert_content": "intruder"},
         "touch": {"path": "/intruder.txt"},
-        "review": {"session_id": accounts.ids["session_id"]},
+        "review": {"session_id": ids["session_id"]},
         "review_decide": {"all": "revert", "version": "intruder"},
         "mkdir": {"path": "/intruder"},
         "mv": {"source": "/secret.txt", "destination": "/intruder.txt"},
@@ -659,18 +666,18 @@ def tool_calls(accounts: TenantAccounts) -> dict[str, dict[str, Any]]:
         "plan_read": {"name": "secret"},
         "plan_edit": {"path": "/plans/secret.plan", "insert_line": 0, "insert_content": "intruder"},
         "plan_list": {},
-        "exit_plan_mode": {"plan_file_path": "/plans/secret.plan", "session_id": accounts.ids["session_id"]},
+        "exit_plan_mode": {"plan_file_path": "/plans/secret.plan", "session_id": ids["session_id"]},
         "ask_user": {"questions": [{"name": "name", "question": "intruder?", "schema": '{"type": "string"}'}]},
         "run_agent": {"task": "intruder"},
         "deleted_files": {},
-        "changes": {"calls": [accounts.ids["call_id"]]},
-        "read_result": {"call_id": accounts.ids["call_id"]},
+        "changes": {"calls": [ids["call_id"]]},
+        "read_result": {"call_id": ids["call_id"]},
         "attach": {"name": "intruder.png", "content": "iVBORw0KGgo="},
-        "file_versions": {"file_id": accounts.ids["file_id"]},
-        "file_version": {"version_id": accounts.ids["version_id"]},
-        "file_compare": {"from_version": accounts.ids["from_version"], "to_version": accounts.ids["to_version"]},
-        "file_restore": {"file_id": accounts.ids["file_id"], "version_id": accounts.ids["from_version"]},
-        "undo": {"calls": [accounts.ids["call_id"]], "force": True},
+        "file_versions": {"file_id": ids["file_id"]},
+        "file_version": {"version_id": ids["version_id"]},
+        "file_compare": {"from_version": ids["from_version"], "to_version": ids["to_version"]},
+        "file_restore": {"file_id": ids["file_id"], "version_id": ids["from_version"]},
+        "undo": {"calls": [ids["call_id"]], "force": True},
         "fs.list": {"path": "@project"},
         "fs.read": {"path": "@project/secret.txt"},
         "fs.search": {"path": "@project", "pattern": "one"},
@@ -688,13 +695,11 @@ def tool_calls(accounts: TenantAccounts) -> dict[str, dict[str, Any]]:
         "tool_search": {"query": "intruder"},
         "bash": {"command": "echo intruder > secret.txt"},
         "bash_start": {"command": "echo intruder > secret.txt"},
-        "bash_output": {"process_id": accounts.ids["process_id"]},
-        "bash_input": {"process_id": accounts.ids["process_id"], "text": "intruder"},
-        "bash_stop": {"process_id": accounts.ids["process_id"]},
+        "bash_output": {"process_id": ids["process_id"]},
+        "bash_input": {"process_id": ids["process_id"], "text": "intruder"},
+        "bash_stop": {"process_id": ids["process_id"]},
         "bash_list": {},
     }
-    assert set(calls) == {tool.name for tool in accounts.services.registry.list_for_scope(None)}
-    return calls
 
 
 def assert_nothing_came_out(answers: Any) -> None:

@@ -25,8 +25,9 @@ from tests.deploy.forms import (
     run,
     settings,
     until_ready,
+    within,
 )
-from tests.deploy.smoke import PERSON, SECONDS, Deployment
+from tests.deploy.smoke import PERSON, SECONDS, Deployment, require_kept
 
 BASE: Final = "debian:12-slim"
 IMAGE: Final = "localhost/toolcrib:release-check"
@@ -44,6 +45,7 @@ NAMESPACES: Final = (SECCOMP, UNMASKED)
 PODMAN: Final = ("podman", "--runtime=runc")
 LIMITS: Final = ("--ulimit=nofile=1024:1024", "--ulimit=nproc=1000:1000")
 _PULL_SECONDS: Final = 60.0
+_AUTHORITIES: Final = "/usr/local/share/authorities.pem"
 _OF_PACKAGES: Final = ("cert", "find-links", "index-url", "extra-index-url", "trusted-host")
 PODMAN_RUN: Final = (*PODMAN, "run", "--rm", "--network=host", *LIMITS)
 
@@ -184,9 +186,34 @@ def by_compose(folder: Path, stores: "Stores") -> Iterator[Deployment]:
     try:
         run(*compose, "up", "--detach", env=env, seconds=BUILD_SECONDS)
         until_ready(origin, logged)
-        yield Deployment(origin, inside, logged, metrics, "host.containers.internal", has_administrator=True)
+        deployment = Deployment(origin, inside, logged, metrics, "host.containers.internal", has_administrator=True)
+        yield deployment
+        with _all_lost_but_a_backup(project, compose, env):
+            until_ready(origin, logged)
+            require_kept(deployment)
+            inside("audit", "verify")
     finally:
         subprocess.run([*compose, "down", "--volumes"], env=env, capture_output=True, timeout=SECONDS, check=False)
+
+
+@contextmanager
+def _all_lost_but_a_backup(project: str, compose: list[str], env: dict[str, str]) -> Iterator[None]:
+    """Back up by the commands of docs/operations/containers.md, remove the database and the files, and restore."""
+
+    def migrate(*command: str) -> str:
+        return run(*compose, "run", "--rm", "-T", "migrate", *command, env=env, seconds=BUILD_SECONDS)
+
+    assert "Not included" in (said := migrate("backup", "/backups/monday")), said
+    run(*compose, "down", env=env)
+    run("podman", "volume", "rm", f"{project}_database", f"{project}_files")
+    run(*compose, "up", "--detach", "postgres", env=env)
+    accepts = ["podman", "exec", f"{project}_postgres_1", "pg_isready", "--host=127.0.0.1", "--dbname=toolcrib"]
+    started = within(SECONDS, lambda: subprocess.run(accepts, capture_output=True, check=False).returncode == 0)
+    assert started, "PostgreSQL has not started."
+    said = migrate("restore", "--from", "/backups/monday")
+    assert "first: 1 files and folders restored." in said, said
+    run(*compose, "up", "--detach", env=env, seconds=BUILD_SECONDS)
+    yield
 
 
 @dataclass(frozen=True)
@@ -198,13 +225,13 @@ class Stores:
 
 
 def stores() -> Stores:
-    """Provide PostgreSQL and Redis. Where no registry can be reached, Debian's programs stand in."""
+    """Provide PostgreSQL and Redis. Where no registry can be reached, others stand in."""
     base_image()
     if all(_has_image(image) or _pulled(image) for image in ("postgres:17", "redis:7")):
         return Stores({}, "the images of PostgreSQL and Redis that it names")
     _build(STORES, f"--file={ROOT / 'tests' / 'deploy' / 'stores.Dockerfile'}", str(ROOT / "tests" / "deploy"))
     return Stores(
-        {"POSTGRES_IMAGE": STORES, "REDIS_IMAGE": STORES}, "Debian's PostgreSQL and Redis instead of their images"
+        {"POSTGRES_IMAGE": STORES, "REDIS_IMAGE": STORES}, "another PostgreSQL and Redis instead of their images"
     )
 
 
@@ -263,7 +290,11 @@ def from_readme(folder: Path) -> str:
 
         typed(commands)
         said = [_use_local_mode(typed, "~/.local/bin/toolcrib")]
-        typed(f"pipx install uv && UV_TOOL_BIN_DIR=~/by-uv ~/.local/bin/uv tool install --native-tls {wheel}")
+        # Of pip's settings, uv reads none: an authority of this machine must be named to it.
+        typed(
+            f"pipx install uv; [ ! -e {_AUTHORITIES} ] || export SSL_CERT_FILE={_AUTHORITIES}; "
+            f"UV_TOOL_BIN_DIR=~/by-uv ~/.local/bin/uv tool install {wheel}"
+        )
         said.append(_use_local_mode(typed, "~/by-uv/toolcrib"))
     assert len(set(said)) == 1, said
     return said[0]
@@ -313,7 +344,7 @@ def _package_settings() -> Iterator[list[str]]:
         options = [f"--volume={path}:{path}:ro" for path in _local_directories(found)]
         if "cert" in found:
             shutil.copy(found["cert"], f"{folder}/authorities.pem")
-            found["cert"] = "/usr/local/share/authorities.pem"
+            found["cert"] = _AUTHORITIES
             options.append(f"--volume={folder}/authorities.pem:{found['cert']}:ro")
         given = [f"{name} = {found[name].strip().replace(chr(10), ' ')}" for name in _OF_PACKAGES if name in found]
         Path(folder, "pip.conf").write_text("\n".join(["[global]", *given, ""]))

@@ -7,6 +7,7 @@ import ssl
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -257,13 +258,24 @@ def process(command: Sequence[str], env: Mapping[str, str], log: Path, origin: s
 
 def until_ready(origin: str, logged: Callable[[], str], running: Callable[[], bool] = lambda: True) -> None:
     """Wait until a server is ready for requests. Raises AssertionError with what it logged if it does not get ready."""
-    tick = threading.Event()
-    for _ in range(int(SECONDS / 0.2)):
+
+    def ready() -> bool:
         assert running(), f"the server of {origin} ended:\n{logged()[-3000:]}"
-        if _is_ready(origin):
-            return
+        return _is_ready(origin)
+
+    if not within(SECONDS, ready):
+        raise AssertionError(f"{origin} is not ready after {SECONDS:.0f} s:\n{logged()[-3000:]}")
+
+
+def within(seconds: float, happens: Callable[[], bool]) -> bool:
+    """Whether something happens within this time."""
+    tick = threading.Event()
+    deadline = time.monotonic() + seconds
+    while not happens():
+        if time.monotonic() > deadline:
+            return False
         tick.wait(0.2)
-    raise AssertionError(f"{origin} is not ready after {SECONDS:.0f} s:\n{logged()[-3000:]}")
+    return True
 
 
 def _is_ready(origin: str) -> bool:

@@ -26,6 +26,7 @@ model: fake
 trust: guided
 tool_permissions: {write: {allowed: true}, bash: {allowed: true}}
 """
+KEPT: Final = "/kept.md"
 # The sandbox's name for its machine shows that the command ran in it.
 COMMAND: Final = "hostname > where.txt; wc -l < notes.md >> where.txt"
 
@@ -114,9 +115,17 @@ class Smoke:
             run = self._post(f"{at}/sessions/{session}/messages", {"text": "Write notes"})["id"]
             self._approve_all(at, run, heard)
         self._speaks_on_a_websocket(at, session)
-        assert self._tool(at, "read", path="/where.txt").startswith("sandbox\n1")
+        self._ran_in_the_sandbox(at, session)
         self._tool(at, "undo", run_id=run)
         assert "where.txt" not in json.dumps(self._tool(at, "ls", path="/"))
+        self._tool(at, "write", path=KEPT, content="kept\n")
+
+    def _ran_in_the_sandbox(self, at: str, session: str) -> None:
+        try:
+            assert self._tool(at, "read", path="/where.txt").startswith("sandbox\n1")
+        except AssertionError as error:
+            events = json.dumps(self._get(f"{at}/sessions/{session}/events"), indent=1)
+            raise AssertionError(f"{error}\nWhat happened:\n{events}") from error
 
     def _approve_all(self, at: str, run: str, heard: Iterator[str]) -> None:
         """Approve what the run asks for, when the stream tells of it, until the run has ended."""
@@ -190,3 +199,16 @@ def smoke(deployment: Deployment) -> None:
             Smoke(deployment, model).run()
     except (httpx2.HTTPError, WebSocketException, TimeoutError) as error:
         raise AssertionError(f"{type(error).__name__}: {error}\n{deployment.logged()[-3000:]}") from error
+
+
+def require_kept(deployment: Deployment) -> None:
+    """Require what the smoke test left: its account, with the new password, and its file."""
+    with httpx2.Client(trust_env=False, timeout=SECONDS) as client:
+        at = f"{deployment.origin}/api/v1"
+        login = client.post(f"{at}/auth/login", json=CHANGED)
+        assert login.is_success, f"{login.status_code} {login.text}"
+        bearer = {"Authorization": f"Bearer {login.json()['access_token']}"}
+        [workspace] = client.get(f"{at}/workspaces", headers=bearer).json()["items"]
+        read = {"tool": "read", "args": {"path": KEPT}}
+        found = client.post(f"{at}/workspaces/{workspace['id']}/tools", json=read, headers=bearer)
+        assert "kept\\n" in found.text, found.text

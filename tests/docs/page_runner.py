@@ -26,6 +26,7 @@ INSTALLS = "Installs from a package registry; `make first-minute` installs the w
 PREPARES = "Prepares the machine that this test runs on, or is the gate that this test is part of."
 DEPLOYS = "Needs root, or a container runtime or a cluster; `make release-check` starts what the machine allows."
 CONTAINERS = "docs/operations/containers.md"
+IN_COMPOSE = "docker compose --env-file toolcrib.env --file deploy/compose.yaml run --rm -T migrate"
 PROXY = "docs/operations/proxy.md"
 UPGRADE = "docs/operations/upgrade.md"
 PIPX = "sudo apt-get install pipx ripgrep bubblewrap postgresql"
@@ -48,6 +49,8 @@ NOT_RUN: Mapping[tuple[str, str], str] = {
         "docker run --rm --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges \\",
     ): DEPLOYS,
     (CONTAINERS, "docker compose --env-file toolcrib.env --file deploy/compose.yaml up --detach"): DEPLOYS,
+    (CONTAINERS, f"{IN_COMPOSE} backup /backups/monday"): DEPLOYS,
+    (CONTAINERS, f"{IN_COMPOSE} restore --from /backups/monday"): DEPLOYS,
     (
         CONTAINERS,
         "helm install crib deploy/helm/toolcrib --namespace tools --set secret=toolcrib --set image.repository=…",

@@ -17,6 +17,7 @@ CLIENTS = "docs/tutorials/clients.md"
 # Pages for a reader who has a server: they run one after the other, beside the server of the team server's tutorial.
 WITH_A_SERVER = (
     "docs/operations/sizing.md",
+    "docs/reference/http.md",
     "docs/operations/troubleshooting.md",
     "docs/operations/upgrade.md",
 )

@@ -16,6 +16,11 @@ WHOLE = {
     "running.md": ("## Several nodes", "### Forwarding", "## Stopping and crashes"),
     "backup.md": ("### Without the data directory",),
     "install.md": (),
+    "monitoring.md": (),
+    "proxy.md": (),
+    "sizing.md": (),
+    "troubleshooting.md": ("## Nodes",),
+    "upgrade.md": (),
 }
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 NOTE = re.compile(r"^\[\^([\w-]+)\]: (.*(?:\n    .*)*)", re.MULTILINE)

@@ -86,7 +86,7 @@ async def cluster(servers: tuple[Server, Server]) -> Cluster:
 
 
 @pytest.mark.req("SC-1", part="a silent home is taken over")
-@pytest.mark.req("SC-2")
+@pytest.mark.req("SC-2", part="on another node")
 async def test_files_of_a_killed_node_are_served_by_another_within_the_lease(
     cluster: Cluster, urls: DatabaseUrls
 ) -> None:

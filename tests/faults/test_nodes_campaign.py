@@ -15,7 +15,7 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 @pytest.mark.req("SC-1", part="a silent home is taken over")
-@pytest.mark.req("SC-2")
+@pytest.mark.req("SC-2", part="on another node")
 @pytest.mark.xdist_group("kill")
 def test_twenty_faults_of_three_nodes_lose_and_repeat_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.faults.nodes_campaign", "--forwarding", "--faults", str(FAULTS)]

@@ -1,5 +1,6 @@
 """Requests that schemathesis generates from a schema: valid ones, and ones that are broken in every way it knows."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -32,6 +33,22 @@ def attack_operations(
             made = _generate(operation.as_strategy(generation_mode=mode), each // 2, partial(attack, name))
             # An operation without parameters has nothing to break.
             assert made or mode is GenerationMode.NEGATIVE, f"Nothing can be made from the description of {name}."
+
+
+def describe_tools(tools: list[dict[str, Any]]) -> dict[str, Any]:
+    """Describe each tool as a route whose body is its arguments."""
+    paths, schemas = {}, {}
+    for tool in tools:
+        # An OpenAPI document has all its schemas in one section.
+        text = json.dumps(tool["inputSchema"]).replace('"#/$defs/', f'"#/components/schemas/{tool["name"]}.')
+        schema = json.loads(text)
+        schemas.update({f"{tool['name']}.{name}": part for name, part in schema.pop("$defs", {}).items()})
+        body = {"required": True, "content": {"application/json": {"schema": schema}}}
+        paths[f"/{tool['name']}"] = {
+            "post": {"operationId": tool["name"], "requestBody": body, "responses": {"200": {"description": ""}}}
+        }
+    info = {"title": "tools", "version": "1"}
+    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
 
 
 def _operations(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:

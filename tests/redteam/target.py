@@ -77,13 +77,14 @@ class Target:
 
 
 @contextmanager
-def open_target(directory: Path, urls: DatabaseUrls) -> Iterator[Target]:
-    """Start a server with the two tenants; kill it afterwards."""
+def open_target(directory: Path, urls: DatabaseUrls, **environment: str) -> Iterator[Target]:
+    """Start a server with the two tenants; kill it afterwards. ``environment`` is added to its own."""
     node = f"redteam-{secrets.token_hex(4)}"
     options = {
         "TOOLCRIB_NODE_NAME": node,
         "TOOLCRIB_OPEN_REGISTRATION": "true",
         "TOOLCRIB_AUDIT_SEAL_INTERVAL_SECONDS": "10",
+        **environment,
     }
     with (
         watched_server(directory, urls, **options) as server,

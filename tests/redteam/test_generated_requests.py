@@ -10,7 +10,7 @@ import requests
 from schemathesis import Case
 
 from tests.redteam.attacks import Attacks
-from tests.redteam.generated import SEED, attack_operations
+from tests.redteam.generated import SEED, attack_operations, describe_tools
 from tests.redteam.target import Target, made
 from tests.wait_until import PATIENCE
 
@@ -68,28 +68,12 @@ def test_no_generated_tool_call_gets_a_5xx(
         answer = session.post(url, data=body, headers=headers | JSON, timeout=PATIENCE)
         attacks.judge(name, held=is_intended(answer), how=(answer.status_code, answer.text[:300], arguments))
 
-    attack_operations(_described(tools), attack, each=each)
+    attack_operations(describe_tools(tools), attack, each=each)
 
 
 def is_intended(answer: Any) -> bool:
     """Return whether a response is free of server errors. A model that does not respond is not the server's error."""
     return answer.status_code < 500 or answer.json()["code"] in NOT_OURS
-
-
-def _described(tools: list[dict[str, Any]]) -> dict[str, Any]:
-    """Describe each tool as a route whose body is its arguments."""
-    paths, schemas = {}, {}
-    for tool in tools:
-        # An OpenAPI document has all its schemas in one section.
-        text = json.dumps(tool["inputSchema"]).replace('"#/$defs/', f'"#/components/schemas/{tool["name"]}.')
-        schema = json.loads(text)
-        schemas.update({f"{tool['name']}.{name}": part for name, part in schema.pop("$defs", {}).items()})
-        body = {"required": True, "content": {"application/json": {"schema": schema}}}
-        paths[f"/{tool['name']}"] = {
-            "post": {"operationId": tool["name"], "requestBody": body, "responses": {"200": {"description": ""}}}
-        }
-    info = {"title": "tools", "version": "1"}
-    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
 
 
 def _aim(case: Case[Any], ids: dict[str, str], choose: random.Random) -> None:

@@ -18,7 +18,7 @@ from toolcrib.settings import Settings
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 # Of compose itself, not settings of the server.
-OF_COMPOSE = {"TOOLCRIB_IMAGE", "TOOLCRIB_APP_PASSWORD", "TOOLCRIB_PUBLISH"}
+OF_COMPOSE = {"TOOLCRIB_IMAGE", "TOOLCRIB_APP_PASSWORD", "TOOLCRIB_BACKUPS", "TOOLCRIB_PUBLISH"}
 OF_CADDY = {"TOOLCRIB_DOMAIN", "TOOLCRIB_TLS", "TOOLCRIB_UPSTREAM"}
 NAMESPACES = {"clone", "unshare", "mount", "umount2", "pivot_root", "sethostname"}
 DANGEROUS = {"bpf", "init_module", "kexec_load", "keyctl", "open_by_handle_at", "perf_event_open", "userfaultfd"}
@@ -40,6 +40,14 @@ def test_every_setting_that_they_name_exists() -> None:
     }
     assert files
     assert unknown == set()
+
+
+def test_kubernetes_migrates_before_it_replaces_one_node_after_another() -> None:
+    templates = DEPLOY / "helm/toolcrib/templates"
+
+    assert "helm.sh/hook: pre-install,pre-upgrade\n" in (templates / "migration.yaml").read_text()
+    # Its own default is to replace them so.
+    assert "updateStrategy" not in (templates / "statefulset.yaml").read_text()
 
 
 def test_the_chart_has_the_version_of_the_package() -> None:

@@ -1,11 +1,12 @@
 """The web UI in Debian's Chromium with a real server. A page error fails the test."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, ConsoleMessage, Page, ViewportSize, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize, async_playwright, expect
 
 from tests.acceptance.conftest import ada, grace, http, new_workspace, workspace
 from tests.acceptance.serving import Serving, serving
@@ -31,6 +32,9 @@ WIDE: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 SCREENS = ROOT / ".cache" / "screens"
+# A theme changes nothing but colours.
+ALL_RULES: dict[str, Any] = {}
+COLOUR_RULES = {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
 
 # A busy machine is slow. Longer waits mean that the element never appears.
 expect.set_options(timeout=PATIENCE * 1_000)
@@ -57,17 +61,51 @@ async def browser() -> AsyncIterator[Browser]:
         await launched.close()
 
 
+@pytest.fixture(scope="session")
+async def shared_context(browser: Browser, server: Serving) -> AsyncIterator[BrowserContext]:
+    """The context of the tests that need one page. Its first page stays open: a new window costs a second."""
+    context = await _new_context(browser, server)
+    await context.new_page()
+    yield context
+    await context.close()
+
+
 @pytest.fixture
-async def page(browser: Browser, server: Serving) -> AsyncIterator[Page]:
-    """A page without a login. A script error or a violation of the content security policy fails the test."""
+async def page(shared_context: BrowserContext, server: Serving) -> AsyncIterator[Page]:
+    """A page without a login. Afterwards nothing is left of it but the cache of the scripts."""
+    async with _checked(await shared_context.new_page()) as opened:
+        yield opened
+        first, *others = shared_context.pages
+        for one in others:
+            await one.close()
+        await shared_context.clear_cookies()
+        debugger = await shared_context.new_cdp_session(first)
+        await debugger.send("Storage.clearDataForOrigin", {"origin": server.origin, "storageTypes": "all"})
+        await debugger.detach()
+
+
+@asynccontextmanager
+async def new_page(browser: Browser, server: Serving) -> AsyncIterator[Page]:
+    """A page in a context of its own."""
+    context = await _new_context(browser, server)
+    async with _checked(await context.new_page()) as opened:
+        yield opened
+        await context.close()
+
+
+async def _new_context(browser: Browser, server: Serving) -> BrowserContext:
     context = await browser.new_context(base_url=server.origin, viewport=WIDE, reduced_motion="reduce")
     context.set_default_timeout(PATIENCE * 1_000)
+    return context
+
+
+@asynccontextmanager
+async def _checked(opened: Page) -> AsyncIterator[Page]:
+    """A script error or a violation of the content security policy fails the test."""
     page_errors: list[str] = []
-    opened = await context.new_page()
     opened.on("pageerror", lambda error: page_errors.append(f"{error.message}\n{error.stack}"))
     opened.on("console", lambda message: page_errors.extend(_page_errors(message)))
     yield opened
-    await context.close()
     assert page_errors == []
 
 
@@ -97,10 +135,12 @@ def axe() -> Axe:
 
     async def check(page: Page) -> None:
         # Through the debugger, which the content security policy does not restrict.
-        await page.evaluate(AXE.read_text())
-        for theme in ("light", "dark"):
+        if not await page.evaluate("'axe' in window"):
+            await page.evaluate(AXE.read_text())
+        for theme, rules in (("light", ALL_RULES), ("dark", COLOUR_RULES)):
             await page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
-            found: dict[str, Any] = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+            options = {"resultTypes": ["violations"], **rules}
+            found: dict[str, Any] = await page.evaluate("options => axe.run(document, options)", options)
             assert [_describe(one) for one in found["violations"] if one["impact"] in ("serious", "critical")] == [], (
                 theme
             )

@@ -70,7 +70,7 @@ async def test_files_are_attached_pasted_and_dropped_and_shown_in_the_conversati
     await expect(box).to_be_enabled()
     await box.focus()
     await page.keyboard.press("Shift+Tab")
-    await expect(page.get_by_role("button", name="Attach images or PDFs")).to_be_focused()
+    await expect(page.get_by_role("button", name="Attach files")).to_be_focused()
     async with page.expect_file_chooser() as chosen:
         await page.keyboard.press("Enter")
     blue: FilePayload = {"name": "blue.png", "mimeType": "image/png", "buffer": BLUE}
@@ -125,8 +125,8 @@ async def test_files_that_cannot_be_sent_are_refused_with_a_reason(
     await expect(page.get_by_role("textbox", name="Message")).to_be_enabled()
     alert = page.get_by_role("alert")
 
-    await give(page, "drop", "notes.txt", b"No picture.", "text/plain")
-    await expect(alert).to_contain_text("notes.txt is not an image (PNG, JPEG, GIF, WebP) or a PDF.")
+    await give(page, "drop", "tools.zip", b"PK\x03\x04\x00", "application/zip")
+    await expect(alert).to_contain_text("tools.zip is neither text nor an image (PNG, JPEG, GIF, WebP) or a PDF.")
     await give(page, "paste", "huge.png", BLUE.ljust(5_000_001), "image/png")
     await expect(alert).to_contain_text("huge.png is too large: the limit is 5 MB.")
     await expect(page.get_by_role("list", name="Attachments")).to_have_count(0)
@@ -138,3 +138,43 @@ async def test_files_that_cannot_be_sent_are_refused_with_a_reason(
     await expect(alert).to_contain_text("fake.png is not an image")
     await expect(page.get_by_role("textbox", name="Message")).to_have_value("Look.")
     await expect(page.get_by_role("button", name="Remove fake.png")).to_be_visible()
+
+
+@pytest.mark.req("UI-4", part="attachments")
+async def test_other_files_are_put_into_the_workspace_and_the_agent_reads_them(
+    workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
+) -> None:
+    page = workspace_page
+    session = begin(workspace, hire(workspace, model), title="Prices")
+    workspace.write("/uploads/prices.csv", "of another day\n")
+    page.on("filechooser", lambda _: None)
+    await page.goto(f"/w/{workspace.id}/chat/{session}")
+    box = page.get_by_role("textbox", name="Message")
+    await expect(box).to_be_enabled()
+    async with page.expect_file_chooser() as chosen:
+        await page.get_by_role("button", name="Attach files").click()
+    csv: FilePayload = {"name": "prices.csv", "mimeType": "text/csv", "buffer": "milk;1.20 €\r\n".encode()}
+    await (await chosen.value).set_files([csv])
+    await give(page, "drop", "Makefile", b"all:\n", "")
+    await give(page, "drop", "blue.png", BLUE)
+    await box.fill("What does milk cost?")
+    chips = page.get_by_role("list", name="Attachments").get_by_role("listitem")
+    await expect(chips).to_have_text(["prices.csvto /uploads", "Makefileto /uploads", "blue.png"])
+    await axe(page)
+    await screenshot(page, "chat-files-chosen")
+
+    model.say(says("I read it.", ("read", {"path": "/uploads/prices-2.csv"})), says("Milk costs 1.20 €."))
+    await page.keyboard.press("Enter")
+    conversation = page.get_by_role("log", name="Conversation")
+    await expect(conversation.get_by_text("Milk costs 1.20 €.")).to_be_visible()
+    mine = conversation.get_by_role("article", name="You")
+    await expect(mine).to_contain_text("Files in the workspace: /uploads/prices-2.csv, /uploads/Makefile")
+    await expect(mine.get_by_role("img", name="blue.png")).to_be_visible()
+    [result] = [one["content"] for one in model.last.body["messages"] if one["role"] == "tool"]
+    assert "milk;1.20 €" in result
+    assert workspace.on_disk("/uploads/prices-2.csv").read_bytes() == csv["buffer"]
+    assert workspace.on_disk("/uploads/prices.csv").read_text() == "of another day\n"
+    await expect(conversation.get_by_role("button", name="Changed 2 files")).not_to_contain_text("failed")
+    await expect(page.get_by_role("button", name="Remove Makefile")).to_have_count(0)
+    await axe(page)
+    await screenshot(page, "chat-files")

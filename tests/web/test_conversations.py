@@ -1,5 +1,6 @@
 """Conversations of several people: authors, forks, search, and what members see who only read."""
 
+import httpx2
 import pytest
 from playwright.async_api import Page, expect
 
@@ -7,6 +8,7 @@ from tests.acceptance.serving import Serving
 from tests.acceptance.workspace import Someone, Workspace
 from tests.fakes.model_server import ModelServer
 from tests.integration.runs.conftest import says
+from tests.wait_until import PATIENCE
 from tests.web.builders import begin, hire
 from tests.web.conftest import PHONE, Axe, Screenshot, log_in
 
@@ -16,7 +18,7 @@ async def send(page: Page, text: str) -> None:
     await page.keyboard.press("Enter")
 
 
-@pytest.mark.req("UI-4", part="edit and regenerate")
+@pytest.mark.req("UI-4", part="edit, regenerate and fork")
 async def test_a_message_is_edited_answered_again_and_forked_and_the_original_stays(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -68,7 +70,7 @@ async def test_a_message_is_edited_answered_again_and_forked_and_the_original_st
     await expect(conversation.get_by_text("What must I buy?")).to_have_count(1)
 
 
-@pytest.mark.req("UI-4", part="author and avatar")
+@pytest.mark.req("UI-4", part="search, titles, authors")
 async def test_a_new_session_gets_its_title_and_is_found_by_its_words(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -96,6 +98,41 @@ async def test_a_new_session_gets_its_title_and_is_found_by_its_words(
     await expect(page.get_by_role("link", name="Release notes")).to_be_visible()
 
 
+@pytest.mark.req("UI-4", part="edit and regenerate")
+async def test_a_conversation_that_began_in_another_client_is_shown_and_forked_with_its_messages(
+    workspace_page: Page, workspace: Workspace, model: ModelServer, ada: Someone, server: Serving
+) -> None:
+    page = workspace_page
+    hire(workspace, model)
+    model.say(says("Four litres."))
+    history = [
+        {"role": "user", "content": "What must I buy?"},
+        {"role": "assistant", "content": "You must buy **milk**."},
+        {"role": "user", "content": "How much of it?"},
+    ]
+    answer = httpx2.post(
+        f"{server.origin}/v1/chat/completions",
+        json={"model": f"{workspace.id}/coder", "messages": history},
+        headers={"Authorization": f"Bearer {ada.token}"},
+        trust_env=False,
+        timeout=PATIENCE,
+    )
+    assert answer.status_code == 200, answer.text
+
+    await page.get_by_role("link", name="How much of it?").click()
+    conversation = page.get_by_role("log", name="Conversation")
+    rows = conversation.get_by_role("article")
+    await expect(rows).to_have_count(4)
+    assert [await row.get_attribute("aria-label") for row in await rows.all()] == ["You", "Agent", "You", "Agent"]
+    await expect(conversation.locator("strong", has_text="milk")).to_be_visible()
+
+    await rows.nth(1).get_by_role("button", name="Fork from here").click()
+    await expect(page.get_by_role("link", name="Forked session")).to_be_visible()
+    await expect(rows).to_have_count(2)
+    await expect(conversation.get_by_text("What must I buy?")).to_be_visible()
+    await expect(conversation.locator("strong", has_text="milk")).to_be_visible()
+
+
 @pytest.mark.req("UI-4", part="a read-only link for members")
 async def test_other_people_see_the_author_and_viewers_no_control(
     workspace_page: Page,
@@ -119,7 +156,8 @@ async def test_other_people_see_the_author_and_viewers_no_control(
 
     # A member on the read-only link: everything to read, nothing to press by mistake.
     await page.goto(f"/w/{workspace.id}/chat/{session}?readonly")
-    await expect(conversation.get_by_text("Waits for a member of the workspace.")).to_be_visible()
+    await expect(conversation.get_by_text("A member or an owner decides.")).to_be_visible()
+    await expect(conversation.get_by_role("region", name="Diff of /a.md")).to_be_visible()
     await expect(page.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
     await expect(page.get_by_role("textbox", name="Message", exact=True)).to_have_count(0)
     await page.get_by_role("link", name="Open with controls").click()

@@ -1,8 +1,10 @@
 """The History screen: the timeline of a session, its changes, undo and redo, and the audit log."""
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -89,6 +91,38 @@ async def test_the_timeline_shows_turns_calls_decisions_and_all_changes(
     await expect(dialog.get_by_role("region", name="Diff of /plan.md")).to_contain_text("two")
     await axe(history_page)
     await screenshot(history_page, "history-changes")
+
+
+async def test_a_call_shows_how_long_it_worked_without_the_wait_for_its_approval(
+    history_page: Page, workspace: Workspace, session: str
+) -> None:
+    calls = workspace.get(f"/sessions/{session}/calls").json()["items"]
+    [approved] = [one for one in calls if one["decision"] and one["decision"]["state"] == "approved"]
+    decided, ended = milliseconds(approved["decision"]["decided_at"]), milliseconds(approved["ended_at"])
+    assert milliseconds(approved["started_at"]) < decided < ended
+    work = ended - decided
+    turn = history_page.get_by_role("region", name="Turn: Plan the release.")
+    row = turn.get_by_role("listitem").filter(has_text="approved by")
+    await expect(row).to_contain_text(f", {work} ms" if work < 1_000 else f", {work / 1_000:.1f} s")
+    await expect(turn.get_by_role("listitem").filter(has_text="rejected by")).not_to_contain_text(
+        re.compile(r", [\d.]+ m?s")
+    )
+
+    # The conversation has it from the event of the result.
+    events = workspace.get(f"/sessions/{session}/events").json()["items"]
+    [result] = [
+        one["payload"] for one in events if one["type"] == "tool-result" and one["payload"]["toolId"] == approved["id"]
+    ]
+    assert result["durationMs"] <= work + 1
+    await history_page.goto(f"/w/{workspace.id}/chat/{session}")
+    shown = history_page.get_by_role("article", name="Call of write").first
+    took = result["durationMs"]
+    await expect(shown).to_contain_text(f"{took} ms" if took < 1_000 else f"{took / 1_000:.1f} s")
+
+
+def milliseconds(time: str) -> int:
+    """A time as a browser reads it."""
+    return int(datetime.fromisoformat(time).timestamp() * 1_000)
 
 
 @pytest.mark.req("UI-1", part="undo")

@@ -98,6 +98,8 @@ async def test_reviews_and_failed_runs_wait_too_and_appear_while_the_page_is_ope
     review = page.get_by_role("region", name="Reviews").get_by_role("link", name="Rework the docs")
     await expect(review).to_be_visible()
     await review.click()
+    await expect(page.get_by_role("article", name="/docs/new.md")).to_be_visible()
+    await page.get_by_role("link", name="Back to the chat").click()
     await expect(page.get_by_role("log", name="Conversation")).to_be_visible()
 
     broken = begin(workspace, hire(workspace, model, name="limited", trust="guided"), title="Will fail")

@@ -76,7 +76,7 @@ async def test_a_wrong_password_shows_an_error(page: Page) -> None:
 @pytest.mark.req("UI-1", part="registering and logging in")
 @pytest.mark.req("SY-5", part="registration is closed by default, the first account is the operator's")
 async def test_with_registration_closed_the_setup_link_creates_the_first_account(
-    browser: Browser, tmp_path: Path
+    browser: Browser, tmp_path: Path, axe: Axe
 ) -> None:
     with migrated_database() as name, Server(tmp_path, urls_of(name)) as closed:
         del closed.environment["TOOLCRIB_OPEN_REGISTRATION"]
@@ -91,6 +91,7 @@ async def test_with_registration_closed_the_setup_link_creates_the_first_account
         await page.goto("about:blank")
         await page.goto(link)
         await expect(page.get_by_text("Create the first one.")).to_be_visible()
+        await axe(page)
         assert "setup" not in page.url
         await page.get_by_label("Email address").fill("ada@example.com")
         await page.get_by_label("Password").fill(PASSWORD)

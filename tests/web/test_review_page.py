@@ -1,8 +1,10 @@
 """The review page: the changes of a session, a run or a pending approval, as a pull request shows them."""
 
+import asyncio
 import json
 from bisect import bisect_left
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
@@ -15,7 +17,8 @@ from tests.web.builders import begin, hire
 from tests.web.conftest import PHONE, Axe, Screenshot
 from tests.web.review_sessions import BAD, GOOD, changed, changed_files, long_diff, module, path_of, planted
 
-FILES, PLANTED = 60, 37
+FILES, PLANTED, EDITED = 60, 37, 20
+MINE = '    return f"{price.gross():,.2f} {price.currency} including tax"'
 # Lines that are replaced by as many others, and milliseconds.
 LONG, LONGEST_TASK = 5_000, 100
 
@@ -23,15 +26,17 @@ LONG, LONGEST_TASK = 5_000, 100
 @pytest.mark.req("CT-1", part="the review in the browser")
 @pytest.mark.req("UI-2", part="one set of changes, per file and hunk")
 @pytest.mark.req("UI-2", part="comments to the agent")
-async def test_a_reviewer_finds_reverts_comments_and_keeps_without_leaving_the_page(
+async def test_a_reviewer_finds_reverts_edits_comments_and_keeps_without_leaving_the_page(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:
     page = workspace_page
+    left: list[str] = []
     session = changed_files(workspace, model, files=FILES, bad=PLANTED)
     await page.goto(f"/w/{workspace.id}/chat/{session}")
     summary = page.get_by_role("region", name="Review", exact=True)
     await expect(summary).to_contain_text("60 files changed")
     await summary.get_by_role("link", name="Review changes").click()
+    page.on("framenavigated", lambda frame: left.append(frame.url))
     review = page.get_by_role("region", name="Changes", exact=True)
     first = review.get_by_role("article").first
     await expect(first.locator(".syntax-keyword").first).to_be_visible()
@@ -51,8 +56,9 @@ async def test_a_reviewer_finds_reverts_comments_and_keeps_without_leaving_the_p
     await page.reload()
     await expect(first.get_by_role("checkbox", name="Viewed")).to_be_checked()
     await expect(first.locator("[data-line]")).to_have_count(0)
-    await page.keyboard.press("j")
+    await page.keyboard.press("J")
     await expect(review.get_by_role("article").nth(1)).to_be_in_viewport()
+    left.clear()
 
     # The planted hunk is found through the tree, and reverted alone.
     files = page.get_by_role("navigation", name="Changed files")
@@ -64,6 +70,21 @@ async def test_a_reviewer_finds_reverts_comments_and_keeps_without_leaving_the_p
     await screenshot(page, "review-hunk")
     await bad.get_by_role("button", name="Revert 1 of 2 hunks").click()
     await expect(bad).to_have_count(0)
+
+    # The reviewer's own change in another file is shown as theirs, beside the agent's.
+    await files.get_by_role("searchbox").fill("part20")
+    await files.get_by_role("button", name="part20.py").click()
+    third = review.get_by_role("article", name=path_of(EDITED))
+    await third.get_by_role("button", name="Edit").click()
+    await edit_last_line(page, MINE)
+    await axe(page)
+    await page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    await expect(third.get_by_text("edited by you")).to_have_count(2)
+    await expect(third.get_by_text(MINE.strip())).to_be_visible()
+    await expect(third.get_by_role("button", name="Revert hunk")).to_have_count(1)
+    await expect(page.get_by_role("status", name="Last decision")).to_contain_text(f"You edited {path_of(EDITED)}")
+    await axe(page)
+    await screenshot(page, "review-own-edit")
 
     # A comment reaches the agent with its place.
     await files.get_by_role("searchbox").fill("part07")
@@ -80,6 +101,10 @@ async def test_a_reviewer_finds_reverts_comments_and_keeps_without_leaving_the_p
     await expect(commented.get_by_text("sent", exact=True)).to_be_visible()
     [message] = [one for one in messages_of(workspace, session) if "Is this rate" in one]
     assert message.endswith(f"{path_of(7)}, line 5:\n> +RATE = 0.21\n\nIs this rate valid today?")
+    told = str(model.last.body)
+    assert f"reverted {path_of(PLANTED)} (1 of 2 hunks)" in told
+    assert f"edited {path_of(EDITED)}" in told
+    assert MINE.strip() in told
 
     await page.set_viewport_size({"width": 1720, "height": 900})
     await expect(commented.locator("mark").first).to_have_text("19")
@@ -91,10 +116,150 @@ async def test_a_reviewer_finds_reverts_comments_and_keeps_without_leaving_the_p
 
     await page.get_by_role("button", name="Keep all").click()
     await expect(review.get_by_text("Nothing waits for a review")).to_be_visible()
+    assert left == []
     rest = module(PLANTED).replace("RATE = 0.19", "RATE = 0.21")
     assert workspace.result("read", path=path_of(PLANTED))["content"] == rest
     assert workspace.result("read", path=path_of(12))["content"] == changed(12)
     assert workspace.result("read", path=path_of(13))["content"] == changed(13)
+    assert workspace.result("read", path=path_of(EDITED))["content"] == changed(EDITED).replace(GOOD, MINE)
+    version = newest_version(workspace, path_of(EDITED))
+    assert version["author"]["kind"] == "user"
+    workspace.result("undo", calls=[version["author"]["call_id"]])
+    assert workspace.result("read", path=path_of(EDITED))["content"] == changed(EDITED)
+
+
+async def edit_last_line(page: Page, text: str) -> None:
+    """Replace the last line of the file in the open editor, by keys."""
+    await expect(page.get_by_role("dialog").get_by_role("textbox", name="Edit /")).to_be_focused()
+    for key in ("ControlOrMeta+End", "ArrowUp", "Shift+End"):
+        await page.keyboard.press(key)
+    await page.keyboard.type(text)
+
+
+def newest_version(workspace: Workspace, path: str) -> dict[str, Any]:
+    [entry] = [
+        one for one in workspace.result("ls", path=str(PurePosixPath(path).parent))["entries"] if one["path"] == path
+    ]
+    return dict(workspace.result("file_versions", file_id=entry["id"], limit=1)["versions"][0])
+
+
+@pytest.mark.req("UI-1", part="keyboard")
+@pytest.mark.req("UI-2", part="one set of changes, per file and hunk")
+async def test_a_reviewer_does_the_whole_task_by_keys_alone(
+    workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
+) -> None:
+    page, press = workspace_page, workspace_page.keyboard.press
+    session = changed_files(workspace, model, files=6, bad=3)
+    await expect(page.get_by_role("link", name="Raise the tax rate")).to_be_visible()
+    await page.goto(f"/w/{workspace.id}/review/session/{session}")
+    await expect(page.get_by_role("article")).to_have_count(6)
+
+    # The list of keys.
+    await press("?")
+    keys = page.get_by_role("dialog", name="Keyboard shortcuts")
+    await expect(keys.get_by_role("region", name="Review")).to_contain_text("Next change")
+    await axe(page)
+    await screenshot(page, "review-keys")
+    await press("Escape")
+
+    # From change to change, across files, with the focus in sight.
+    for number, path in ((1, path_of(4)), (2, path_of(4)), (1, path_of(1))):
+        await press("j")
+        await focused_on(page, f"Change {number} of 2 in {path}")
+    await press("k")
+    await focused_on(page, f"Change 2 of 2 in {path_of(4)}")
+
+    # The planted change is found, marked and reverted; the focus goes on with the next file.
+    await press("/")
+    await page.keyboard.type("part03")
+    await press("Enter")
+    await focused_on(page, f"Change 1 of 2 in {path_of(3)}")
+    await press("j")
+    await focused_on(page, f"Change 2 of 2 in {path_of(3)}")
+    await press("r")
+    bad = page.get_by_role("article", name=path_of(3))
+    await expect(bad.get_by_role("button", name="Revert hunk 2")).to_have_attribute("aria-pressed", "true")
+    await press("a")
+    await expect(bad).to_have_count(0)
+    await focused_on(page, f"Change 1 of 2 in {path_of(2)}")
+
+    # The arrows go through the lines of the change, and back to it.
+    third = page.get_by_role("article", name=path_of(2))
+    for key, line in (("ArrowDown", 2), ("ArrowDown", 3), ("ArrowUp", 2)):
+        await press(key)
+        await expect(third.get_by_role("button", name=f"Comment on line new {line}", exact=True)).to_be_focused()
+    await press("ArrowUp")
+    await focused_on(page, f"Change 1 of 2 in {path_of(2)}")
+    await press("ArrowDown")
+    await press("c")
+    await expect(third.get_by_label("Comment on line 2").last).to_be_focused()
+    await page.keyboard.type("Say what the prices are for.")
+    await press("ControlOrMeta+Enter")
+    await focused_on(page, f"Change 1 of 2 in {path_of(2)}")
+
+    # The file is edited, and its change commented on.
+    await press("e")
+    await edit_last_line(page, MINE)
+    await press("ControlOrMeta+s")
+    await expect(third.get_by_text(MINE.strip())).to_be_visible()
+    await press("c")
+    await expect(third.get_by_label("Comment on line 5").last).to_be_focused()
+    await page.keyboard.type("I changed the format.")
+    await press("ControlOrMeta+Enter")
+    model.say(says("Good."))
+    await press("s")
+    await expect(third.get_by_text("sent", exact=True)).to_have_count(2)
+    [message] = [one for one in messages_of(workspace, session) if "Say what" in one]
+    assert f"{path_of(2)}, line 2:\n>  \n\nSay what the prices are for." in message
+
+    # One file is viewed, one is kept, and then all that is left.
+    await press("v")
+    await expect(third.get_by_role("checkbox", name="Viewed")).to_be_checked()
+    await focused_on(page, f"Change 1 of 2 in {path_of(5)}")
+    await press("a")
+    await expect(page.get_by_role("article", name=path_of(5))).to_have_count(0)
+    await press("A")
+    await expect(page.get_by_text("Nothing waits for a review")).to_be_visible()
+    rest = module(3).replace("RATE = 0.19", "RATE = 0.21")
+    assert workspace.result("read", path=path_of(3))["content"] == rest
+    assert workspace.result("read", path=path_of(2))["content"] == changed(2).replace(GOOD, MINE)
+    assert workspace.result("read", path=path_of(5))["content"] == changed(5)
+
+
+async def focused_on(page: Page, name: str) -> None:
+    """Wait until a change has the focus, and it can be seen that it has."""
+    change = page.get_by_role("group", name=name)
+    await expect(change).to_be_focused()
+    await expect(change).to_be_in_viewport()
+    assert await change.evaluate("one => one.matches(':focus-visible')")
+    assert await change.evaluate("one => getComputedStyle(one).outlineStyle") == "solid"
+
+
+async def test_a_decision_that_the_server_refuses_comes_back_and_says_why(
+    workspace_page: Page, workspace: Workspace, model: ModelServer
+) -> None:
+    page = workspace_page
+    session = changed_files(workspace, model, files=2, bad=5)
+    await expect(page.get_by_role("link", name="Raise the tax rate")).to_be_visible()
+    await page.goto(f"/w/{workspace.id}/review/session/{session}")
+    file = page.get_by_role("article", name=path_of(0))
+    await expect(file).to_be_visible()
+    decided, answer = asyncio.Event(), asyncio.Event()
+
+    async def late(route: Route) -> None:
+        if route.request.method == "GET":
+            return await route.continue_()
+        decided.set()
+        await answer.wait()
+        return await route.fulfill(status=503, json={"success": False, "error": "Busy.", "code": "OVERLOADED"})
+
+    await page.route(f"**/sessions/{session}/review", late)
+    await file.get_by_role("button", name="Keep").click()
+    await decided.wait()
+    await expect(file).to_have_count(0)
+    answer.set()
+    await expect(file).to_be_visible()
+    await expect(page.get_by_role("alert")).to_contain_text("busy")
 
 
 def messages_of(workspace: Workspace, session: str) -> list[str]:

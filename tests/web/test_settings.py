@@ -147,6 +147,40 @@ async def test_an_owner_adds_an_agent_fixes_its_definition_and_tests_a_call(
     assert workspace.seen_with(key).call("ls").status_code == 401
 
 
+@pytest.mark.req("UI-6", part="agents with a live explain")
+async def test_the_form_of_an_agent_explains_what_is_chosen_before_it_is_saved(
+    workspace_page: Page, workspace: Workspace, axe: Axe, screenshot: Screenshot
+) -> None:
+    page = workspace_page
+    assert workspace.post("/agents", {"name": "writer", "definition": WRITER}).status_code == 201
+    await page.goto(f"/w/{workspace.id}/settings/agents")
+    await page.get_by_role("button", name="Edit writer").click()
+    form = page.get_by_role("dialog", name="Edit writer")
+    meaning = form.get_by_role("region", name="What these settings mean")
+    runs, asks, denied = (
+        meaning.get_by_role("list", name=name) for name in ("Runs without asking", "Asks a person", "Is denied")
+    )
+    await expect(runs).to_contain_text("Read /README.md")
+    await expect(asks).to_contain_text("Write /docs/example.md")
+    await expect(denied).to_contain_text("Write /elsewhere/example.txt")
+    await expect(denied).to_contain_text("Run make test")
+
+    await form.get_by_label("Only these paths").fill("src/**/*.py")
+    await form.get_by_label("Run commands").check()
+    await form.get_by_label("Hosts that commands may contact").fill("pypi.org")
+    await form.get_by_label("Trust").select_option("review")
+    await expect(runs).to_contain_text("Write /src/some/example.py")
+    await expect(runs).to_contain_text("Run make test")
+    await expect(runs).to_contain_text("Run a command that contacts pypi.org")
+    await expect(asks).to_contain_text("Run a command that contacts example.org")
+    await meaning.scroll_into_view_if_needed()
+    await axe(page)
+    await screenshot(page, "settings-agent-explained")
+    # Nothing was saved.
+    [agent] = workspace.get("/agents").json()["items"]
+    assert agent["definition"] == WRITER
+
+
 @pytest.mark.req("UI-1", part="standing answers")
 async def test_a_saved_approval_is_listed_and_revoked(
     workspace_page: Page, workspace: Workspace, screenshot: Screenshot
@@ -164,7 +198,7 @@ async def test_a_saved_approval_is_listed_and_revoked(
     await screenshot(page, "settings-saved-approvals")
     await page.get_by_role("button", name="Revoke write").click()
     await page.get_by_role("dialog").get_by_role("button", name="Revoke write").click()
-    await expect(page.get_by_text("No permission rules yet")).to_be_visible()
+    await expect(page.get_by_text("No saved approvals yet")).to_be_visible()
 
 
 @pytest.mark.req("UI-1", part="model providers")

@@ -262,3 +262,32 @@ async def test_a_viewer_is_told_that_the_role_is_missing(place: Place, newcomer:
         assert (said["action"], said["rule"]) == (decision, rule)
         assert said["action"] == action
         assert (response.status_code == 403) == (action == "deny")
+
+
+async def test_a_definition_that_is_not_saved_is_explained_as_if_it_were(place: Place) -> None:
+    definition = "trust: guided\ntool_permissions: {read: {allowed: true}, write: {allowed: true, paths: [src/**]}}"
+    stored = await place.client.post(
+        f"{place.address}/agents", json={"name": "stored", "definition": definition}, headers=place.ada.headers
+    )
+    before = await place.client.get(f"{place.address}/agents", headers=place.ada.headers)
+    calls = [
+        {"tool": "read", "args": {"path": "/old.txt"}},
+        {"tool": "write", "args": {"path": "/src/new.txt", "content": "x"}},
+        {"tool": "write", "args": {"path": "/new.txt", "content": "x"}},
+        {"tool": "rm", "args": {"path": "/old.txt"}},
+    ]
+    for call in calls:
+        drafted = await place.explained(call, {"definition": definition})
+        saved = await place.explained(call, {"agent_id": stored.json()["id"]})
+        for answer in (drafted, saved):
+            del answer["agent"], answer["reason"]
+        assert drafted == saved, call
+    wider = definition.replace("guided", "autonomous").replace("src/**", "'**'")
+    changed = await place.explained(calls[2], {"definition": wider, "agent_id": stored.json()["id"]})
+    assert changed["action"] == "allow"
+    after = await place.client.get(f"{place.address}/agents", headers=place.ada.headers)
+    assert after.json() == before.json()
+
+    wrong = calls[0] | {"definition": "trust: reckless"}
+    refused = await place.client.post(f"{place.address}/explain", json=wrong, headers=place.ada.headers)
+    assert (refused.status_code, refused.json()["code"]) == (400, "VALIDATION_ERROR")

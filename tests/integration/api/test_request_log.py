@@ -95,6 +95,14 @@ async def test_metrics_need_their_token(web: httpx2.AsyncClient, ada: Someone) -
         assert "toolcrib_" not in response.text
 
 
+async def test_metrics_are_served_under_any_name(web: httpx2.AsyncClient) -> None:
+    """Prometheus connects to each node by its own address; everything else needs a known name."""
+    named = {"Host": "10.0.0.7:3000", "Authorization": f"Bearer {TOKEN}"}
+
+    assert (await web.get("/metrics", headers=named)).status_code == 200
+    assert (await web.get("/api/v1/status", headers=named)).status_code == 400
+
+
 @pytest.mark.req("OP-2", part="unknown paths are 404")
 @pytest.mark.parametrize("path", ["/metrics", "/healthz", "/ready", "/docs", "/admin.php", "/w", "/api", "/.env"])
 async def test_unknown_paths_are_404(services: ApiServices, path: str) -> None:

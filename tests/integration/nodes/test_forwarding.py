@@ -55,6 +55,34 @@ async def test_file_is_written_read_searched_and_undone_at_the_home(shared: Pair
     assert not (shared.second.data_dir / "workspaces" / str(shared.workspace)).exists()
 
 
+@pytest.mark.req("WS-8", part="writers on several nodes")
+async def test_no_edit_of_writers_at_both_nodes_is_lost(shared: PairedWorkspace) -> None:
+    await shared.result("write", path="/list.txt", content="BEGIN\n")
+    conflicts = 0
+
+    async def write(number: int, node: Server) -> None:
+        """Append three lines, each to what was read; a conflict is read again."""
+        nonlocal conflicts
+        for line in [f"{number}.{n}" for n in range(3)]:
+            while True:
+                read = await shared.result("read", path="/list.txt", at=node)
+                answer = await shared.answer(
+                    "edit", at=node, path="/list.txt", old_string="BEGIN\n", new_string=f"BEGIN\n{line}\n",
+                    last_read_hash=read["hash"],
+                )  # fmt: skip
+                if answer.status_code != 409:
+                    break
+                conflicts += 1
+            assert answer.status_code == 200, answer.text
+
+    await asyncio.gather(*(write(number, (shared.first, shared.second)[number % 2]) for number in range(8)))
+
+    begin, *lines = (shared.project / "list.txt").read_text().split()
+    assert (begin, sorted(lines)) == ("BEGIN", [f"{number}.{n}" for number in range(8) for n in range(3)])
+    # Otherwise they wrote one after the other, and the test showed nothing.
+    assert conflicts > 0
+
+
 async def test_errors_are_those_of_the_home(shared: PairedWorkspace, servers: tuple[Server, Server]) -> None:
     stranger = await workspace_of_first(*servers)
     calls: list[tuple[str, dict[str, Any]]] = [
@@ -154,14 +182,18 @@ async def test_message_brings_files_of_the_home_and_of_the_person(shared: Paired
     assert stored["result"]["media"][0]["data"] == b64encode(image).decode()
 
 
-async def test_call_is_explained(shared: PairedWorkspace) -> None:
-    question = {"tool": "write", "args": {"path": "/x.md", "content": "x"}}
+@pytest.mark.parametrize(
+    ("rules", "action"), [({}, "allow"), ({"definition": "tool_permissions:\n  read: {allowed: true}\n"}, "deny")]
+)
+async def test_call_is_explained(shared: PairedWorkspace, rules: dict[str, str], action: str) -> None:
+    """That of a person, and of an agent that is not stored yet."""
+    question = {"tool": "write", "args": {"path": "/x.md", "content": "x"}, **rules}
     answers = []
     for node in (shared.first, shared.second):
         async with shared.client(node) as http:
             answers.append((await http.post(f"{shared.url}/explain", json=question)).json())
 
-    assert answers[0]["action"] == "allow"
+    assert answers[0]["action"] == action, answers[0]
     assert answers[0] == answers[1]
 
 

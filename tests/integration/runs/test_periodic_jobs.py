@@ -53,9 +53,14 @@ class Entries:
         )
 
     def delete(self) -> None:
+        self._delete(self.job)
+
+    def delete_all(self) -> None:
+        self._delete("%")
+
+    def _delete(self, job: str) -> None:
         self._rows(
-            "delete from dbos.workflow_status where workflow_uuid like %s returning workflow_uuid",
-            f"periodic/{self.job}/%",
+            "delete from dbos.workflow_status where workflow_uuid like %s returning workflow_uuid", f"periodic/{job}/%"
         )
 
     def _rows(self, statement: str, *parameters: Any) -> list[str]:
@@ -65,7 +70,10 @@ class Entries:
 
 @pytest.fixture
 def entries(database_urls: DatabaseUrls, database: Database) -> Entries:
-    return Entries(database_urls, database)
+    found = Entries(database_urls, database)
+    # Servers that earlier tests killed have begun jobs, which a process without these jobs would keep for others.
+    found.delete_all()
+    return found
 
 
 @asynccontextmanager

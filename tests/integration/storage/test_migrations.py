@@ -82,6 +82,18 @@ async def test_the_server_does_not_start_on_a_database_without_schema(blank: str
             pass
 
 
+async def test_the_server_starts_on_no_revision_but_its_own(blank: str) -> None:
+    durable.upgrade(blank)
+    app, system = (blank.replace("postgres@", f"{role}@") for role in (migrate.APP_ROLE, migrate.SYSTEM_ROLE))
+    for other in ("0000_older", "9999_newer"):
+        with psycopg.connect(blank) as connection:
+            connection.execute("update toolcrib.alembic_version set version_num = %s", (other,))
+
+        with pytest.raises(Misconfigured, match=f"{other}, this program needs {migrate.newest_revision()}"):
+            async with Database.open(app, system, pool_size=2):
+                pass
+
+
 def test_a_database_of_an_unknown_revision_is_left_alone(blank: str) -> None:
     durable.upgrade(blank)
     with psycopg.connect(blank) as connection:

@@ -53,6 +53,10 @@ def revert_of(shown: dict[str, Any], *hunks: str) -> dict[str, Any]:
     return {"path": shown["path"], "version": shown["version"], "decision": "revert", "hunks": list(hunks)}
 
 
+def edit_of(shown: dict[str, Any], content: str) -> dict[str, Any]:
+    return {"path": shown["path"], "version": shown["version"], "decision": "edit", "content": content}
+
+
 def keep_of(shown: dict[str, Any]) -> dict[str, Any]:
     return {"path": shown["path"], "version": shown["version"], "decision": "keep"}
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.integration.conftest import WorkspaceFixture
 from tests.integration.gate.builders import audit_records_of, joined, rows, trusted
-from tests.integration.tools.review_builders import ReviewFixture, keep_of, revert_of, review_of
+from tests.integration.tools.review_builders import ReviewFixture, edit_of, keep_of, revert_of, review_of
 from toolcrib.core.callers import WorkspaceRole
-from toolcrib.core.errors import Conflict, Forbidden, PermissionDenied
+from toolcrib.core.errors import BadArguments, Conflict, Forbidden, PermissionDenied
 from toolcrib.core.ids import CallId
 
 pytestmark = pytest.mark.req("CT-1", part="one review, by file and by hunk")
@@ -191,3 +191,67 @@ async def test_a_decision_is_an_event_and_a_note_for_the_model(session: ReviewFi
     assert payload["reverted"] == [{"path": "/a.md", "hunks": None, "of": None}]
     [[note]] = await rows(session.workspace, "select review_note from toolcrib.sessions where workspace_id = %s")
     assert note == payload["note"]
+
+
+async def test_an_edit_is_a_version_of_the_person_and_leaves_the_file_open(session: ReviewFixture) -> None:
+    await session.workspace.result("write", path="/a.md", content=TWENTY)
+    await session.does("edit", path="/a.md", old_string="line 3\n", new_string="three\n")
+    edited = session.text("/a.md").replace("line 12\n", "twelve\n")
+
+    result = await session.decided(decisions=[edit_of(await session.file("/a.md"), edited)])
+
+    assert session.text("/a.md") == edited
+    assert (result["edited"], result["kept"], result["open"]) == ([{"path": "/a.md", "added": 1, "removed": 1}], [], 1)
+    shown = await session.file("/a.md")
+    assert [hunk["author"] for hunk in shown["hunks"]] == ["agent", "others"]
+    person = str(session.workspace.caller.user_id)
+    assert shown["others"] == [{"kind": "user", "user_id": person, "agent_id": None}]
+    [record] = await audit_records_of(session.workspace, CallId(UUID(result["call_id"])))
+    assert (record.tool, record.outcome) == ("review_decide", "done")
+
+
+async def test_an_edit_is_told_to_the_model_as_a_diff_and_is_an_event(session: ReviewFixture) -> None:
+    await session.does("write", path="/a.md", content="one\ntwo\n")
+    result = await session.decided(decisions=[edit_of(await session.file("/a.md"), "one\nthree\n")])
+    assert result["note"].startswith(
+        "The person reviewed your changes: edited /a.md. Read edited files again before you edit them.\n"
+    )
+    assert result["note"].endswith("@@ -1,2 +1,2 @@\n one\n-two\n+three\n")
+    [[payload]] = await rows(
+        session.workspace, "select payload from toolcrib.events where type = 'review' and workspace_id = %s"
+    )
+    assert payload["edited"] == [{"path": "/a.md", "added": 1, "removed": 1}]
+    [[note]] = await rows(session.workspace, "select review_note from toolcrib.sessions where workspace_id = %s")
+    assert note == result["note"]
+
+
+async def test_an_undone_edit_leaves_the_agents_change_as_it_was(session: ReviewFixture) -> None:
+    await session.does("write", path="/a.md", content="one\n")
+    before = await session.file("/a.md")
+    result = await session.decided(decisions=[edit_of(before, "two\n")])
+    await session.workspace.result("undo", calls=[result["call_id"]])
+    after = await session.file("/a.md")
+    assert session.text("/a.md") == "one\n"
+    assert after["hunks"] == before["hunks"]
+    assert after["others"] == []
+
+
+async def test_a_file_that_changed_since_it_was_shown_is_not_edited(session: ReviewFixture) -> None:
+    await session.does("write", path="/a.md", content="a\n")
+    shown = await session.file("/a.md")
+    (session.workspace.project / "a.md").write_text("someone's\n")
+    outcome = await session.decide(decisions=[edit_of(shown, "mine\n")])
+    assert isinstance(outcome.error, Conflict)
+    assert session.text("/a.md") == "someone's\n"
+
+
+async def test_only_text_can_be_edited(session: ReviewFixture) -> None:
+    await session.workspace.result("write", path="/gone.md", content="a\n")
+    await session.does("rm", path="/gone.md")
+    await session.does("write", path="/a.md", content="a\n")
+    for path, content in (("/gone.md", "b\n"), ("/a.md", "b\0\n"), ("/a.md", "ü" * 150_000)):
+        outcome = await session.decide(decisions=[edit_of(await session.file(path), content)])
+        assert isinstance(outcome.error, BadArguments)
+    outcome = await session.decide(decisions=[{**keep_of(await session.file("/a.md")), "content": "b\n"}])
+    assert isinstance(outcome.error, BadArguments)
+    assert session.text("/a.md") == "a\n"

@@ -57,6 +57,19 @@ def test_the_end_of_a_message_has_the_complete_text_and_the_context_usage() -> N
     assert transcript.seen == 4
 
 
+def test_the_messages_of_a_conversation_that_began_elsewhere_are_blocks_and_start_no_run() -> None:
+    transcript = story_of(
+        messages("message", 1, messageId="a", runId=None, role="user", content="What is there?"),
+        messages("message", 2, messageId="b", runId=None, role="assistant", content="A file."),
+    )
+
+    asked, answered = transcript.blocks
+    assert isinstance(asked, UserBlock)
+    assert isinstance(answered, AgentBlock)
+    assert (asked.text, answered.text) == ("What is there?", "A file.")
+    assert transcript.run_id is None
+
+
 @pytest.mark.req("OP-7", part="cost is shown where tokens are")
 def test_the_cost_counts_turns_summaries_and_child_runs() -> None:
     def used(cost: str | None) -> dict[str, Any]:
