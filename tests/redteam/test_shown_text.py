@@ -24,6 +24,7 @@ from tests.web.conftest import (
     page,
     screenshot,
     server,
+    shared_context,
     workspace,
     workspace_page,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "page",
     "screenshot",
     "server",
+    "shared_context",
     "workspace",
     "workspace_page",
 ]
