@@ -12,7 +12,7 @@ CORE_TESTS := $(addprefix tests/integration/,gate/test_gate.py gate/test_commit.
 SLOW_UNITS := test_wheel.py test_patterns_are_literal.py tools/test_modules.py policy/test_patterns.py providers/test_cuts.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv check format format-check lint types layers docs docs-site web web-check web-types screens test \
+.PHONY: help setup venv check format format-check lint types layers docs docs-site web web-check web-types screens fixtures test \
         test-fast clients check-long race crash kills nodes db-faults git-undo undo-scale rendering sessions redteam \
         redteam-root restore-drill test-real first-minute bench engine trace reqs lock \
         release release-tools release-check deploy-check clean
@@ -26,7 +26,7 @@ setup: ## Prepare this machine: system packages (as root), PostgreSQL, the virtu
 venv: ## Create or refresh .venv from the lock files
 	@scripts/setup venv
 
-check: format-check lint types layers docs web-check test ## Run all checks: format, lint, types, layers, docs, web, tests
+check: format-check lint types layers docs web-check fixtures test ## Run all checks: format, lint, types, layers, docs, web, tests
 
 format: ## Format the code and sort the imports
 	$(PYTHON) -m ruff check --quiet --select I --fix $(CODE)
@@ -64,6 +64,10 @@ web-types: ## Generate the web UI's types from the OpenAPI document
 
 docs-site: ## Build the documentation site into build/site
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
+
+fixtures: ## Check that every test finds its fixtures, without running it: a gate ends after seconds, not at its end
+	@mkdir -p .cache
+	@$(PYTEST) --setup-plan > .cache/fixtures.txt || { grep -E "^E  |^(ERROR|FAILED)" .cache/fixtures.txt; exit 1; }
 
 test: ## Run the tests of the gate
 	@PYTHON="$(PYTHON)" PYTEST="$(PYTEST)" scripts/run_tests --durations 25 --durations-min 5 -m "not long and not race and not crash and not real and not redteam and not root and not deploy"
