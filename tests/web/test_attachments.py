@@ -31,6 +31,9 @@ def picture(red: int, green: int, blue: int) -> bytes:
 BLUE, GREEN, RED = picture(40, 90, 200), picture(30, 140, 80), picture(200, 60, 50)
 PDF: FilePayload = {"name": "paper.pdf", "mimeType": "application/pdf", "buffer": b"%PDF-1.7\n"}
 
+# Neither text nor something that a model reads.
+ZIP = b"PK\x05\x06".ljust(22, b"\x00")
+
 # A browser gives scripts no other way to paste or drop a file.
 GIVE = """([kind, name, type, data]) => {
   const bytes = Uint8Array.from(atob(data), (sign) => sign.charCodeAt(0));
@@ -125,8 +128,8 @@ async def test_files_that_cannot_be_sent_are_refused_with_a_reason(
     await expect(page.get_by_role("textbox", name="Message")).to_be_enabled()
     alert = page.get_by_role("alert")
 
-    await give(page, "drop", "tools.zip", b"PK\x03\x04\x00", "application/zip")
-    await expect(alert).to_contain_text("tools.zip is neither text nor an image (PNG, JPEG, GIF, WebP) or a PDF.")
+    await give(page, "drop", "tools.zip", b"PK\x03\x04\x00".ljust(10_000_001), "application/zip")
+    await expect(alert).to_contain_text("tools.zip is too large: the limit is 10 MB.")
     await give(page, "paste", "huge.png", BLUE.ljust(5_000_001), "image/png")
     await expect(alert).to_contain_text("huge.png is too large: the limit is 5 MB.")
     await expect(page.get_by_role("list", name="Attachments")).to_have_count(0)
@@ -156,10 +159,11 @@ async def test_other_files_are_put_into_the_workspace_and_the_agent_reads_them(
     csv: FilePayload = {"name": "prices.csv", "mimeType": "text/csv", "buffer": "milk;1.20 €\r\n".encode()}
     await (await chosen.value).set_files([csv])
     await give(page, "drop", "Makefile", b"all:\n", "")
+    await give(page, "drop", "old.zip", ZIP, "application/zip")
     await give(page, "drop", "blue.png", BLUE)
     await box.fill("What does milk cost?")
     chips = page.get_by_role("list", name="Attachments").get_by_role("listitem")
-    await expect(chips).to_have_text(["prices.csvto /uploads", "Makefileto /uploads", "blue.png"])
+    await expect(chips).to_have_text(["prices.csvto /uploads", "Makefileto /uploads", "old.zipto /uploads", "blue.png"])
     await axe(page)
     await screenshot(page, "chat-files-chosen")
 
@@ -168,13 +172,14 @@ async def test_other_files_are_put_into_the_workspace_and_the_agent_reads_them(
     conversation = page.get_by_role("log", name="Conversation")
     await expect(conversation.get_by_text("Milk costs 1.20 €.")).to_be_visible()
     mine = conversation.get_by_role("article", name="You")
-    await expect(mine).to_contain_text("Files in the workspace: /uploads/prices-2.csv, /uploads/Makefile")
+    await expect(mine).to_contain_text("Files in the workspace: /uploads/prices-2.csv, /uploads/Makefile, /uploads/old.zip")
     await expect(mine.get_by_role("img", name="blue.png")).to_be_visible()
     [result] = [one["content"] for one in model.last.body["messages"] if one["role"] == "tool"]
     assert "milk;1.20 €" in result
     assert workspace.on_disk("/uploads/prices-2.csv").read_bytes() == csv["buffer"]
+    assert workspace.on_disk("/uploads/old.zip").read_bytes() == ZIP
     assert workspace.on_disk("/uploads/prices.csv").read_text() == "of another day\n"
-    await expect(conversation.get_by_role("button", name="Changed 2 files")).not_to_contain_text("failed")
+    await expect(conversation.get_by_role("button", name="Changed 3 files")).not_to_contain_text("failed")
     await expect(page.get_by_role("button", name="Remove Makefile")).to_have_count(0)
     await axe(page)
     await screenshot(page, "chat-files")

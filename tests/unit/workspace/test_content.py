@@ -166,6 +166,31 @@ def test_binary_bytes_are_returned_as_base64() -> None:
     assert decode_content(body) == {"encoding": "base64", "data": base64.b64encode(body).decode()}
 
 
+@given(st.binary())
+def test_base64_is_stored_as_its_bytes(body: bytes) -> None:
+    value = {"encoding": "base64", "data": base64.b64encode(body).decode()}
+
+    assert encode_content(value)[0] == body
+
+
+@pytest.mark.parametrize("data", ["A", "AA=A", "A\nAA", "ä===", "!!!!"])
+def test_invalid_base64_is_a_wrong_argument(data: str) -> None:
+    with pytest.raises(BadArguments) as caught:
+        encode_content({"encoding": "base64", "data": data})
+
+    assert "base64" in caught.value.fields["content"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"encoding": "base64", "data": "AAAA", "name": "a"}, {"encoding": "hex", "data": "AAAA"}, {"data": "AAAA"}],
+)
+def test_other_objects_are_json(value: dict[str, str]) -> None:
+    body, kind = encode_content(value)
+
+    assert (json.loads(body), kind) == (value, ContentKind.JSON)
+
+
 def test_invalid_utf_8_is_returned_with_replacements() -> None:
     assert decode_content(b"caf\xe9\n") == "caf\ufffd\n"
 

@@ -16,7 +16,7 @@ from toolcrib.workspace.text.content import encode_content
 
 class WriteArguments(ToolArguments):
     path: AbsolutePath = Field(description="Full path to the file.")
-    content: Any = Field(description="The full content: text, or any JSON value.")
+    content: Any = Field(description='The full content: text, a JSON value, or {"encoding": "base64", "data": …}.')
     file_type: FileType = Field(default=FileType.DOCUMENT, description="Type of the file.")
     overwrite: bool = Field(default=False, description="Replace the file if it exists.")
 

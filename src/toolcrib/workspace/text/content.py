@@ -1,6 +1,7 @@
 """Converts between bytes on disk and what a reader sees: lines of text, a JSON value, or base64."""
 
 import base64
+import binascii
 import codecs
 import json
 from dataclasses import dataclass
@@ -15,7 +16,10 @@ from toolcrib.core.paths import WorkspacePath
 
 
 def encode_content(value: Any) -> tuple[bytes, ContentKind]:
-    """Encode a value for storage: a string as its bytes, anything else as JSON text."""
+    """Encode a value for storage: a string as its bytes, base64 as ``decode_content`` returns it, all else as JSON."""
+    match value:
+        case {"encoding": "base64", "data": str(data), **others} if not others:
+            return _decode_base64(data), ContentKind.TEXT
     try:
         if isinstance(value, str):
             return value.encode(), ContentKind.TEXT
@@ -25,6 +29,13 @@ def encode_content(value: Any) -> tuple[bytes, ContentKind]:
         raise BadArguments({"content": f"Not valid Unicode at character {error.start}: a lone surrogate."}) from None
     except (ValueError, RecursionError) as error:
         raise BadArguments({"content": f"Not a value that JSON can hold: {error}. Send null or a string."}) from None
+
+
+def _decode_base64(data: str) -> bytes:
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise BadArguments({"content": f"Not valid base64: {error}."}) from None
 
 
 def decode_content(body: bytes, kind: ContentKind = ContentKind.TEXT) -> Any:

@@ -25,7 +25,7 @@ export function ChosenFiles({ files, onRemove }: ChosenProps) {
             <FileText aria-hidden className="size-5 text-muted" />
           )}
           <span className="max-w-40 truncate">{file.name}</span>
-          {file.text !== null && <span className="shrink-0 text-muted">to {FOLDER}</span>}
+          {file.content !== null && <span className="shrink-0 text-muted">to {FOLDER}</span>}
           <IconButton label={`Remove ${file.name}`} onClick={() => onRemove(file)}>
             <X aria-hidden className="size-3.5" />
           </IconButton>

@@ -61,7 +61,7 @@ export function Composer({ workspaceId, session, conversation }: Props) {
   async function putFiles(): Promise<string[]> {
     const paths: string[] = [];
     for (const file of files) {
-      if (file.text === null) continue;
+      if (file.content === null) continue;
       const path = putPaths.current.get(file.id) ?? (await putIntoWorkspace(workspaceId, session.id, file));
       putPaths.current.set(file.id, path);
       paths.push(path);

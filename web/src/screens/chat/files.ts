@@ -1,5 +1,6 @@
 /** The files that a message brings: read in the browser, and checked before they are sent. The server checks them too.
- * Images and PDFs are attached, for models read them; text is put into the workspace, for agents read it there. */
+ * Images and PDFs are attached, for models read them; others are put into the workspace, for agents use them there. */
+import type { Binary } from "../../api/content";
 
 export interface ChosenFile {
   id: string;
@@ -7,8 +8,8 @@ export interface ChosenFile {
   type: string;
   /** The content of an attachment in base64; of other files, null. */
   data: string | null;
-  /** The text that is put into the workspace; of an attachment, null. */
-  text: string | null;
+  /** What is put into the workspace; of an attachment, null. */
+  content: string | Binary | null;
 }
 
 /** The kinds of files that models read, with the most bytes of each. As in the server's `core/attachments.py`. */
@@ -20,14 +21,14 @@ const MAX_BYTES: Readonly<Record<string, number>> = {
   "application/pdf": 10_000_000,
 };
 /** What tools read and write at most, unless an operator has set another limit. */
-const MAX_TEXT_BYTES = 10_000_000;
+const MAX_OTHER_BYTES = 10_000_000;
 export const MAX_FILES = 8;
 /** The folder of the workspace for files of messages. */
 export const FOLDER = "/uploads";
 
 /** Returns why a file cannot be sent; null if it can. */
 export function flawOf({ name, type, size }: { name: string; type: string; size: number }): string | null {
-  const most = MAX_BYTES[type] ?? MAX_TEXT_BYTES;
+  const most = MAX_BYTES[type] ?? MAX_OTHER_BYTES;
   if (size > most) return `${name} is too large: the limit is ${most / 1_000_000} MB.`;
   return null;
 }
@@ -41,7 +42,9 @@ export async function readFile(file: File): Promise<ChosenFile> {
     name,
     type: file.type,
     data: isAttachment ? await base64Of(file) : null,
-    text: isAttachment ? null : textOf(file.name, await file.arrayBuffer()),
+    content: isAttachment
+      ? null
+      : (textOf(await file.arrayBuffer()) ?? { encoding: "base64", data: await base64Of(file) }),
   };
 }
 
@@ -55,15 +58,14 @@ async function base64Of(file: File): Promise<string> {
   return url.split(",")[1] ?? "";
 }
 
-/** Returns content as text. Throws if it is something else. */
-export function textOf(name: string, content: ArrayBuffer): string {
+/** Returns content as text; null if it is something else. */
+export function textOf(content: ArrayBuffer): string | null {
   try {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(content);
-    if (!text.includes("\0")) return text;
+    return text.includes("\0") ? null : text;
   } catch {
-    // Not UTF-8.
+    return null;
   }
-  throw new Error(`${name} is neither text nor an image (PNG, JPEG, GIF, WebP) or a PDF.`);
 }
 
 /** Returns another name for a file: `data-2.csv` for `data.csv`. */

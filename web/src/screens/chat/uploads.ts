@@ -7,12 +7,12 @@ import { type ChosenFile, FOLDER, numbered } from "./files";
 export async function putIntoWorkspace(
   workspaceId: string,
   sessionId: string,
-  { name, text }: ChosenFile,
+  { name, content }: ChosenFile,
 ): Promise<string> {
   let path = `${FOLDER}/${name}`;
   for (let number = 2; await isTaken(workspaceId, path); number++) path = `${FOLDER}/${numbered(name, number)}`;
   // A file that somebody else has written there since is not replaced: the call fails.
-  await callTool(workspaceId, "write", { path, content: text }, sessionId);
+  await callTool(workspaceId, "write", { path, content }, sessionId);
   return path;
 }
 
