@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.acceptance.pending_approvals import decide, ended, hire
 from tests.acceptance.shapes import A_TIME, A_UUID, Says, refused, sha256_of
 from tests.acceptance.workspace import Someone, Workspace
 
@@ -42,6 +43,27 @@ def test_request_example_create_file_with_json_object(workspace: Workspace) -> N
     assert workspace.result("read", path="/dashboards/main.canvas")["content"] == content
     assert workspace.result("file_info", path="/dashboards/main.canvas")["file_type"] == "canvas"
     assert workspace.history(result["file_id"]) == [("user", content)]
+
+
+def test_binary_content_is_written_as_read_returns_it(workspace: Workspace) -> None:
+    body = b"PK\x03\x04\x00\xff"
+    workspace.put_file("/old.zip", body)
+    content = workspace.result("read", path="/old.zip")["content"]
+    agent = hire(workspace)
+
+    asked = agent.asks(path="/new.zip", content=content)
+
+    [change] = workspace.get(f"/paused-calls/{asked['pause_id']}").json()["changes"]
+    assert (change["path"], change["no_diff"], change["after"]["size"]) == ("/new.zip", "binary", 6)
+    decide(workspace, asked["pause_id"])
+    assert ended(agent.workspace, asked["call_id"])["result"]["hash"] == sha256_of(body)
+    assert workspace.on_disk("/new.zip").read_bytes() == body
+
+
+def test_invalid_base64_is_refused(workspace: Workspace) -> None:
+    answer = workspace.call("write", path="/a.zip", content={"encoding": "base64", "data": "!"})
+
+    refused(answer, 400, "VALIDATION_ERROR", fields={"content": Says("base64")})
 
 
 def test_request_example_overwrite_existing_file(workspace: Workspace) -> None:
