@@ -57,6 +57,8 @@ def test_binary_content_is_written_as_read_returns_it(workspace: Workspace) -> N
     assert (change["path"], change["no_diff"], change["after"]["size"]) == ("/new.zip", "binary", 6)
     decide(workspace, asked["pause_id"])
     assert ended(agent.workspace, asked["call_id"])["result"]["hash"] == sha256_of(body)
+    # Reading waits until what was committed is on disk.
+    assert workspace.result("read", path="/new.zip")["content"] == content
     assert workspace.on_disk("/new.zip").read_bytes() == body
 
 
