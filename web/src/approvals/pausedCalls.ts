@@ -84,9 +84,14 @@ export function isDecidedByOther(pause: Pause, me: string | null): boolean {
 }
 
 /** Says who was faster, and when. */
-export function alreadyDecided({ state, decidedBy, decidedAt }: Pause): string {
+export function alreadyDecided(pause: Pause): string {
+  return `Already ${decidedText(pause)}.`;
+}
+
+/** Says what was decided by whom, and when: `approved by ada@example.com at 10:14:03`. */
+export function decidedText({ state, decidedBy, decidedAt }: Pause): string {
   const time = decidedAt === null ? "" : ` at ${new Date(decidedAt).toLocaleTimeString()}`;
-  return `Already ${state} by ${decidedBy ?? "someone"}${time}.`;
+  return `${state} by ${decidedBy ?? "someone"}${time}`;
 }
 
 /** What a person made of the call, and the hash of the change set that they saw. */

@@ -3,13 +3,13 @@ import { Ban, CircleCheck, CircleDashed, CircleX, Hand, LoaderCircle, Undo2 } fr
 import { useMemo, useState } from "react";
 import { ApprovalCard } from "../../approvals/ApprovalCard";
 import { ChangeList } from "../../approvals/ChangeList";
-import { alreadyDecided, isDecidedByOther } from "../../approvals/pausedCalls";
+import { alreadyDecided, decidedText, isDecidedByOther } from "../../approvals/pausedCalls";
 import { QuestionForm } from "../../approvals/QuestionForm";
 import { Badge } from "../../components/Badge";
 import { Button } from "../../components/Button";
 import { EXACT, ShownText } from "../../components/Code";
 import { UndoDialog } from "../../components/UndoDialog";
-import { type Call, type CallStatus, isPending, type Question } from "../../events/conversation";
+import { type Call, type CallStatus, isPending, type Pause, type Question } from "../../events/conversation";
 import { ChildRunBlock } from "./ChildRunBlock";
 import { CallChanges } from "./results/CallChanges";
 import { CallDetails } from "./results/CallDetails";
@@ -33,6 +33,9 @@ export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
   const toggle = useToggled((state) => state.toggle);
   // A child run is shown below its call.
   const isExpanded = toggled ?? (call.status === "running" && call.child === null);
+  /** Whether the decision was open on this screen. */
+  const [wasAsked, setWasAsked] = useState(false);
+  if (isPending(pause) && !wasAsked) setWasAsked(true);
   const Icon = iconOf(call.name);
   const gist = useMemo(() => gistOf(viewOf(call)), [call]);
   return (
@@ -62,11 +65,7 @@ export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
       {call.child !== null && (
         <ChildRunBlock workspaceId={workspaceId} child={call.child} isOver={call.result !== null} />
       )}
-      {pause !== null && isDecidedByOther(pause, me) && (
-        <p role="status" className="rounded-md bg-warn-soft px-3 py-1 text-xs text-warn">
-          {alreadyDecided(pause)}
-        </p>
-      )}
+      {pause !== null && isDecidedByOther(pause, me) && <DecidedByOther pause={pause} wasAsked={wasAsked && mayAct} />}
       {pause?.kind === "approval" && isPending(pause) && (
         <ApprovalCard workspaceId={workspaceId} approval={pause} isReadOnly={!mayAct} />
       )}
@@ -118,6 +117,17 @@ function Body({ workspaceId, sessionId, call }: Omit<Props, "plan">) {
       )}
     </div>
   );
+}
+
+/** A warning for who was about to decide, and a note for everybody else. */
+function DecidedByOther({ pause, wasAsked }: { pause: Pause; wasAsked: boolean }) {
+  if (wasAsked)
+    return (
+      <p role="status" className="rounded-md bg-warn-soft px-3 py-1 text-xs text-warn">
+        {alreadyDecided(pause)}
+      </p>
+    );
+  return <p className="px-3 text-xs text-muted first-letter:uppercase">{decidedText(pause)}</p>;
 }
 
 /** The questions of a call and their answers, as text. */

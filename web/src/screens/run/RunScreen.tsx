@@ -43,23 +43,28 @@ function RunPage({ workspaceId, runId }: { workspaceId: string; runId: string })
   return <Contents workspaceId={workspaceId} data={found.data} />;
 }
 
+/** How often the run is fetched at most while it works. */
+const REFETCH_MS = 1_000;
+
 /** Calls begin and end without a word to the rest of the workspace. */
 function useSessionEvents(sessionId: string | undefined, refetch: () => unknown): void {
   const live = useLive();
   useEffect(() => (sessionId === undefined ? undefined : live.subscribe(sessionId)), [live, sessionId]);
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const stop = live.listen(() => {
+    const stop = live.listen(({ payload }) => {
+      // Other tabs of this screen, such as the conversation, may be subscribed to other sessions.
+      if (payload.conversationId !== sessionId) return;
       timer ??= setTimeout(() => {
         timer = undefined;
         void refetch();
-      }, 300);
+      }, REFETCH_MS);
     });
     return () => {
       clearTimeout(timer);
       stop();
     };
-  }, [live, refetch]);
+  }, [live, sessionId, refetch]);
 }
 
 function Contents({ workspaceId, data }: { workspaceId: string; data: RunData }) {
