@@ -172,7 +172,9 @@ async def test_other_files_are_put_into_the_workspace_and_the_agent_reads_them(
     conversation = page.get_by_role("log", name="Conversation")
     await expect(conversation.get_by_text("Milk costs 1.20 €.")).to_be_visible()
     mine = conversation.get_by_role("article", name="You")
-    await expect(mine).to_contain_text("Files in the workspace: /uploads/prices-2.csv, /uploads/Makefile, /uploads/old.zip")
+    await expect(mine).to_contain_text(
+        "Files in the workspace: /uploads/prices-2.csv, /uploads/Makefile, /uploads/old.zip"
+    )
     await expect(mine.get_by_role("img", name="blue.png")).to_be_visible()
     [result] = [one["content"] for one in model.last.body["messages"] if one["role"] == "tool"]
     assert "milk;1.20 €" in result
@@ -183,3 +185,25 @@ async def test_other_files_are_put_into_the_workspace_and_the_agent_reads_them(
     await expect(page.get_by_role("button", name="Remove Makefile")).to_have_count(0)
     await axe(page)
     await screenshot(page, "chat-files")
+
+
+@pytest.mark.req("UI-4", part="attachments")
+async def test_a_message_waits_for_its_files_to_be_read(
+    workspace_page: Page, workspace: Workspace, model: ModelServer
+) -> None:
+    page = workspace_page
+    session = begin(workspace, hire(workspace, model), title="Logs")
+    page.on("filechooser", lambda _: None)
+    await page.goto(f"/w/{workspace.id}/chat/{session}")
+    box = page.get_by_role("textbox", name="Message")
+    await expect(box).to_be_enabled()
+    await box.fill("Read the log.")
+    model.say(says("I see it."))
+    async with page.expect_file_chooser() as chosen:
+        await page.get_by_role("button", name="Attach files").click()
+    log: FilePayload = {"name": "build.log", "mimeType": "text/plain", "buffer": b"linking main.o\n" * 500_000}
+    await (await chosen.value).set_files([log])
+    await box.press("Enter")
+    mine = page.get_by_role("log", name="Conversation").get_by_role("article", name="You")
+    await expect(mine).to_contain_text("File in the workspace: /uploads/build.log")
+    await expect(page.get_by_role("list", name="Attachments")).to_have_count(0)

@@ -27,6 +27,10 @@ export function Composer({ workspaceId, session, conversation }: Props) {
   const [isSending, setIsSending] = useState(false);
   const [files, setFiles] = useState<readonly ChosenFile[]>([]);
   const [isDropping, setIsDropping] = useState(false);
+  /** The same files, for what was begun before they were read. */
+  const latest = useRef(files);
+  /** Ends when the files chosen so far are read: a small file does not pass a large one chosen before it. */
+  const reading = useRef<Promise<void>>(Promise.resolve());
   /** Where files of this message are already, if it could not be sent. */
   const putPaths = useRef(new Map<string, string>());
   const picker = useRef<HTMLInputElement>(null);
@@ -45,12 +49,14 @@ export function Composer({ workspaceId, session, conversation }: Props) {
     setIsSending(true);
     setError(null);
     try {
-      const content = withPaths(text, await putFiles());
+      await reading.current;
+      const sent = latest.current;
+      const content = withPaths(text, await putFiles(sent));
       // A WebSocket message is too small for files.
-      if (files.some((file) => file.data !== null)) await sendWithFiles(content);
+      if (sent.some((file) => file.data !== null)) await sendWithFiles(content, sent);
       else await live.request("chat:send", { conversationId: session.id, content });
       updateText("");
-      setFiles([]);
+      updateFiles(latest.current.filter((file) => !sent.includes(file)));
     } catch (thrown) {
       setError(thrown);
     }
@@ -58,9 +64,9 @@ export function Composer({ workspaceId, session, conversation }: Props) {
   }
 
   /** Puts the files that are no attachments into the workspace. Returns their paths. */
-  async function putFiles(): Promise<string[]> {
+  async function putFiles(sent: readonly ChosenFile[]): Promise<string[]> {
     const paths: string[] = [];
-    for (const file of files) {
+    for (const file of sent) {
       if (file.content === null) continue;
       const path = putPaths.current.get(file.id) ?? (await putIntoWorkspace(workspaceId, session.id, file));
       putPaths.current.set(file.id, path);
@@ -69,8 +75,8 @@ export function Composer({ workspaceId, session, conversation }: Props) {
     return paths;
   }
 
-  function sendWithFiles(content: string) {
-    const attachments = files.flatMap(({ name, data }) => (data === null ? [] : [{ name, data }]));
+  function sendWithFiles(content: string, sent: readonly ChosenFile[]) {
+    const attachments = sent.flatMap(({ name, data }) => (data === null ? [] : [{ name, data }]));
     return unwrap(
       api.POST("/api/v1/workspaces/{workspace_id}/sessions/{session_id}/messages", {
         params: { path: { workspace_id: workspaceId, session_id: session.id } },
@@ -79,14 +85,24 @@ export function Composer({ workspaceId, session, conversation }: Props) {
     );
   }
 
-  async function add(chosen: readonly File[]) {
+  function updateFiles(value: readonly ChosenFile[]) {
+    latest.current = value;
+    setFiles(value);
+  }
+
+  function add(chosen: readonly File[]) {
+    reading.current = reading.current.then(() => read(chosen));
+  }
+
+  async function read(chosen: readonly File[]) {
     setError(null);
     try {
       const flaw = chosen.map(flawOf).find((found) => found !== null);
       if (flaw) throw new Error(flaw);
-      if (files.length + chosen.length > MAX_FILES) throw new Error(`A message can bring at most ${MAX_FILES} files.`);
-      const read = await Promise.all(chosen.map(readFile));
-      setFiles((before) => [...before, ...read]);
+      if (latest.current.length + chosen.length > MAX_FILES)
+        throw new Error(`A message can bring at most ${MAX_FILES} files.`);
+      const more = await Promise.all(chosen.map(readFile));
+      updateFiles([...latest.current, ...more]);
     } catch (thrown) {
       setError(thrown);
     }
@@ -97,7 +113,7 @@ export function Composer({ workspaceId, session, conversation }: Props) {
     // Text stays text: some programs put a picture of it on the clipboard as well.
     if (found.length === 0 || event.clipboardData.getData("text/plain") !== "") return;
     event.preventDefault();
-    void add(found);
+    add(found);
   }
 
   function dragged(event: DragEvent) {
@@ -110,11 +126,11 @@ export function Composer({ workspaceId, session, conversation }: Props) {
     setIsDropping(false);
     if (event.dataTransfer.files.length === 0) return;
     event.preventDefault();
-    if (session.agent_id !== null) void add([...event.dataTransfer.files]);
+    if (session.agent_id !== null) add([...event.dataTransfer.files]);
   }
 
   function remove(file: ChosenFile) {
-    setFiles((before) => before.filter((one) => one !== file));
+    updateFiles(latest.current.filter((one) => one !== file));
     field.current?.focus();
   }
 
@@ -152,7 +168,7 @@ export function Composer({ workspaceId, session, conversation }: Props) {
               hidden
               aria-label="Files to attach"
               onChange={(event) => {
-                void add([...(event.target.files ?? [])]);
+                add([...(event.target.files ?? [])]);
                 // The same file can be chosen again.
                 event.target.value = "";
               }}
