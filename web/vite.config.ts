@@ -33,6 +33,14 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
     manifest: true,
+    rolldownOptions: {
+      output: {
+        codeSplitting: {
+          // Small modules that several screens need are one file: dozens of requests would hold up a first load.
+          groups: [{ name: "common", test: /web[\\/]src[\\/]|lucide-react/, minShareCount: 3, maxModuleSize: 6_000 }],
+        },
+      },
+    },
   },
   server: { proxy: { "/api": { target: "http://127.0.0.1:3000", ws: true } } },
   test: { environment: "node", include: ["src/**/*.test.ts"] },
