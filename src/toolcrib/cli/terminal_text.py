@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ import typer
 from pydantic import BaseModel
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -77,16 +78,26 @@ class HangingLine:
     # Sentences break between words; code breaks where the row is full.
     by_words: bool = False
 
+    # A terminal asks several times for each layout of the same width.
+    _rows: dict[int, list[Segment]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        room = max(1, options.max_width - cell_len(self.gutter))
+        if (rows := self._rows.get(options.max_width)) is None:
+            rows = list(self._segments(console, options.max_width))
+            self._rows.clear()
+            self._rows[options.max_width] = rows
+        return rows
+
+    def _segments(self, console: Console, width: int) -> Iterator[Segment]:
+        room = max(1, width - cell_len(self.gutter))
         style, gutter = self.text.style, self.gutter
         for row in self.text.divide(_row_ends(self.text.plain, room, by_words=self.by_words)):
             line = Text(gutter, style=style, no_wrap=True, end="")
             # The style of the whole line, once.
             row.style = ""
             line.append_text(row)
-            yield line
-            yield Text("\n", end="")
+            yield from line.render(console)
+            yield Segment.line()
             gutter = " " * cell_len(gutter)
 
 
