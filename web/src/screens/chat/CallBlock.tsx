@@ -65,7 +65,9 @@ export function CallBlock({ workspaceId, sessionId, call, plan }: Props) {
       {call.child !== null && (
         <ChildRunBlock workspaceId={workspaceId} child={call.child} isOver={call.result !== null} />
       )}
-      {pause !== null && isDecidedByOther(pause, me) && <DecidedByOther pause={pause} wasAsked={wasAsked && mayAct} />}
+      {pause !== null && isDecidedByOther(pause, me) && (
+        <DecidedByOther pause={pause} wasAsked={wasAsked && mayAct} isSaidAbove={isExpanded} />
+      )}
       {pause?.kind === "approval" && isPending(pause) && (
         <ApprovalCard workspaceId={workspaceId} approval={pause} isReadOnly={!mayAct} />
       )}
@@ -119,14 +121,15 @@ function Body({ workspaceId, sessionId, call }: Omit<Props, "plan">) {
   );
 }
 
-/** A warning for who was about to decide, and a note for everybody else. */
-function DecidedByOther({ pause, wasAsked }: { pause: Pause; wasAsked: boolean }) {
+/** A warning for who was about to decide, and a note for everybody else. An open call says it itself. */
+function DecidedByOther({ pause, wasAsked, isSaidAbove }: { pause: Pause; wasAsked: boolean; isSaidAbove: boolean }) {
   if (wasAsked)
     return (
       <p role="status" className="rounded-md bg-warn-soft px-3 py-1 text-xs text-warn">
         {alreadyDecided(pause)}
       </p>
     );
+  if (isSaidAbove) return null;
   return <p className="px-3 text-xs text-muted first-letter:uppercase">{decidedText(pause)}</p>;
 }
 
