@@ -56,7 +56,7 @@ web-check: ## Check the web UI: types, lint, unit tests
 	$(NPM) run check
 
 screens: ## Renew the pictures of the web UI in the documentation
-	$(PYTEST) -m "not long and not race and not crash" tests/web
+	TOOLCRIB_SCREENS=1 $(PYTEST) -m "not long and not race and not crash" tests/web
 	mkdir -p docs/images/web && cp .cache/screens/*-light.png docs/images/web/
 
 web-types: ## Generate the web UI's types from the OpenAPI document

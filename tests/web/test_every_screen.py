@@ -128,7 +128,7 @@ async def phone(browser: Browser, server: Serving, ada: Someone) -> AsyncIterato
 
 @pytest.mark.req("UI-1", part="works on a phone")
 async def test_every_screen_fits_a_phone_and_its_main_controls_a_finger(
-    phone: Page, screens: dict[str, str], screenshot: Screenshot
+    phone: Page, screens: dict[str, str], axe: Axe, screenshot: Screenshot
 ) -> None:
     flaws: dict[str, Any] = {}
     for address, text in screens.items():
@@ -137,6 +137,9 @@ async def test_every_screen_fits_a_phone_and_its_main_controls_a_finger(
             flaws[address] = found
         if (width := await phone.evaluate("document.documentElement.scrollWidth")) > PHONE["width"]:
             flaws[address] = f"{width} pixels wide"
+        # Settings have the most tables and forms.
+        if "/settings/" in address:
+            await axe(phone)
     assert flaws == {}
 
     # A change is commented on without a pointer that hovers.

@@ -70,11 +70,9 @@ card => {
     };
     const texts = document.createTreeWalker(line, NodeFilter.SHOW_TEXT);
     while (texts.nextNode()) {
-      const text = texts.currentNode.data;
-      // In a long line of plain letters, each row of them is checked instead of each letter.
-      const pieces = /[^ -~]/.test(text) || text.length < 300 ? Array.from(text) : [text];
       let at = 0;
-      for (const piece of pieces) {
+      // Words of plain letters as a whole, with each row of them; every other character alone.
+      for (const [piece] of texts.currentNode.data.matchAll(/[!-~]+|[^!-~]/gu)) {
         range.setStart(texts.currentNode, at);
         range.setEnd(texts.currentNode, (at += piece.length));
         check();
