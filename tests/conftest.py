@@ -15,6 +15,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import SecretStr
 
+from tests import never_logged
 from toolcrib.runs import durable
 from toolcrib.settings import Settings
 from toolcrib.storage import migrate
@@ -43,6 +44,17 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
         gc.unfreeze()
         gc.collect()
         assert open_descriptors() <= MOST_DESCRIPTORS, "The tests of this process keep too many files open."
+
+
+def pytest_configure() -> None:
+    never_logged.note_requests()
+
+
+@pytest.fixture(autouse=True)
+def _servers_of_this_process_log_nothing_private(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    yield
+    for record in caplog.get_records("call"):
+        never_logged.check_log(f"{record.getMessage()} {record.exc_text or ''}".encode(), f"the log of {record.name}")
 
 
 def open_descriptors() -> int:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 import httpx2
 
+from tests import never_logged
 from tests.conftest import POOL_SIZE, DatabaseUrls
 from tests.wait_until import PATIENCE
 
@@ -78,6 +79,7 @@ def running(server: Serving) -> Iterator[subprocess.Popen[bytes]]:
             )
         finally:
             _end(process)
+        never_logged.check_log(server.log.read_bytes(), "the log of a server")
 
 
 def free_port() -> int:

@@ -13,6 +13,7 @@ from typing import Self
 
 import httpx2
 
+from tests import never_logged
 from tests.conftest import POOL_SIZE, DatabaseUrls
 from tests.faults.preloaded import ForkedProcess, Preloaded
 from tests.wait_until import PATIENCE
@@ -67,9 +68,11 @@ class Server:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failure: object, *_: object) -> None:
         if self._process is not None:
             self.kill()
+        if failure is None and self._log.exists():
+            never_logged.check_log(self._log.read_bytes(), "the log of a server")
 
     def start_and_recover(self) -> None:
         """Return when the server responds, and has recovered every workspace."""
