@@ -1,6 +1,7 @@
 """The search for what must not be logged finds it."""
 
 import secrets
+import uuid
 from collections.abc import Callable
 
 import httpx2
@@ -44,3 +45,10 @@ def test_names_and_paths_may_be_logged() -> None:
     _sent(json={"name": name, "path": f"/docs/of the year/{name}.md"})
 
     never_logged.check_log(f"GET /docs/{name}.md of {name}".encode(), "a log")
+
+
+def test_an_id_may_be_logged_even_if_it_was_sent_for_a_token() -> None:
+    user = str(uuid.uuid4())
+    _sent(headers={"Authorization": f"Bearer {user}"})
+
+    never_logged.check_log(f"PATCH /users/{user}".encode(), "a log")
