@@ -6,7 +6,7 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from playwright.async_api import FilePayload, Page, expect
+from playwright.async_api import FilePayload, Locator, Page, expect
 
 from tests.acceptance.workspace import Workspace
 from tests.fakes.model_server import ModelServer
@@ -51,6 +51,16 @@ async def give(page: Page, kind: str, name: str, body: bytes, type_: str = "imag
     await page.evaluate(GIVE, [kind, name, type_, b64encode(body).decode()])
 
 
+async def message_box(page: Page, workspace: Workspace, session: str) -> Locator:
+    """Open a session and return its message box."""
+    # Asks the browser to report file choosers from the start: otherwise the first one may come before it does.
+    page.on("filechooser", lambda _: None)
+    await page.goto(f"/w/{workspace.id}/chat/{session}")
+    box = page.get_by_role("textbox", name="Message")
+    await expect(box).to_be_enabled()
+    return box
+
+
 def sent_files(model: ModelServer) -> list[dict[str, Any]]:
     """The parts of the last request to the model that are no text."""
     messages = model.last.body["messages"]
@@ -65,12 +75,8 @@ async def test_files_are_attached_pasted_and_dropped_and_shown_in_the_conversati
 ) -> None:
     page = workspace_page
     session = begin(workspace, hire(workspace, model), title="Colours")
-    # Asks the browser to report file choosers from the start: otherwise the first one may come before it does.
-    page.on("filechooser", lambda _: None)
-    await page.goto(f"/w/{workspace.id}/chat/{session}")
-    box = page.get_by_role("textbox", name="Message")
+    box = await message_box(page, workspace, session)
     # By keyboard alone.
-    await expect(box).to_be_enabled()
     await box.focus()
     await page.keyboard.press("Shift+Tab")
     await expect(page.get_by_role("button", name="Attach files")).to_be_focused()
@@ -150,10 +156,7 @@ async def test_other_files_are_put_into_the_workspace_and_the_agent_reads_them(
     page = workspace_page
     session = begin(workspace, hire(workspace, model), title="Prices")
     workspace.write("/uploads/prices.csv", "of another day\n")
-    page.on("filechooser", lambda _: None)
-    await page.goto(f"/w/{workspace.id}/chat/{session}")
-    box = page.get_by_role("textbox", name="Message")
-    await expect(box).to_be_enabled()
+    box = await message_box(page, workspace, session)
     async with page.expect_file_chooser() as chosen:
         await page.get_by_role("button", name="Attach files").click()
     csv: FilePayload = {"name": "prices.csv", "mimeType": "text/csv", "buffer": "milk;1.20 €\r\n".encode()}
@@ -187,23 +190,62 @@ async def test_other_files_are_put_into_the_workspace_and_the_agent_reads_them(
     await screenshot(page, "chat-files")
 
 
+# Files are read as slowly as the test says, and cannot be read if they were deleted after they were chosen.
+SLOWLY = """
+const arrayBuffer = Blob.prototype.arrayBuffer;
+Blob.prototype.arrayBuffer = function () {
+  return new Promise((done, fail) => {
+    window.endReading = () => arrayBuffer.call(this).then(done);
+    window.failReading = () => fail(new DOMException("A requested file could not be found.", "NotFoundError"));
+  });
+};
+"""
+
+
 @pytest.mark.req("UI-4", part="attachments")
-async def test_a_message_waits_for_its_files_to_be_read(
+async def test_a_message_waits_for_its_files_and_what_is_typed_meanwhile_stays(
     workspace_page: Page, workspace: Workspace, model: ModelServer
 ) -> None:
     page = workspace_page
     session = begin(workspace, hire(workspace, model), title="Logs")
-    page.on("filechooser", lambda _: None)
-    await page.goto(f"/w/{workspace.id}/chat/{session}")
-    box = page.get_by_role("textbox", name="Message")
-    await expect(box).to_be_enabled()
+    await page.add_init_script(SLOWLY)
+    box = await message_box(page, workspace, session)
     await box.fill("Read the log.")
     model.say(says("I see it."))
-    async with page.expect_file_chooser() as chosen:
-        await page.get_by_role("button", name="Attach files").click()
-    log: FilePayload = {"name": "build.log", "mimeType": "text/plain", "buffer": b"linking main.o\n" * 500_000}
-    await (await chosen.value).set_files([log])
+    await give(page, "drop", "build.log", b"linking\n", "text/plain")
     await box.press("Enter")
+    await page.evaluate("() => { endReading() }")
+    await box.press_sequentially(" Then mend it.")
+
     mine = page.get_by_role("log", name="Conversation").get_by_role("article", name="You")
     await expect(mine).to_contain_text("File in the workspace: /uploads/build.log")
+    await expect(mine).not_to_contain_text("Then mend it.")
     await expect(page.get_by_role("list", name="Attachments")).to_have_count(0)
+    await expect(box).to_have_value("Then mend it.")
+
+
+@pytest.mark.req("UI-4", part="attachments")
+async def test_a_message_is_not_sent_without_a_file_that_cannot_be_read(
+    workspace_page: Page, workspace: Workspace, model: ModelServer
+) -> None:
+    page = workspace_page
+    session = begin(workspace, hire(workspace, model), title="Gone")
+    await page.add_init_script(SLOWLY)
+    box = await message_box(page, workspace, session)
+    await box.fill("Read the log.")
+    await give(page, "drop", "build.log", b"linking\n", "text/plain")
+    await box.press("Enter")
+    await page.evaluate("() => { failReading() }")
+    await expect(page.get_by_role("alert")).to_contain_text("build.log cannot be read.")
+    await expect(box).to_have_value("Read the log.")
+
+    # Its author can do without the file.
+    model.say(says("I build it."))
+    await box.fill("Build it again.")
+    await box.press("Enter")
+    conversation = page.get_by_role("log", name="Conversation")
+    await expect(conversation.get_by_text("I build it.")).to_be_visible()
+    mine = conversation.get_by_role("article", name="You")
+    await expect(mine).to_have_count(1)
+    await expect(mine).to_contain_text("Build it again.")
+    await expect(box).to_have_value("")

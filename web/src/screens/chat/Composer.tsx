@@ -1,6 +1,7 @@
 /** The message box. Enter sends; messages are queued while the agent works. Files are chosen, pasted or dropped. */
 import { ArrowUp, Paperclip, Square } from "lucide-react";
 import { type ClipboardEvent, type DragEvent, type KeyboardEvent, useMemo, useRef, useState } from "react";
+import { flushSync } from "react-dom";
 import { api, unwrap } from "../../api/client";
 import { useShortcuts } from "../../app/shortcuts";
 import { Button, IconButton } from "../../components/Button";
@@ -31,6 +32,8 @@ export function Composer({ workspaceId, session, conversation }: Props) {
   const latest = useRef(files);
   /** Ends when the files chosen so far are read: a small file does not pass a large one chosen before it. */
   const reading = useRef<Promise<void>>(Promise.resolve());
+  /** Whether files were refused since the last try to send. */
+  const wasRefused = useRef(false);
   /** Where files of this message are already, if it could not be sent. */
   const putPaths = useRef(new Map<string, string>());
   const picker = useRef<HTMLInputElement>(null);
@@ -48,19 +51,25 @@ export function Composer({ workspaceId, session, conversation }: Props) {
     if (text.trim() === "" || isSending) return;
     setIsSending(true);
     setError(null);
+    wasRefused.current = false;
     try {
       await reading.current;
+      // The message was meant with them: its author decides again.
+      if (wasRefused.current) return;
       const sent = latest.current;
       const content = withPaths(text, await putFiles(sent));
       // A WebSocket message is too small for files.
       if (sent.some((file) => file.data !== null)) await sendWithFiles(content, sent);
       else await live.request("chat:send", { conversationId: session.id, content });
-      updateText("");
+      // What was typed on meanwhile stays; at once, for the next key adds to what the field has then.
+      const typed = field.current?.value ?? "";
+      flushSync(() => updateText(typed.startsWith(text) ? typed.slice(text.length).trimStart() : typed));
       updateFiles(latest.current.filter((file) => !sent.includes(file)));
     } catch (thrown) {
       setError(thrown);
+    } finally {
+      setIsSending(false);
     }
-    setIsSending(false);
   }
 
   /** Puts the files that are no attachments into the workspace. Returns their paths. */
@@ -104,6 +113,7 @@ export function Composer({ workspaceId, session, conversation }: Props) {
       const more = await Promise.all(chosen.map(readFile));
       updateFiles([...latest.current, ...more]);
     } catch (thrown) {
+      wasRefused.current = true;
       setError(thrown);
     }
   }

@@ -36,23 +36,29 @@ export function flawOf({ name, type, size }: { name: string; type: string; size:
 export async function readFile(file: File): Promise<ChosenFile> {
   // A pasted image has no folder, but some systems give it odd names.
   const name = file.name.replace(/[/\p{Cc}]/gu, "").slice(0, 200) || "file";
-  const isAttachment = MAX_BYTES[file.type] !== undefined;
-  return {
-    id: crypto.randomUUID?.() ?? `${Date.now()}-${name}`,
-    name,
-    type: file.type,
-    data: isAttachment ? await base64Of(file) : null,
-    content: isAttachment
-      ? null
-      : (textOf(await file.arrayBuffer()) ?? { encoding: "base64", data: await base64Of(file) }),
-  };
+  const id = crypto.randomUUID?.() ?? `${Date.now()}-${name}`;
+  try {
+    if (MAX_BYTES[file.type] !== undefined)
+      return { id, name, type: file.type, data: await base64Of(file), content: null };
+    const text = textOf(await file.arrayBuffer());
+    return {
+      id,
+      name,
+      type: file.type,
+      data: null,
+      content: text ?? { encoding: "base64", data: await base64Of(file) },
+    };
+  } catch {
+    // The browser's own words do not say which file.
+    throw new Error(`${name} cannot be read.`);
+  }
 }
 
 async function base64Of(file: File): Promise<string> {
   const url = await new Promise<string>((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(String(reader.result));
-    reader.onerror = () => reject(new Error(`${file.name} cannot be read.`));
+    reader.onerror = () => reject(reader.error);
     reader.readAsDataURL(file);
   });
   return url.split(",")[1] ?? "";
