@@ -12,8 +12,6 @@ from tests.acceptance.workspace import Someone, Workspace
 from toolcrib.api.access_tokens import AccessTokens
 from toolcrib.core.ids import UserId
 
-pytestmark = pytest.mark.req("AP-2", part="who may call tools")
-
 CALL = {"tool": "ls", "args": {}}
 
 

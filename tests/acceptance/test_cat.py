@@ -1,11 +1,7 @@
 """``cat``: its request examples and documented behaviour."""
 
-import pytest
-
 from tests.acceptance.shapes import Says, lines, refused
 from tests.acceptance.workspace import Workspace
-
-pytestmark = pytest.mark.req("TL-4", part="cat")
 
 
 def test_basic_concatenation_with_special_characters(workspace: Workspace) -> None:
@@ -213,7 +209,6 @@ def test_partial_success(workspace: Workspace) -> None:
     assert "one\n" in result["content"]
 
 
-@pytest.mark.req("WS-4", part="cat gives a per-file error")
 def test_partial_success_when_a_name_is_protected(workspace: Workspace) -> None:
     workspace.write("/a.md", "one\n")
     workspace.write("/.env", "PASSWORD=1\n")

@@ -11,8 +11,6 @@ from tests.acceptance.serving import Serving
 from tests.acceptance.workspace import Someone, Workspace
 from tests.faults.processes import Ended, run_command
 
-pytestmark = [pytest.mark.req("HU-1", part="from the command line"), pytest.mark.req("HU-2", part="command line")]
-
 
 class Terminal:
     """Runs the command with a fixed environment."""
@@ -97,7 +95,6 @@ def test_a_wider_scope_shows_its_rule_first_and_needs_confirmation(at_server: Te
     assert (grant["rule"]["tools"], grant["rule"]["paths"]) == (["write"], ["@project/a.txt"])
 
 
-@pytest.mark.req("CT-3", part="seen and edited before it is saved")
 def test_the_rule_is_edited_before_it_is_saved(at_server: Terminal, workspace: Workspace) -> None:
     agent = hire(workspace)
     result = agent.asks(session=session_of(workspace, agent))
@@ -125,7 +122,6 @@ def test_json_output_is_complete_and_contains_nothing_else(at_server: Terminal, 
     assert (decided["state"], decided["grant_scope"]) == ("approved", "once")
 
 
-@pytest.mark.req("SC-3", part="decided without a server")
 def test_without_a_server_the_command_uses_the_database_and_a_member_decides(
     at_database: Terminal, workspace: Workspace, ada: Someone, grace: Someone
 ) -> None:

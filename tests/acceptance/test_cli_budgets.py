@@ -50,7 +50,6 @@ def model(workspace: Workspace) -> Iterator[ModelServer]:
         yield fake
 
 
-@pytest.mark.req("OP-7", part="cost is shown where tokens are")
 def test_costs_are_shown_by_model_and_an_unknown_price_is_named(command: Command, model: ModelServer) -> None:
     model.say(says("Hello.", input_tokens=100_000, output_tokens=25_000))
     command("run", "--agent", "priced", "Hello?")
@@ -71,7 +70,6 @@ def test_costs_are_shown_by_model_and_an_unknown_price_is_named(command: Command
     assert "$0.50, and 1 turns of unknown price" in command("runs", "costs")
 
 
-@pytest.mark.req("OP-7", part="budgets per session, agent and workspace")
 def test_a_budget_stops_a_run_that_goes_on_when_it_is_raised(
     command: Command, model: ModelServer, workspace: Workspace
 ) -> None:

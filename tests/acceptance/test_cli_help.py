@@ -23,7 +23,6 @@ APP = command_line()
 ALL = dict(commands(typer.main.get_command(APP)))
 
 
-@pytest.mark.req("CL-2", part="every command is there")
 def test_every_command_exists() -> None:
     wanted = (
         "serve chat run tool undo redo log approve answer agents models mcp doctor db audit workspace user key "
@@ -33,7 +32,6 @@ def test_every_command_exists() -> None:
     assert {(name,) for name in wanted.split()} <= set(ALL)
 
 
-@pytest.mark.req("CL-2", part="help")
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
 def test_help_fits_a_screen_and_shows_an_example(words: tuple[str, ...]) -> None:
     shown = CliRunner(env={"COLUMNS": str(COLUMNS), "TERM": "dumb"}).invoke(APP, [*words, "--help"])
@@ -51,7 +49,6 @@ def test_the_reference_matches_the_commands() -> None:
     assert cli_reference.PAGE.read_text() == cli_reference.page(), "Run .venv/bin/python scripts/cli_reference.py"
 
 
-@pytest.mark.req("CL-2", part="help")
 @pytest.mark.parametrize("words", ["--continue", "-c", "--resume last", "--trust guided", "-C ."])
 def test_options_of_a_chat_need_no_command(
     words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

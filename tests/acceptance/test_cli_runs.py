@@ -14,8 +14,6 @@ from tests.acceptance.workspace import Someone, Workspace
 from tests.faults.processes import run_command
 from tests.wait_until import PATIENCE
 
-pytestmark = pytest.mark.req("SC-9", part="toolcrib runs")
-
 Says = Callable[..., str]
 
 

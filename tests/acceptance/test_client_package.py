@@ -23,8 +23,6 @@ MOST_PACKAGES = 25
 # Modules of Python that Windows lacks.
 POSIX = ("fcntl", "grp", "pty", "pwd", "resource", "termios", "tty")
 
-pytestmark = pytest.mark.req("CL-1", part="packaging")
-
 
 def requirements(folder: str = ".") -> list[Requirement]:
     project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]

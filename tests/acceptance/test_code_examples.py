@@ -1,11 +1,7 @@
 """The cURL examples of the guide's "Code Examples", each under its own name."""
 
-import pytest
-
 from tests.acceptance.shapes import A_TIME, A_UUID, Says, refused, sha256_of
 from tests.acceptance.workspace import Workspace
-
-pytestmark = [pytest.mark.req("TL-4", part="code examples"), pytest.mark.req("AP-1", part="code examples")]
 
 THOUGHTS = "# My Thoughts\n\nThis is a new file."
 

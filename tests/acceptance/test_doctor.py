@@ -6,15 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.wait_until import PATIENCE
 
 TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
 HIDES_PROC = "mount --bind /dev/null /proc/cmdline"
 FORBIDS_NAMESPACES = "echo 0 > /proc/sys/user/max_user_namespaces"
-
-pytestmark = pytest.mark.req("OP-1", part="doctor says what is missing")
 
 
 def diagnosed(withheld: str) -> tuple[int, dict[str, Any]]:

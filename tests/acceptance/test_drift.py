@@ -8,8 +8,6 @@ import pytest
 from tests.acceptance.shapes import Says, refused, result_of, sha256_of
 from tests.acceptance.workspace import Workspace
 
-pytestmark = pytest.mark.req("WS-7", part="changes on disk")
-
 
 def test_a_change_on_disk_becomes_a_version_by_external(workspace: Workspace) -> None:
     file_id = workspace.write("/a.md", "ours\n")["file_id"]
@@ -197,7 +195,6 @@ def test_a_folder_with_an_unlisted_entry_is_not_empty(workspace: Workspace, name
     assert workspace.on_disk(f"/a/{name}").is_fifo()
 
 
-@pytest.mark.req("WS-3", part="links, over HTTP")
 @pytest.mark.parametrize("target", ["../outside.txt", "inside.txt", "nowhere"])
 def test_a_link_is_neither_followed_nor_replaced_and_can_be_removed(workspace: Workspace, target: str) -> None:
     outside, inside = workspace.project.parent / "outside.txt", workspace.put_file("/inside.txt", "inside")

@@ -7,8 +7,6 @@ import pytest
 from tests.acceptance.shapes import A_UUID, Says, lines, refused, sha256_of
 from tests.acceptance.workspace import Someone, Workspace
 
-pytestmark = pytest.mark.req("TL-4", part="edit")
-
 MAIN = "fn old_function() {\n    println!();\n}\n"
 
 
@@ -86,7 +84,6 @@ def test_old_string_must_be_non_empty(workspace: Workspace) -> None:
     refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"old_string": Says("empty")})
 
 
-@pytest.mark.req("WS-8", part="last_read_hash")
 def test_stale_protection(workspace: Workspace) -> None:
     stale = workspace.write("/a.md", "one\n")["hash"]
     workspace.result("edit", path="/a.md", old_string="one", new_string="two")
@@ -97,7 +94,6 @@ def test_stale_protection(workspace: Workspace) -> None:
     assert workspace.on_disk("/a.md").read_text() == "two\n"
 
 
-@pytest.mark.req("WS-8", part="who changed it since")
 def test_stale_protection_names_who_changed_the_file(workspace: Workspace, grace: Someone) -> None:
     stale = workspace.write("/a.md", "one\n")["hash"]
     hers = workspace.admit(grace, "member")
@@ -108,7 +104,6 @@ def test_stale_protection_names_who_changed_the_file(workspace: Workspace, grace
     refused(response, 409, "CONFLICT", Says(f"by user {grace.id}"))
 
 
-@pytest.mark.req("WS-7", part="a change behind the server's back is a conflict")
 def test_stale_protection_detects_a_change_on_disk(workspace: Workspace) -> None:
     stale = workspace.write("/a.md", "one\n")["hash"]
     workspace.put_file("/a.md", "two\n")
@@ -145,7 +140,6 @@ def test_the_hash_of_an_edit_is_valid_for_the_next(workspace: Workspace) -> None
     assert workspace.on_disk("/a.md").read_text() == "three"
 
 
-@pytest.mark.req("WS-10", part="not written by edit")
 def test_virtual_file_protection(workspace: Workspace, chat: Callable[[str], str]) -> None:
     path = chat("hello")
 
@@ -243,7 +237,6 @@ def test_not_found_names_the_closest_match_and_the_difference(
     refused(response, 400, "VALIDATION_ERROR", fields={"old_string": Says("Not found in the file. ", *words)})
 
 
-@pytest.mark.req("WS-8", part="compared by content")
 def test_a_file_with_unchanged_content_is_not_stale(workspace: Workspace) -> None:
     seen = workspace.write("/a.md", "one\n")["hash"]
     file = workspace.on_disk("/a.md")

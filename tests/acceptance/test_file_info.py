@@ -7,8 +7,6 @@ import pytest
 from tests.acceptance.shapes import A_TIME, lines, moment, refused, sha256_of
 from tests.acceptance.workspace import Workspace
 
-pytestmark = pytest.mark.req("TL-4", part="file_info")
-
 
 def test_request_example(workspace: Workspace) -> None:
     workspace.write("/config.json", '{\n  "key": "value"\n}\n')
@@ -38,7 +36,6 @@ def test_size_and_hash_are_of_the_bytes_on_disk(workspace: Workspace) -> None:
     assert (info["size"], info["hash"], info["line_count"]) == (len(on_disk), sha256_of(on_disk), 3)
 
 
-@pytest.mark.req("WS-7", part="file_info sees a change on disk")
 def test_size_is_accurate_after_a_change_on_disk(workspace: Workspace) -> None:
     workspace.write("/a.md", "x")
     workspace.put_file("/a.md", lines(100))
@@ -100,7 +97,6 @@ def test_a_folder_has_neither_size_nor_lines_nor_hash(workspace: Workspace) -> N
     }
 
 
-@pytest.mark.req("WS-10", part="known to file_info")
 def test_virtual_files(workspace: Workspace, chat: Callable[[str], str]) -> None:
     path = chat("hello")
 

@@ -7,8 +7,6 @@ import pytest
 from tests.acceptance.shapes import A_TIME, Says, refused
 from tests.acceptance.workspace import Workspace
 
-pytestmark = pytest.mark.req("TL-4", part="find")
-
 
 def found(workspace: Workspace, **args: object) -> list[str]:
     return [match["path"] for match in workspace.result("find", **args)["matches"]]
@@ -80,7 +78,6 @@ def test_untracked_files_are_found(workspace: Workspace) -> None:
     assert match["synced"] is False
 
 
-@pytest.mark.req("WS-10", part="found")
 def test_virtual_files_are_found(workspace: Workspace, chat: Callable[[str], str]) -> None:
     path = chat("hello")
     workspace.write("/real.chat", "hello")

@@ -7,8 +7,6 @@ import pytest
 from tests.acceptance.shapes import A_TIME, Says, refused
 from tests.acceptance.workspace import Workspace
 
-pytestmark = pytest.mark.req("TL-4", part="glob")
-
 
 def found(workspace: Workspace, **args: object) -> list[str]:
     return [match["path"] for match in workspace.result("glob", **args)["matches"]]
@@ -85,7 +83,6 @@ def test_synced_shows_whether_a_file_is_tracked(workspace: Workspace) -> None:
     }
 
 
-@pytest.mark.req("WS-10", part="found")
 def test_virtual_files_are_found(workspace: Workspace, chat: Callable[[str], str]) -> None:
     path = chat("hello")
 

@@ -7,8 +7,6 @@ import pytest
 from tests.acceptance.shapes import Says, refused
 from tests.acceptance.workspace import Workspace
 
-pytestmark = pytest.mark.req("TL-4", part="grep")
-
 
 def found(workspace: Workspace, **args: object) -> list[tuple[str, int]]:
     return [(match["path"], match["line_number"]) for match in workspace.result("grep", **args)["matches"]]
@@ -34,7 +32,6 @@ def test_arguments_as_shown(workspace: Workspace) -> None:
     assert [match["line_text"] for match in result["matches"]] == ["fn main() {", "    FN other()"]
 
 
-@pytest.mark.req("TL-6", part="pattern language")
 def test_patterns_are_those_of_postgresql(workspace: Workspace) -> None:
     workspace.write("/a.txt", "abab\nabcd\nword\nsword\nx9\n")
 
@@ -44,7 +41,6 @@ def test_patterns_are_those_of_postgresql(workspace: Workspace) -> None:
     assert found(workspace, pattern="^[[:alpha:]][[:digit:]]$") == [("/a.txt", 5)]
 
 
-@pytest.mark.req("TL-6", part="pattern language")
 def test_a_word_boundary_means_what_models_expect(workspace: Workspace) -> None:
     workspace.write("/a.txt", "word\nsword\nwords\nwörd word\n")
 
@@ -88,7 +84,6 @@ def test_the_latest_version_is_searched_in_the_database_and_on_disk_alike(worksp
     assert found(workspace, pattern="new") == [("/a.txt", 1), ("/b.txt", 1), ("/c.txt", 1)]
 
 
-@pytest.mark.req("WS-10", part="searched as text")
 def test_virtual_files_are_searched_as_readable_text(workspace: Workspace, chat: Callable[[str], str]) -> None:
     first, second = chat("Find the needle, please"), chat("NEEDLES")
     workspace.write("/z.txt", "needle\n")
@@ -157,7 +152,6 @@ def test_wrong_arguments(workspace: Workspace, args: dict[str, object], field: s
     assert set(response.json()["fields"]) == {field}
 
 
-@pytest.mark.req("WS-4", part="grep")
 def test_an_agent_gets_no_matches_from_protected_files(workspace: Workspace) -> None:
     workspace.put_file("/.env", "KEY=needle\n")
     workspace.write("/a.txt", "needle\n")

@@ -7,8 +7,6 @@ import pytest
 from tests.acceptance.shapes import A_TIME, A_UUID, Says, moment, refused
 from tests.acceptance.workspace import Workspace
 
-pytestmark = [pytest.mark.req("TL-4", part="ls"), pytest.mark.req("WS-11", part="spelling in ls")]
-
 
 def test_request_example(workspace: Workspace) -> None:
     workspace.write("/documents/report.md", "# Report\n")
@@ -137,7 +135,6 @@ def test_updated_at_follows_every_change(workspace: Workspace) -> None:
     assert moment(after["updated_at"]) > moment(before["updated_at"])
 
 
-@pytest.mark.req("WS-10", part="chats, agents and the like appear in the tree")
 def test_is_virtual_identifies_system_managed_files(workspace: Workspace, chat: Callable[[str], str]) -> None:
     path = chat("Release notes")
     workspace.write("/a.md", "")
@@ -154,7 +151,6 @@ def test_is_virtual_identifies_system_managed_files(workspace: Workspace, chat: 
     assert [entry["file_type"] for entry in entries] == ["Folder", "Document", "Chat"]
 
 
-@pytest.mark.req("WS-10", part="chats, agents and the like appear in the tree")
 def test_agents_are_files(workspace: Workspace) -> None:
     definition = "trust: supervised\n# A comment"
     agent = workspace.post("/agents", {"name": "reviewer", "definition": definition}).json()["id"]
@@ -172,7 +168,6 @@ def test_agents_are_files(workspace: Workspace) -> None:
     assert workspace.names() == []
 
 
-@pytest.mark.req("WS-10", part="read as text")
 def test_a_chat_follows_its_session(workspace: Workspace, chat: Callable[[str], str]) -> None:
     path = chat("first")
     session = f"/workspaces/{workspace.id}/sessions/{path.removeprefix('/chats/').removesuffix('.chat')}"

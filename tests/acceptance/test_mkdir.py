@@ -5,8 +5,6 @@ import pytest
 from tests.acceptance.shapes import A_UUID, Says, refused
 from tests.acceptance.workspace import Workspace
 
-pytestmark = pytest.mark.req("TL-4", part="mkdir")
-
 
 def test_request_example(workspace: Workspace) -> None:
     result = workspace.result("mkdir", path="/docs/v1/api")
@@ -43,7 +41,6 @@ def test_a_folder_that_write_created_already_has_an_id(workspace: Workspace) -> 
     assert workspace.on_disk("/a/b.md").read_text() == "x"
 
 
-@pytest.mark.req("WS-7", part="mkdir")
 def test_a_folder_on_disk_only_becomes_synced(workspace: Workspace) -> None:
     workspace.put_file("/a/b/c.md", "x")
 

@@ -7,8 +7,6 @@ import pytest
 from tests.acceptance.shapes import Says, refused
 from tests.acceptance.workspace import Workspace
 
-pytestmark = pytest.mark.req("TL-4", part="mv")
-
 
 def test_request_example_rename(workspace: Workspace) -> None:
     file_id = workspace.write("/documents/old-name.md", "x")["file_id"]
@@ -46,7 +44,6 @@ def test_destination_as_directory_without_a_trailing_slash(workspace: Workspace)
     assert result == {"from_path": "/file.txt", "to_path": "/archive/file.txt"}
 
 
-@pytest.mark.req("WS-7", part="mv into a folder on disk only")
 def test_destination_may_be_a_folder_on_disk_only(workspace: Workspace) -> None:
     workspace.write("/file.txt", "x")
     workspace.on_disk("/archive").mkdir()
@@ -144,7 +141,6 @@ def test_the_root_is_not_moved(workspace: Workspace) -> None:
     refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"source": Says("root")})
 
 
-@pytest.mark.req("WS-10", part="not moved by mv")
 def test_a_virtual_file_is_not_moved(workspace: Workspace, chat: Callable[[str], str]) -> None:
     path = chat("hello")
 
@@ -153,7 +149,6 @@ def test_a_virtual_file_is_not_moved(workspace: Workspace, chat: Callable[[str],
         refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={"source": Says(source)})
 
 
-@pytest.mark.req("WS-10", part="not moved by mv")
 def test_nothing_is_moved_onto_a_virtual_file(workspace: Workspace, chat: Callable[[str], str]) -> None:
     path = chat("hello")
     workspace.write("/a.md", "x")

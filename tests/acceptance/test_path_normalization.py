@@ -7,8 +7,6 @@ import pytest
 from tests.acceptance.shapes import Says, refused
 from tests.acceptance.workspace import Workspace
 
-pytestmark = [pytest.mark.req("WS-2", part="absolute and relative paths"), pytest.mark.req("TL-4", part="paths")]
-
 SPELLINGS = [
     pytest.param("/folder/file", id="as it is"),
     pytest.param("  /folder/file \n", id="whitespace around is trimmed"),
@@ -72,7 +70,6 @@ def test_an_unusual_name_is_only_a_name(workspace: Workspace, name: str) -> None
 ABOVE_THE_ROOT = ["..", "/..", "/../x", "../x", "/a/../../x", "/a/b/../../../etc/passwd", " ../x", "/./../x", "//../x"]
 
 
-@pytest.mark.req("PO-6", part="workspace form of a violation")
 @pytest.mark.parametrize("path", ABOVE_THE_ROOT)
 def test_dots_that_climb_above_the_root_are_rejected_and_not_clamped(workspace: Workspace, path: str) -> None:
     workspace.write("/x", "inside")
@@ -80,7 +77,6 @@ def test_dots_that_climb_above_the_root_are_rejected_and_not_clamped(workspace: 
     refused(workspace.call("read", path=path), 400, "VALIDATION_ERROR", Says("outside the workspace", "above the root"))
 
 
-@pytest.mark.req("PO-6", part="workspace form of a violation")
 @pytest.mark.parametrize(
     ("tool", "args"),
     [

@@ -7,8 +7,6 @@ import pytest
 from tests.acceptance.shapes import A_UUID, Says, refused, sha256_of
 from tests.acceptance.workspace import Workspace
 
-pytestmark = [pytest.mark.req("TL-4", part="plan_edit"), pytest.mark.req("HU-3", part="plan files")]
-
 PATH = "/plans/gleeful-tangerine-expedition.plan"
 HEAD = "---\n# Ada decides.\ntitle: Goal 1  # and more\nstatus: draft\ncreated_at: 2025-01-15T10:30:00Z\n---\n"
 BODY = "# Overview\n\n## Goals\n- Goal 1\n- Goal 2"

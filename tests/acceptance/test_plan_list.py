@@ -2,12 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from tests.acceptance.shapes import Says, refused
 from tests.acceptance.workspace import Workspace
-
-pytestmark = [pytest.mark.req("TL-4", part="plan_list"), pytest.mark.req("HU-3", part="plan files")]
 
 
 def put(workspace: Workspace, name: str, status: str, created_at: str) -> dict[str, Any]:

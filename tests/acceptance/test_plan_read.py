@@ -7,8 +7,6 @@ import pytest
 from tests.acceptance.shapes import Says, lines, refused, sha256_of
 from tests.acceptance.workspace import Workspace
 
-pytestmark = [pytest.mark.req("TL-4", part="plan_read"), pytest.mark.req("HU-3", part="plan files")]
-
 PATH = "/plans/gleeful-tangerine-expedition.plan"
 HEAD = "---\ntitle: Feature Implementation Plan\nstatus: draft\ncreated_at: 2025-01-15T10:30:00Z\n---\n"
 CONTENT = "# Overview\n\n## Goals\n- Goal 1\n- Goal 2"

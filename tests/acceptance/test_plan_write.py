@@ -5,13 +5,10 @@ import pytest
 from tests.acceptance.shapes import A_TIME, A_UUID, Like, Says, refused, sha256_of
 from tests.acceptance.workspace import Someone, Workspace
 
-pytestmark = [pytest.mark.req("TL-4", part="plan_write"), pytest.mark.req("HU-3", part="plan files")]
-
 A_PLAN = Like("three words in /plans", r"/plans/[a-z]+-[a-z]+-[a-z]+\.plan")
 CONTENT = "# Overview\n\n## Goals\n- Goal 1\n- Goal 2"
 
 
-@pytest.mark.req("WS-11", part="plan")
 def test_request_example(workspace: Workspace) -> None:
     result = workspace.result("plan_write", title="Feature Implementation Plan", content=CONTENT, status="draft")
 
@@ -87,7 +84,6 @@ def test_an_existing_plan_is_updated_and_its_frontmatter_kept(workspace: Workspa
     assert len(workspace.versions(first["file_id"])) == 2
 
 
-@pytest.mark.req("WS-11", part="plan")
 @pytest.mark.parametrize("known", [True, False], ids=["a document", "on disk only"])
 def test_a_file_of_another_type_becomes_a_plan(workspace: Workspace, known: bool) -> None:
     if known:

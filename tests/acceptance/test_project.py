@@ -1,10 +1,6 @@
 """The `project` toolset over HTTP: text results, including errors."""
 
-import pytest
-
 from tests.acceptance.workspace import Workspace
-
-pytestmark = pytest.mark.req("TL-3", part="project")
 
 
 def test_a_file_and_a_directory_are_read_by_relative_path(workspace: Workspace) -> None:
@@ -15,7 +11,6 @@ def test_a_file_and_a_directory_are_read_by_relative_path(workspace: Workspace) 
     assert workspace.result("list_directory") == {"output": "sub/\nfile-a.txt"}
 
 
-@pytest.mark.req("PO-6", part="project")
 def test_an_error_is_a_result_and_a_violation_contains_outside(workspace: Workspace) -> None:
     missing = workspace.result("read_file", path="nope.txt")
     outside = workspace.result("list_directory", path="../../")

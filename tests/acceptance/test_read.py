@@ -7,8 +7,6 @@ import pytest
 from tests.acceptance.shapes import Says, lines, refused, sha256_of
 from tests.acceptance.workspace import Workspace
 
-pytestmark = pytest.mark.req("TL-4", part="read")
-
 
 def test_default_read_first_500_lines(workspace: Workspace) -> None:
     workspace.write("/documents/report.md", lines(5000))
@@ -157,7 +155,6 @@ def test_content_is_not_modified(workspace: Workspace, content: str) -> None:
     assert result["hash"] == sha256_of(content)
 
 
-@pytest.mark.req("WS-6", part="JSON values")
 @pytest.mark.parametrize("content", [{"elements": [], "version": 1}, [1, 2.5, None], 7, True, None, {}])
 def test_a_json_value_is_returned_unchanged_without_lines(workspace: Workspace, content: Any) -> None:
     workspace.write("/a.canvas", content)

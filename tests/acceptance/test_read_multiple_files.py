@@ -1,11 +1,7 @@
 """``read_multiple_files``: its request example, its two responses and documented behaviour."""
 
-import pytest
-
 from tests.acceptance.shapes import Says, lines, refused, sha256_of
 from tests.acceptance.workspace import Workspace
-
-pytestmark = pytest.mark.req("TL-4", part="read_multiple_files")
 
 CONFIG = '{\n  "key": "value"\n}'
 
@@ -125,7 +121,6 @@ def test_folders_fail_in_their_entries(workspace: Workspace) -> None:
     assert (a["success"], a["content"]) == (True, "x")
 
 
-@pytest.mark.req("WS-4", part="batches give a per-file error")
 def test_protected_names_fail_in_their_entries(workspace: Workspace) -> None:
     workspace.write("/a.md", "x")
     workspace.write("/.env", "PASSWORD=1\n")

@@ -7,8 +7,6 @@ import pytest
 from tests.acceptance.shapes import A_UUID, Says, refused, result_of, sha256_of
 from tests.acceptance.workspace import Workspace
 
-pytestmark = pytest.mark.req("WS-9", part="restore")
-
 
 def restore(workspace: Workspace, file_id: str, version_id: str | None = None) -> Any:
     return result_of(workspace.post(f"/files/{file_id}/restore", {"version_id": version_id}))

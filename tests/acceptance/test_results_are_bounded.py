@@ -11,8 +11,6 @@ import pytest
 from tests.acceptance.shapes import A_TIME, A_UUID, Says, refused, sha256_of
 from tests.acceptance.workspace import Someone, Workspace
 
-pytestmark = pytest.mark.req("TL-8", part="bounded in one place, and fetched by id")
-
 LARGE = "".join(f"line {number} {'x' * 300}\n" for number in range(500))
 READING = "trust: guided\n"
 
@@ -139,7 +137,6 @@ def read_on(caller: Workspace, cut: dict[str, Any]) -> str:
     return text
 
 
-@pytest.mark.req("TL-8", part="reading on")
 @pytest.mark.parametrize(
     ("tool", "args"),
     [
@@ -165,7 +162,6 @@ def test_the_shown_part_and_the_rest_make_the_complete_result(
     assert read_on(agent, cut) == whole[cut["offset"] :]
 
 
-@pytest.mark.req("TL-8", part="reading on")
 def test_reading_past_the_end_reports_the_kept_length(workspace: Workspace) -> None:
     workspace.write("/large.log", LARGE)
     agent = workspace.agent(READING)
@@ -177,7 +173,6 @@ def test_reading_past_the_end_reports_the_kept_length(workspace: Workspace) -> N
     refused(response, 400, "TOOL_FAILED", Says(f"has {end:,} characters", "the stored result has"))
 
 
-@pytest.mark.req("TL-8", part="reading on")
 def test_an_agent_reads_only_results_of_its_own_calls_in_the_same_session(workspace: Workspace) -> None:
     workspace.write("/large.log", LARGE)
     agent, other = workspace.agent(READING), workspace.agent(READING)
@@ -209,7 +204,6 @@ def test_strangers_cannot_fetch_a_truncated_result(
     refused(workspace.seen_with(None).get(f"/calls/{call_id}"), 401, "INVALID_TOKEN")
 
 
-@pytest.mark.req("WS-4", part="what was cut comes to no other agent")
 def test_another_agent_cannot_fetch_results_it_may_not_read(workspace: Workspace) -> None:
     workspace.write("/.env", LARGE)
     trusted = workspace.agent("trust: autonomous\nunprotected_paths: [.env]\n")

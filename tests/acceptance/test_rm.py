@@ -2,12 +2,8 @@
 
 from collections.abc import Callable
 
-import pytest
-
 from tests.acceptance.shapes import A_UUID, Says, refused
 from tests.acceptance.workspace import Workspace
-
-pytestmark = pytest.mark.req("TL-4", part="rm")
 
 
 def test_request_example(workspace: Workspace) -> None:
@@ -20,7 +16,6 @@ def test_request_example(workspace: Workspace) -> None:
     assert workspace.history(file_id) == [("user", "old\n"), ("user", None)]
 
 
-@pytest.mark.req("WS-9", part="soft delete")
 def test_a_deleted_file_stays_in_the_database(workspace: Workspace) -> None:
     file_id = workspace.write("/a.md", "x")["file_id"]
 
@@ -30,7 +25,6 @@ def test_a_deleted_file_stays_in_the_database(workspace: Workspace) -> None:
     assert (deleted["file_id"], deleted["path"], deleted["deleted"]) == (file_id, "/a.md", True)
 
 
-@pytest.mark.req("WS-7", part="rm of a disk-only file")
 def test_filesystem_only_files_are_deleted_with_file_id_null(workspace: Workspace) -> None:
     file = workspace.put_file("/a.md", "x")
 
@@ -113,7 +107,6 @@ def test_the_root_cannot_be_deleted(workspace: Workspace) -> None:
     refused(workspace.call("rm", path="/"), 400, "VALIDATION_ERROR", "Validation failed", fields={"path": Says("root")})
 
 
-@pytest.mark.req("WS-10", part="not deleted by rm")
 def test_a_virtual_file_is_not_deleted(workspace: Workspace, chat: Callable[[str], str]) -> None:
     path = chat("hello")
 
@@ -124,7 +117,6 @@ def test_a_virtual_file_is_not_deleted(workspace: Workspace, chat: Callable[[str
     assert workspace.names(recursive=True) == ["/chats", path]
 
 
-@pytest.mark.req("WS-9", part="restore of a deleted file")
 def test_recovery_through_the_files_api(workspace: Workspace) -> None:
     workspace.write("/a.md", "x")
     file_id = workspace.result("rm", path="/a.md")["file_id"]

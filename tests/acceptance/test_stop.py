@@ -90,7 +90,6 @@ def stopped_after(workspace: Workspace, model: ModelServer, session: str, stop: 
     return took
 
 
-@pytest.mark.req("CT-7", part="the run and its command end within a second")
 @pytest.mark.parametrize("stop", [over_http, over_websocket])
 def test_stop_ends_the_run_and_its_command_and_holds_the_queue(
     workspace: Workspace, model: ModelServer, stop: Stop
@@ -116,7 +115,6 @@ def test_stop_ends_the_run_and_its_command_within_a_second(
     assert sorted(took)[TRIES // 2] < WITHIN
 
 
-@pytest.mark.req("CT-7", part="queued messages stay visible and do not start")
 def test_a_held_message_starts_when_it_is_released(workspace: Workspace, model: ModelServer) -> None:
     session = opened(workspace, model)
     model.say(says("", ("bash", {"command": "sleep 4399.17", "timeout": 600})))

@@ -1,11 +1,7 @@
 """The `studio` toolset over HTTP: its acceptance criteria by number, and how it reports a violation."""
 
-import pytest
-
 from tests.acceptance.shapes import Says, refused
 from tests.acceptance.workspace import Workspace
-
-pytestmark = pytest.mark.req("TL-3", part="studio")
 
 
 def test_ac12_file_read_gives_the_content_of_a_file_in_the_project(workspace: Workspace) -> None:
@@ -29,7 +25,6 @@ def test_ac14_file_write_makes_the_file_and_the_directories_above_it(workspace: 
     assert workspace.on_disk("/new/dir/file.txt").read_text() == "data"
 
 
-@pytest.mark.req("PO-6", part="studio")
 def test_a_violation_is_an_error_and_not_a_result(workspace: Workspace) -> None:
     agent = workspace.agent("trust: autonomous\ntool_permissions:\n  file_write: {allowed: true}\n")
 

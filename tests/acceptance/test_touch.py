@@ -2,12 +2,8 @@
 
 import os
 
-import pytest
-
 from tests.acceptance.shapes import A_UUID, moment, refused, sha256_of
 from tests.acceptance.workspace import Workspace
-
-pytestmark = pytest.mark.req("TL-4", part="touch")
 
 
 def test_request_example_create_new_file(workspace: Workspace) -> None:
@@ -71,7 +67,6 @@ def test_directories_are_not_created(workspace: Workspace) -> None:
     assert workspace.on_disk("/not-a-folder").is_file()
 
 
-@pytest.mark.req("WS-7", part="touch")
 def test_a_file_on_disk_only_becomes_synced(workspace: Workspace) -> None:
     workspace.put_file("/a.md", "external\n")
 

@@ -9,9 +9,6 @@ import pytest
 from tests.acceptance.shapes import A_TIME, A_UUID, Says, refused, result_of, sha256_of
 from tests.acceptance.workspace import Someone, Workspace
 
-pytestmark = pytest.mark.req("WS-9", part="listed, read, compared and restored over HTTP")
-
-
 # Finding
 
 
@@ -115,7 +112,6 @@ def test_versions_of_a_deleted_file_are_listed(workspace: Workspace) -> None:
     assert [version["deleted"] for version in listed["versions"]] == [True, False]
 
 
-@pytest.mark.req("WS-6", part="an agent as author")
 def test_an_agents_change_names_the_agent_and_its_responsible_user(workspace: Workspace, ada: Someone) -> None:
     agent = workspace.agent("trust: autonomous\ntool_permissions: {write: {allowed: true}}\n")
 
@@ -271,7 +267,6 @@ def test_unknown_ids_are_not_found(workspace: Workspace) -> None:
     refused(workspace.post(f"/files/{uuid4()}/restore", {}), 404, "NOT_FOUND")
 
 
-@pytest.mark.req("WS-4", part="versions of protected names")
 def test_an_agent_does_not_see_versions_of_protected_names(workspace: Workspace) -> None:
     protected = workspace.write("/.env", "PASSWORD=1\n")
     plain = workspace.write("/a.md", "x")

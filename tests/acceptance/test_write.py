@@ -9,8 +9,6 @@ from tests.acceptance.pending_approvals import decide, ended, hire
 from tests.acceptance.shapes import A_TIME, A_UUID, Says, refused, sha256_of
 from tests.acceptance.workspace import Someone, Workspace
 
-pytestmark = [pytest.mark.req("TL-4", part="write"), pytest.mark.req("WS-6", part="write makes a version")]
-
 
 def test_request_example_create_new_file(workspace: Workspace) -> None:
     content = "# My Notes\n\nCreated via Tools API"
@@ -146,7 +144,6 @@ def test_content_can_be_any_json_value(workspace: Workspace, content: Any, on_di
     assert workspace.result("read", path="/a")["content"] == content
 
 
-@pytest.mark.req("WS-11", part="write takes them")
 @pytest.mark.parametrize("type_", ["document", "canvas", "chat", "whiteboard", "agent", "skill", "plan"])
 def test_file_types_are_accepted(workspace: Workspace, type_: str) -> None:
     workspace.result("write", path="/a", content="x", file_type=type_)
@@ -190,7 +187,6 @@ def test_nothing_is_written_below_a_file(workspace: Workspace) -> None:
     refused(workspace.call("write", path="/a.md/b.md", content="y"), 409, "CONFLICT", Says("/a.md"))
 
 
-@pytest.mark.req("WS-10", part="not written by write")
 def test_virtual_file_protection(workspace: Workspace, chat: Callable[[str], str]) -> None:
     path = chat("hello")
 

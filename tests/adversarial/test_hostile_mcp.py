@@ -43,7 +43,6 @@ async def answered_in_time() -> AsyncIterator[None]:
     assert time.monotonic() - began < _SECONDS + _GRACE
 
 
-@pytest.mark.req("MC-1", part="a hostile server")
 @pytest.mark.parametrize("tool", ["late", "huge", "junk", "crash", "malformed", "flood"])
 async def test_whatever_the_server_does_the_call_ends_as_a_tool_error_and_the_next_works(
     workspace: WorkspaceFixture, tool: str
@@ -182,7 +181,6 @@ async def _answer(
     await send({"type": "http.response.body", "body": body})
 
 
-@pytest.mark.req("MC-1", part="a hostile server behind an address")
 async def test_hostile_http_server_achieves_no_more(workspace: WorkspaceFixture) -> None:
     far = FarAway()
     names = ("hang", "huge", "junk", "astray", "endless", "fine")
@@ -201,7 +199,6 @@ async def test_hostile_http_server_achieves_no_more(workspace: WorkspaceFixture)
     assert not far.led_astray
 
 
-@pytest.mark.req("MC-1", part="a hostile server behind an address")
 async def test_secrets_that_a_url_repeats_are_masked(workspace: WorkspaceFixture) -> None:
     secrets = {"Authorization": "Bearer sk-live-4f9a8b7c6d5e", "X-Tenant-Key": "tenant/0123456789"}
     async with answering(FarAway()) as address:
@@ -218,7 +215,6 @@ async def test_secrets_that_a_url_repeats_are_masked(workspace: WorkspaceFixture
     assert not [value for value in ("4f9a8b7c6d5e", "0123456789") if value in f"{repeated} {rejected}"]
 
 
-@pytest.mark.req("MC-1", part="a hostile server behind an address")
 async def test_errors_have_no_part_of_a_secret_that_an_invalid_response_repeats(workspace: WorkspaceFixture) -> None:
     token = "sk-live-4f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c4d3e2f1a0b9c8d7e"
     far = FarAway()
@@ -250,7 +246,6 @@ async def answering(app: Any) -> AsyncIterator[str]:
             await serving
 
 
-@pytest.mark.req("MC-1", part="a changed tool list")
 async def test_changed_tool_is_disabled_until_an_owner_approves_it_again(workspace: WorkspaceFixture) -> None:
     server = await hostile(workspace)
     assert (await workspace.call("mcp:hostile/fine")).succeeded
@@ -272,7 +267,6 @@ async def test_changed_tool_is_disabled_until_an_owner_approves_it_again(workspa
     assert (await workspace.call("mcp:hostile/extra")).succeeded
 
 
-@pytest.mark.req("MC-1", part="approval of a list")
 async def test_tools_need_an_approved_list_and_only_the_list_that_was_shown(workspace: WorkspaceFixture) -> None:
     server = await hostile(workspace, approve=False)
     assert server.last_error is not None
@@ -283,7 +277,6 @@ async def test_tools_need_an_approved_list_and_only_the_list_that_was_shown(work
         await workspace.engine.toolbox.approve(Tenant.of(workspace.caller), server.id, "0" * 64)
 
 
-@pytest.mark.req("MC-1", part="what a server says is data")
 async def test_text_from_a_server_is_data_without_control_characters(workspace: WorkspaceFixture) -> None:
     await hostile(workspace)
     said = (await workspace.result("mcp:hostile/inject"))["text"]
@@ -298,7 +291,6 @@ async def test_text_from_a_server_is_data_without_control_characters(workspace: 
     assert "data" not in picture["media"][0]
 
 
-@pytest.mark.req("MC-1", part="permissions and trust")
 async def test_agent_needs_toolset_permission_and_approval(workspace: WorkspaceFixture) -> None:
     await hostile(workspace, safe_tools=["inject"])
     allowed = {name: {"allowed": True} for name in ("mcp:hostile/fine", "mcp:hostile/inject")}

@@ -23,8 +23,6 @@ from toolcrib.core.ids import UserId, new_id
 from toolcrib.nodes.internal_channel import Answer, AnswerLost, Emit, FrameKind, InternalListener, NodeClient, NotSent
 from toolcrib.nodes.node_tokens import LIFETIME_SECONDS, NodeTokens
 
-pytestmark = pytest.mark.req("SC-1", part="nodes authenticate each other")
-
 SECRET = token_urlsafe(48)
 BODY = b'{"tool": "write"}'
 MOST_BYTES = 100_000

@@ -15,8 +15,6 @@ from toolcrib.core.files import EntryKind
 from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.workspace.fs.mount_writer import MountWriter
 
-pytestmark = pytest.mark.req("WS-3", part="adversarial")
-
 SECRET = b"SECRET"
 WAYS = pytest.mark.parametrize("openat2", [True, False], ids=["openat2", "walk"])
 

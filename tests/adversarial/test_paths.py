@@ -19,8 +19,6 @@ from toolcrib.core.paths import (
 )
 from toolcrib.workspace.fs.mount_writer import MountWriter
 
-pytestmark = pytest.mark.req("WS-2", part="adversarial")
-
 # How each dialect writes a path that is relative to the project.
 LANGUAGES = pytest.mark.parametrize(
     ("parse", "prefix"),
@@ -135,7 +133,6 @@ def test_case_11_unknown_mount(text: str) -> None:
         parse_mounted(text)
 
 
-@pytest.mark.req("WS-1", part="@pkg is read-only")
 @pytest.mark.parametrize("openat2", [True, False], ids=["openat2", "walk"])
 def test_case_12_write_to_pkg(root: Path, openat2: bool) -> None:
     path = parse_mounted("@pkg/secret")

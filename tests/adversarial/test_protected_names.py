@@ -21,7 +21,6 @@ from toolcrib.core.tool_calls import OutcomeState
 
 __all__ = ["workspace"]
 
-pytestmark = pytest.mark.req("WS-4", part="no spelling is read or written, there or not")
 
 SECRET = "KEY=hunter2\n"
 
@@ -438,7 +437,6 @@ async def test_case_40_workspace_with_a_replaced_root_is_not_served_from_elsewhe
     assert (elsewhere / "a.txt").read_text() == SECRET
 
 
-@pytest.mark.req("WS-8", part="case 41")
 async def test_case_41_of_writers_with_one_hash_one_succeeds(workspace: WorkspaceFixture, agent: Caller) -> None:
     read = await workspace.result("write", path="/a.txt", content="start\n")
     edit = {"path": "/a.txt", "old_string": "start", "last_read_hash": read["hash"]}
@@ -451,7 +449,6 @@ async def test_case_41_of_writers_with_one_hash_one_succeeds(workspace: Workspac
 # The acceptance criteria of the sandbox, under their ids.
 
 
-@pytest.mark.req("WS-2", part="through the gate")
 @pytest.mark.parametrize("write", [False, True])
 async def test_ac3_path_that_climbs_to_etc_passwd_is_a_traversal(
     workspace: WorkspaceFixture, agent: Caller, write: bool
@@ -464,7 +461,6 @@ async def test_ac3_path_that_climbs_to_etc_passwd_is_a_traversal(
         assert "outside" in outcome.error.message
 
 
-@pytest.mark.req("WS-3", part="through the gate")
 async def test_ac4_link_to_etc_passwd_is_outside(workspace: WorkspaceFixture, agent: Caller) -> None:
     (workspace.project / "alias").symlink_to("/etc/passwd")
 
@@ -478,7 +474,6 @@ async def test_ac4_link_to_etc_passwd_is_outside(workspace: WorkspaceFixture, ag
     )
 
 
-@pytest.mark.req("WS-2", part="through the gate")
 async def test_ac5_path_inside_is_accepted_and_resolved(workspace: WorkspaceFixture, agent: Caller) -> None:
     outcome = await workspace.call("write", agent, path="src/./x/../a.py", content="print()\n")
 

@@ -30,8 +30,6 @@ LONG = {"reads": 100_000, "writes": 100_000}
 # However busy the machine, both sides of the swap are met well within this time.
 DEADLINE_S = 120
 
-pytestmark = pytest.mark.req("WS-3", part="races")
-
 
 @pytest.fixture(scope="session")
 def swapper(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -281,7 +279,6 @@ def test_case_38_target_replaced_while_written(swapper: Path, arena: Arena, disk
 # Case 41: many writers
 
 
-@pytest.mark.req("WS-5", part="concurrent writers")
 def test_case_41_concurrent_writers_leave_one_complete_file(arena: Arena, disk: MountWriter) -> None:
     bodies = [bytes([letter]) * 100_000 for letter in b"abcdefgh"]
 
@@ -316,7 +313,6 @@ while True:
 """
 
 
-@pytest.mark.req("WS-5", part="crash")
 @pytest.mark.parametrize("openat2", [True, False], ids=["openat2", "walk"])
 def test_case_42_killed_while_writing(tmp_path: Path, openat2: bool) -> None:
     strays = 0

@@ -14,8 +14,6 @@ from toolcrib.sandbox.command import HostContact, SandboxCommand
 from toolcrib.sandbox.egress_proxy import EgressNetwork, EgressProxy
 from toolcrib.sandbox.sandbox import Sandbox
 
-pytestmark = pytest.mark.req("SH-6", part="off unless granted")
-
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello\n"
 
 

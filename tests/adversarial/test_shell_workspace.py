@@ -17,8 +17,6 @@ from toolcrib.storage.database import Database, Tenant
 
 __all__ = ["workspace"]
 
-pytestmark = pytest.mark.req("SH-4", part="hostile commands")
-
 
 @pytest.mark.parametrize(
     "command",

@@ -19,8 +19,6 @@ from toolcrib.core.files import EntryKind
 from toolcrib.core.paths import Mount, WorkspacePath, is_valid_name
 from toolcrib.workspace.fs.mount_writer import MountWriter
 
-pytestmark = pytest.mark.req("WS-3", part="special files")
-
 WAYS = pytest.mark.parametrize("openat2", [True, False], ids=["openat2", "walk"])
 
 
@@ -174,7 +172,6 @@ def test_case_49_hundred_thousand_entries(disk: MountWriter, root: Path) -> None
     assert sum(1 for _ in disk.walk(at("/"))) == 100_000
 
 
-@pytest.mark.req("WS-5", part="disk full")
 @WAYS
 def test_case_50_disk_full(root: Path, openat2: bool) -> None:
     """On a megabyte of memory, mounted in its own namespace, where an ordinary user may mount."""

@@ -19,7 +19,7 @@ ALL_VALUES = (
     "storage.className=fast,trustedProxies=10.0.0.0/8,settings.TOOLCRIB_POOL_SIZE=32"
 )
 
-pytestmark = [pytest.mark.deploy, pytest.mark.req("OP-1", part="Helm chart")]
+pytestmark = pytest.mark.deploy
 
 
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:

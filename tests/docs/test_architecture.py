@@ -2,15 +2,11 @@
 
 import re
 
-import pytest
-
 from tests.docs.blocks import ROOT, blocks_of
 
 PAGE = "docs/architecture.md"
 TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
 PACKAGE = ROOT / "src" / "toolcrib"
-
-pytestmark = pytest.mark.req("CL-1", part="documentation")
 
 
 def test_every_module_on_the_path_of_a_call_exists() -> None:

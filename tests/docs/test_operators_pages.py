@@ -26,8 +26,6 @@ CODE_ROW = re.compile(r"^\| `([A-Z_]+)` \| (\d{3}) \|", re.MULTILINE)
 QUOTED = re.compile(r'(?<![`\w])"((?:[^"`\n]|`[^`\n]*`)+)"(?!`)')
 EVENT = re.compile(r"`([a-z_]+\.[a-z_]+)`")
 
-pytestmark = pytest.mark.req("CL-1", part="documentation")
-
 
 @cache
 def strings_of_the_program() -> tuple[str, ...]:

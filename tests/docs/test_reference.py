@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import typer.main
 from fastapi.routing import APIRoute
 
@@ -18,8 +17,6 @@ from toolcrib.cli.main import command_line
 from toolcrib.core.agents import AgentRules, ToolPermission
 from toolcrib.core.events import DeltaType, EventType
 from toolcrib.settings import Settings
-
-pytestmark = pytest.mark.req("CL-2", part="reference")
 
 REFERENCE = ROOT / "docs" / "reference"
 

@@ -12,8 +12,6 @@ TABLE = PAGE[PAGE.index("## Promises and the attacks on them") :]
 NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 ROW = re.compile(r"^\| (?!Promise|---)(.+?) \| (.+) \|$", re.MULTILINE)
 
-pytestmark = pytest.mark.req("CL-2", part="security")
-
 
 @pytest.mark.parametrize(("file", "name"), sorted(set(NAMED.findall(PAGE))))
 def test_every_named_attack_exists(file: str, name: str) -> None:

@@ -13,7 +13,6 @@ from toolcrib.workspace.sync.path_state import MOST_BYTES
 
 __all__ = ["new_yard"]
 
-pytestmark = [pytest.mark.req("WS-12", part="trash, after a crash"), pytest.mark.req("WS-6", part="crash")]
 
 LARGE = MOST_BYTES + 1
 MARK = b"very many bytes"

@@ -25,8 +25,6 @@ from toolcrib.sandbox.egress_protocols import NameGuard, RejectedHello, Unreadab
 from toolcrib.sandbox.egress_proxy import EgressNetwork, EgressProxy
 from toolcrib.sandbox.sandbox import Sandbox
 
-pytestmark = pytest.mark.req("SH-6", part="only the granted name, by TLS or plain")
-
 GRANTED, OTHER = "api.example.org", "evil.example.net"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n"
 END = b"\r\n\r\n"
@@ -449,7 +447,6 @@ def test_any_head_is_one_request_to_one_host_or_denied(data: bytes) -> None:
 # Addresses -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("SH-6", part="addresses are pinned, and none is private")
 async def test_address_of_a_tunnel_is_looked_up_once_and_pinned(tmp_path: Path, certificate: Path) -> None:
     asked: list[str] = []
 
@@ -471,7 +468,6 @@ async def test_address_of_a_tunnel_is_looked_up_once_and_pinned(tmp_path: Path, 
 @pytest.mark.parametrize(
     "address", ["fec0::1", "fe80::1", "::ffff:169.254.169.254", "192.0.2.1", "198.18.0.1", "240.0.0.1"]
 )
-@pytest.mark.req("SH-6", part="addresses are pinned, and none is private")
 def test_addresses_inside_are_not_public(address: str) -> None:
     assert not is_public(ipaddress.ip_address(address))
 

@@ -5,13 +5,9 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
-
 from tests.faults.server import Server
 from tests.redteam.visitors import visitor
 from tests.wait_until import PATIENCE
-
-pytestmark = pytest.mark.req("SY-5", part="fair share")
 
 # Longer than any test waits.
 SLEEP = f"sleep {PATIENCE:.0f}"

@@ -16,7 +16,7 @@ from tests.redteam.visitors import Visitor, visitor
 from tests.wait_until import PATIENCE
 from toolcrib.api.connection_limits import raise_descriptor_limit
 
-pytestmark = [pytest.mark.req("SY-5", part="overload"), pytest.mark.redteam]
+pytestmark = pytest.mark.redteam
 
 REQUESTS = 2_000
 # What one account's flood may add to the memory of the server, in megabytes: 100 kB for each request.

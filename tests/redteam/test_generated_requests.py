@@ -30,7 +30,6 @@ def session() -> Iterator[requests.Session]:
         yield opened
 
 
-@pytest.mark.req("AP-3", part="generated requests")
 @pytest.mark.parametrize("each", ROUTES)
 def test_no_generated_request_gets_a_5xx(
     target: Target, attacks: Attacks, session: requests.Session, each: int
@@ -52,7 +51,6 @@ def test_no_generated_request_gets_a_5xx(
     attack_operations(target.document, attack, each=each, without=ENDS)
 
 
-@pytest.mark.req("TL-1", part="generated arguments")
 @pytest.mark.parametrize("each", TOOLS)
 def test_no_generated_tool_call_gets_a_5xx(
     target: Target, attacks: Attacks, session: requests.Session, each: int

@@ -60,7 +60,6 @@ async def background(tmp_path: Path) -> AsyncIterator[BackgroundSandbox]:
     await opened.close()
 
 
-@pytest.mark.req("SY-6", part="arguments")
 def test_browser_is_called_with_a_file_that_only_its_owner_can_read(own: Laptop) -> None:
     project, noted = own.project(), own.base / "projects" / "noted.json"
     program = own.base / "projects" / "browser"
@@ -85,7 +84,6 @@ def test_browser_is_called_with_a_file_that_only_its_owner_can_read(own: Laptop)
     assert not page.exists()
 
 
-@pytest.mark.req("SY-6", part="files")
 def test_local_mode_data_is_readable_only_by_its_owner(own: Laptop) -> None:
     project = own.project()
     with own.terminal("web", "--no-open", at=project) as serving:
@@ -104,7 +102,6 @@ def test_local_mode_data_is_readable_only_by_its_owner(own: Laptop) -> None:
     assert open_to_others == {}
 
 
-@pytest.mark.req("SY-6", part="the private database")
 def test_private_database_listens_on_no_port_and_trusts_no_other_user(own: Laptop) -> None:
     own.says("user", at=own.project())
     rules = [
@@ -119,7 +116,6 @@ def test_private_database_listens_on_no_port_and_trusts_no_other_user(own: Lapto
     assert stat.S_IMODE((own.data / "run").stat().st_mode) == 0o700
 
 
-@pytest.mark.req("SY-6", part="ports")
 def test_port_alone_gives_no_access(own: Laptop) -> None:
     with own.terminal("web", "--no-open", at=own.project()) as serving:
         serving.until(SHOWN)
@@ -156,7 +152,6 @@ def test_port_alone_gives_no_access(own: Laptop) -> None:
     assert refused == [400, 403, 403, 401, 403]
 
 
-@pytest.mark.req("SY-6", part="ports that were left")
 def test_credentials_of_one_start_are_invalid_at_the_next(own: Laptop) -> None:
     """A process that takes the port that the server left receives the cookies of pages that are still open."""
     project = own.project()
@@ -176,7 +171,6 @@ def test_credentials_of_one_start_are_invalid_at_the_next(own: Laptop) -> None:
     assert stolen == [401, 401, 400]
 
 
-@pytest.mark.req("SY-6", part="login links")
 def test_link_is_valid_for_one_directory_and_not_after_a_restart() -> None:
     secret, ada = secrets.token_urlsafe(48), UserId(new_id())
     here = LoginLinks(secret, node="here")
@@ -191,7 +185,6 @@ def test_link_is_valid_for_one_directory_and_not_after_a_restart() -> None:
         here.redeem(link)
 
 
-@pytest.mark.req("SY-6", part="ports that were left")
 def test_stale_port_file_is_not_trusted(tmp_path: Path) -> None:
     path_state = {"secret": "x", "user_id": str(new_id()), "token_version": 0, "workspace_id": str(new_id())}
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -205,7 +198,6 @@ def test_stale_port_file_is_not_trusted(tmp_path: Path) -> None:
     assert gone is None
 
 
-@pytest.mark.req("SY-6", part="arguments")
 async def test_keys_of_a_sandboxed_program_are_in_no_process_arguments(
     background: BackgroundSandbox, tmp_path: Path
 ) -> None:

@@ -21,7 +21,6 @@ from toolcrib.storage.sessions import SessionStore
 
 __all__ = ["model", "providers", "workspace"]
 
-pytestmark = pytest.mark.req("PO-1", part="phases")
 
 PHASES: list[dict[str, Any]] = [
     {"name": "design", "tool_permissions": {"read": {"allowed": True}}},

@@ -21,8 +21,6 @@ from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 from toolcrib.workspace.fs.mount_writer import MountWriter
 
-pytestmark = pytest.mark.req("SY-2", part="set-id bits, devices and capabilities")
-
 SET_ID = stat.S_ISUID | stat.S_ISGID
 RULES = "echo 'ign*/' > .gitignore; "
 # Every way to create a set-id file. Each prints its result.
@@ -249,7 +247,6 @@ def open_folders(data: Path) -> list[str]:
     return [str(path) for path in ours if path.is_dir() and path.stat().st_mode & 0o077]
 
 
-@pytest.mark.req("SY-2", part="data directories")
 async def test_data_directories_are_accessible_only_to_their_owner(
     database: Database, settings: Settings, tmp_path: Path
 ) -> None:
@@ -348,7 +345,6 @@ print(far.recv(100).decode(), flush=True)
 )
 
 
-@pytest.mark.req("SY-2", part="daemons that listen in the tree are out of reach")
 async def test_daemon_that_listens_in_the_tree_is_not_reached(workspace: WorkspaceFixture) -> None:
     with daemon(workspace.project / "daemon.sock") as heard:
         with socket.socket(socket.AF_UNIX) as host:

@@ -15,8 +15,6 @@ from toolcrib.sandbox.command import CommandResult, SandboxCommand
 from toolcrib.sandbox.resource_limits import MIB, MOST_EAGER, ResourceLimits, delegated
 from toolcrib.workspace.fs.protected_scan import ProtectedPathScanner
 
-pytestmark = pytest.mark.req("SY-8", part="memory, shared and anonymous, and CPU share")
-
 LIMITS = ResourceLimits(memory_bytes=256 * MIB)
 MAPPING = """
 import ctypes, mmap, os, signal
@@ -192,7 +190,6 @@ print(os.waitstatus_to_exitcode(os.wait()[1]) == os.SCHED_IDLE)
     assert result.output.text == "refused\nrefused\nTrue\n"
 
 
-@pytest.mark.req("SY-8", part="cgroup v2 delegation")
 def test_cgroups_are_created_beside_a_server_in_its_own_cgroup(tmp_path: Path) -> None:
     """As the kernel shows it to a server that was started with DelegateSubgroup=."""
     unit, leaf = tmp_path / "toolcrib.service", tmp_path / "toolcrib.service" / "server"
@@ -209,7 +206,6 @@ def test_cgroups_are_created_beside_a_server_in_its_own_cgroup(tmp_path: Path) -
     assert delegated(tmp_path, tmp_path) is None
 
 
-@pytest.mark.req("SH-5", part="closed names are found soon in large trees")
 def test_protected_names_are_scanned_often_in_a_tree_of_twenty_thousand_folders(tmp_path: Path) -> None:
     """They stayed for 10 to 12 seconds before. Measured in CPU time, which a busy machine does not affect."""
     for number in range(20_000):

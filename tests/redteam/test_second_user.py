@@ -24,7 +24,7 @@ from tests.redteam import attacker
 from tests.wait_until import PATIENCE
 from toolcrib.core.ids import new_id
 
-pytestmark = [pytest.mark.root, pytest.mark.req("SY-6", part="a second user of the machine")]
+pytestmark = pytest.mark.root
 
 SHOWN = "It logs you in once:\n\n  "
 # Runs while the test needs it: for that long its arguments can be read.

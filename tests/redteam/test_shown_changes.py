@@ -25,7 +25,6 @@ from toolcrib.storage.database import Database
 
 __all__ = ["workspace"]
 
-pytestmark = pytest.mark.req("PO-3", part="shown changes")
 
 PATCH = {"operation": "updateFrontmatter", "update": {"currentNodeId": {"set": "n2"}}}
 PLAN = {"title": "t", "content": "one\n"}

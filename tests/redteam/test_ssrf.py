@@ -97,7 +97,6 @@ def urls(port: int, scheme: str) -> list[str]:
     return plain + [url.format(port=port).replace("http:", f"{scheme}:") for url in CONFUSED]
 
 
-@pytest.mark.req("PR-1", part="a user's address does not lead into the server's network")
 @pytest.mark.parametrize("provider", ["openai-compatible", "ollama"])
 def test_model_url_cannot_reach_internal_addresses(
     target: Target, attacks: Attacks, inside: Listener, provider: str
@@ -110,7 +109,6 @@ def test_model_url_cannot_reach_internal_addresses(
         inside.spoken_to.clear()
 
 
-@pytest.mark.req("MC-1", part="an address does not lead into the server's network")
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_mcp_server_url_cannot_reach_internal_addresses(
     target: Target, attacks: Attacks, inside: Listener, scheme: str
@@ -126,7 +124,6 @@ def test_mcp_server_url_cannot_reach_internal_addresses(
         inside.spoken_to.clear()
 
 
-@pytest.mark.req("AG-5", part="the guarded network")
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_web_fetch_cannot_reach_internal_addresses(
     target: Target, attacks: Attacks, inside: Listener, scheme: str
@@ -192,7 +189,6 @@ def attackers_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
 
-@pytest.mark.req("PR-1", part="a user's address does not lead into the server's network")
 @pytest.mark.usefixtures("attackers_names")
 async def test_name_that_resolves_to_an_internal_address_is_not_contacted(attacks: Attacks, inside: Listener) -> None:
     for name in NAMES:
@@ -205,7 +201,6 @@ async def test_name_that_resolves_to_an_internal_address_is_not_contacted(attack
         attacks.judge(name, held="in the server's private network" in how and not inside.spoken_to, how=how)
 
 
-@pytest.mark.req("AG-5", part="the guarded network")
 @pytest.mark.usefixtures("attackers_names")
 async def test_page_of_a_name_that_resolves_to_an_internal_address_is_not_fetched(
     attacks: Attacks, inside: Listener
@@ -220,7 +215,6 @@ async def test_page_of_a_name_that_resolves_to_an_internal_address_is_not_fetche
         attacks.judge(name, held="in the server's private network" in how and not inside.spoken_to, how=how)
 
 
-@pytest.mark.req("PR-1", part="a user's address does not lead into the server's network")
 async def test_redirect_to_an_internal_address_is_not_followed(
     target: Target, attacks: Attacks, inside: Listener
 ) -> None:

@@ -11,8 +11,6 @@ from tests.redteam.attacks import Attacks
 from tests.redteam.probes import PROGRAM, probes
 from tests.redteam.target import Target, made
 
-pytestmark = pytest.mark.req("SH-3", part="system calls, sockets and files of the host")
-
 
 @pytest.fixture
 def port() -> Iterator[int]:

@@ -20,8 +20,6 @@ from toolcrib.storage.sessions import Session, SessionStore
 
 __all__ = ["model", "providers", "workspace"]
 
-pytestmark = pytest.mark.req("PO-3", part="ceiling")
-
 
 @pytest.fixture
 def sessions(workspace: WorkspaceFixture) -> SessionStore:

@@ -18,8 +18,6 @@ from tests.redteam.raw_websocket import BINARY, CLOSE, PING, TEXT, RawWebSocket,
 from tests.redteam.target import Target
 from tests.wait_until import PATIENCE
 
-pytestmark = pytest.mark.req("EV-2", part="hostile clients")
-
 # Close codes for a client that breaks the protocol: protocol error, wrong kind, not UTF-8, policy, too large.
 BROKEN = {1002, 1003, 1007, 1008, 1009}
 # The server's own error, in our codes and in the protocol's.

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from ruamel.yaml import YAML
 
 from tests.wait_until import PATIENCE
@@ -95,7 +94,6 @@ def test_the_seccomp_profile_allows_namespaces_and_nothing_dangerous() -> None:
     assert set(profile) == {"defaultAction", "defaultErrnoRet", "architectures", "syscalls"}
 
 
-@pytest.mark.req("OP-1", part="systemd unit")
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     unit = tmp_path / "toolcrib.service"
     text = (DEPLOY / "systemd" / "toolcrib.service").read_text()

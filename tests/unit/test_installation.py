@@ -5,15 +5,11 @@ import tomllib
 from importlib.metadata import PackagePath, distribution
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 MOST_PACKAGES = 70
 MOST_BYTES = 140_000_000
 # It has programs of PostgreSQL, and no code that we import.
 NOT_TESTED = {"embedded", "dev"}
-
-pytestmark = pytest.mark.req("CL-1", part="packaging")
 
 
 def locked(name: str) -> set[str]:

@@ -18,7 +18,6 @@ def _given(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-@pytest.mark.req("OP-2", part="livez, readyz and metrics")
 def test_an_empty_metrics_token_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever sends no token would have the empty one."""
     monkeypatch.setenv("TOOLCRIB_METRICS_TOKEN", "")

@@ -21,7 +21,7 @@ from toolcrib.storage.migrate import fingerprint
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "toolcrib"
 
-pytestmark = [pytest.mark.req("CL-1", part="packaging"), pytest.mark.xdist_group("wheel")]
+pytestmark = pytest.mark.xdist_group("wheel")
 
 
 def built(what: str, folder: Path, *, at: Path = ROOT) -> Path:

@@ -2,7 +2,6 @@
 
 import httpx2
 import psycopg
-import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.acceptance.serving import Serving
@@ -20,7 +19,6 @@ async def log_in_by_form(page: Page, email: str, password: str = PASSWORD) -> No
     await page.get_by_role("button", name="Log in", exact=True).click()
 
 
-@pytest.mark.req("UI-1", part="registering and logging in")
 async def test_person_sees_their_logins_ends_one_and_changes_the_password(
     page: Page, http: httpx2.Client, server: Serving, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -58,7 +56,6 @@ async def test_person_sees_their_logins_ends_one_and_changes_the_password(
     assert http.post("/auth/login", json=person).status_code == 401
 
 
-@pytest.mark.req("UI-1", part="registering and logging in")
 async def test_administrator_resets_a_password_and_disables_the_account(
     workspace_page: Page,
     workspace: Workspace,

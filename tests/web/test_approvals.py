@@ -2,7 +2,6 @@
 
 import asyncio
 
-import pytest
 from playwright.async_api import Page, Route, expect
 
 from tests.acceptance.pending_approvals import decide
@@ -24,9 +23,6 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.req("UI-1", part="approval and question cards of the whole workspace")
-@pytest.mark.req("HU-1", part="in the browser: the rule is shown before it is stored")
-@pytest.mark.req("CT-3", part="seen and edited before it is saved")
 async def test_pending_approvals_and_questions_of_all_sessions_are_on_one_screen(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -75,7 +71,6 @@ async def test_pending_approvals_and_questions_of_all_sessions_are_on_one_screen
     assert (grant["rule"]["tools"], grant["rule"]["paths"]) == (["write"], ["@project/docs/*.md"])
 
 
-@pytest.mark.req("UI-1", part="keyboard")
 async def test_a_call_is_approved_with_the_keyboard_alone(
     workspace_page: Page, workspace: Workspace, model: ModelServer
 ) -> None:
@@ -104,7 +99,6 @@ async def test_a_call_is_approved_with_the_keyboard_alone(
     await expect(page.get_by_text("No pending approvals")).to_be_visible()
 
 
-@pytest.mark.req("CT-8", part="after the decision the diff and the answers stay readable")
 async def test_finished_calls_open_as_diffs_answers_and_commands_in_lines(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -154,7 +148,6 @@ async def test_finished_calls_open_as_diffs_answers_and_commands_in_lines(
     await expect(dialog.locator('[data-line="new"]')).to_have_text(["one\\u202e", "two"])
 
 
-@pytest.mark.req("CT-8", part="the loser of a race of two deciders is told")
 async def test_person_who_decides_second_reads_who_was_faster(
     workspace_page: Page, workspace: Workspace, grace: Someone, model: ModelServer
 ) -> None:

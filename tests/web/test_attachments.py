@@ -5,7 +5,6 @@ import zlib
 from base64 import b64encode
 from typing import Any
 
-import pytest
 from playwright.async_api import FilePayload, Locator, Page, expect
 
 from tests.acceptance.workspace import Workspace
@@ -68,8 +67,6 @@ def sent_files(model: ModelServer) -> list[dict[str, Any]]:
     return [part for part in parts if part["type"] != "text"]
 
 
-@pytest.mark.req("UI-4", part="attachments")
-@pytest.mark.req("PR-6", part="images and PDFs")
 async def test_files_are_attached_pasted_and_dropped_and_shown_in_the_conversation(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -124,7 +121,6 @@ async def test_files_are_attached_pasted_and_dropped_and_shown_in_the_conversati
     await screenshot(page, "chat-attachments-phone")
 
 
-@pytest.mark.req("UI-4", part="attachments")
 async def test_files_that_cannot_be_sent_are_refused_with_a_reason(
     workspace_page: Page, workspace: Workspace, model: ModelServer
 ) -> None:
@@ -149,7 +145,6 @@ async def test_files_that_cannot_be_sent_are_refused_with_a_reason(
     await expect(page.get_by_role("button", name="Remove fake.png")).to_be_visible()
 
 
-@pytest.mark.req("UI-4", part="attachments")
 async def test_other_files_are_put_into_the_workspace_and_the_agent_reads_them(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -202,7 +197,6 @@ Blob.prototype.arrayBuffer = function () {
 """
 
 
-@pytest.mark.req("UI-4", part="attachments")
 async def test_a_message_waits_for_its_files_and_what_is_typed_meanwhile_stays(
     workspace_page: Page, workspace: Workspace, model: ModelServer
 ) -> None:
@@ -224,7 +218,6 @@ async def test_a_message_waits_for_its_files_and_what_is_typed_meanwhile_stays(
     await expect(box).to_have_value("Then mend it.")
 
 
-@pytest.mark.req("UI-4", part="attachments")
 async def test_a_message_is_not_sent_without_a_file_that_cannot_be_read(
     workspace_page: Page, workspace: Workspace, model: ModelServer
 ) -> None:

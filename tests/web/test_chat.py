@@ -1,6 +1,5 @@
 """The chat: starting a session, messages and calls in order, and the same conversation after a reload."""
 
-import pytest
 from playwright.async_api import Page, expect
 
 from tests.acceptance.workspace import Workspace
@@ -10,7 +9,6 @@ from tests.web.builders import begin, hire
 from tests.web.conftest import PHONE, Axe, Screenshot
 
 
-@pytest.mark.req("UI-1", part="chat")
 async def test_a_new_session_shows_messages_and_calls_in_order(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -58,7 +56,6 @@ async def test_a_new_session_shows_messages_and_calls_in_order(
     await expect(page.get_by_role("link", name="Shopping")).to_be_visible()
 
 
-@pytest.mark.req("SC-9", part="child runs")
 async def test_a_child_run_is_shown_in_the_call_that_started_it(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:

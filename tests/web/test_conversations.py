@@ -1,7 +1,6 @@
 """Conversations of several people: authors, forks, search, and what members see who only read."""
 
 import httpx2
-import pytest
 from playwright.async_api import Page, expect
 
 from tests.acceptance.serving import Serving
@@ -18,7 +17,6 @@ async def send(page: Page, text: str) -> None:
     await page.keyboard.press("Enter")
 
 
-@pytest.mark.req("UI-4", part="edit, regenerate and fork")
 async def test_a_message_is_edited_answered_again_and_forked_and_the_original_stays(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -70,7 +68,6 @@ async def test_a_message_is_edited_answered_again_and_forked_and_the_original_st
     await expect(conversation.get_by_text("What must I buy?")).to_have_count(1)
 
 
-@pytest.mark.req("UI-4", part="search, titles, authors")
 async def test_a_new_session_gets_its_title_and_is_found_by_its_words(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -98,7 +95,6 @@ async def test_a_new_session_gets_its_title_and_is_found_by_its_words(
     await expect(page.get_by_role("link", name="Release notes")).to_be_visible()
 
 
-@pytest.mark.req("UI-4", part="edit and regenerate")
 async def test_a_conversation_that_began_in_another_client_is_shown_and_forked_with_its_messages(
     workspace_page: Page, workspace: Workspace, model: ModelServer, ada: Someone, server: Serving
 ) -> None:
@@ -133,7 +129,6 @@ async def test_a_conversation_that_began_in_another_client_is_shown_and_forked_w
     await expect(conversation.locator("strong", has_text="milk")).to_be_visible()
 
 
-@pytest.mark.req("UI-4", part="a read-only link for members")
 async def test_other_people_see_the_author_and_viewers_no_control(
     workspace_page: Page,
     workspace: Workspace,

@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from playwright.async_api import Page, Response, expect
 
 from tests.acceptance.workspace import Workspace
@@ -15,7 +14,6 @@ MOST_FILES = 18
 HEAVY = re.compile(r"TextView|TextDiff|MarkdownRendered|AgentsSection|SettingsScreen|CommandPalette|lang-")
 
 
-@pytest.mark.req("UI-4", part="command palette and notifications")
 async def test_the_palette_goes_to_a_screen_a_session_and_a_file_and_does_an_action_by_keys_alone(
     workspace_page: Page, workspace: Workspace, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -61,7 +59,6 @@ async def test_the_palette_goes_to_a_screen_a_session_and_a_file_and_does_an_act
     await expect(palette).to_be_hidden()
 
 
-@pytest.mark.req("UI-1", part="first load")
 async def test_the_first_load_is_small_and_heavy_parts_come_when_they_are_needed(workspace_page: Page) -> None:
     page = workspace_page
     loaded: list[Response] = []

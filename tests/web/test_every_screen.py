@@ -104,7 +104,6 @@ async def shows(page: Page, address: str, text: str) -> None:
     await expect(page.get_by_text("Loading")).to_have_count(0)
 
 
-@pytest.mark.req("UI-1", part="light and dark")
 async def test_axe_finds_nothing_serious_on_any_screen_in_light_and_dark(
     page: Page, server: Serving, ada: Someone, screens: dict[str, str], axe: Axe
 ) -> None:
@@ -126,7 +125,6 @@ async def phone(browser: Browser, server: Serving, ada: Someone) -> AsyncIterato
     await context.close()
 
 
-@pytest.mark.req("UI-1", part="works on a phone")
 async def test_every_screen_fits_a_phone_and_its_main_controls_a_finger(
     phone: Page, screens: dict[str, str], axe: Axe, screenshot: Screenshot
 ) -> None:

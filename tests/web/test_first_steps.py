@@ -18,7 +18,6 @@ def lin(server: Serving) -> Someone:
     return registered(server, new_email())
 
 
-@pytest.mark.req("UI-1", part="first steps")
 async def test_a_new_person_gets_from_a_model_key_over_an_agent_to_the_first_answer(
     page: Page, lin: Someone, server: Serving, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -52,7 +51,6 @@ async def test_a_new_person_gets_from_a_model_key_over_an_agent_to_the_first_ans
     await expect(page.get_by_role("log", name="Conversation").get_by_text("It adds up the orders.")).to_be_visible()
 
 
-@pytest.mark.req("UI-1", part="agents by a form")
 async def test_an_owner_makes_an_agent_by_the_form_alone(
     workspace_page: Page, workspace: Workspace, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -78,7 +76,6 @@ async def test_an_owner_makes_an_agent_by_the_form_alone(
     assert "bash" not in agent["rules"]["tool_permissions"]
 
 
-@pytest.mark.req("UI-1", part="viewers")
 async def test_a_viewer_sees_no_control_that_decides(
     page: Page, workspace: Workspace, grace: Someone, server: Serving
 ) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
 from playwright.async_api import Locator, Page, expect
 
 from tests.acceptance.conftest import registered
@@ -13,8 +12,6 @@ from tests.integration.api.accounts import new_email
 from tests.integration.runs.conftest import says
 from tests.web.builders import hire
 from tests.web.conftest import log_in
-
-pytestmark = pytest.mark.req("UI-1", part="keyboard")
 
 MOST_TABS = 60
 ASKS = "trust: supervised\ntool_permissions: {write: {allowed: true}, ask_user: {allowed: true}}"

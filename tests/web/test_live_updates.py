@@ -2,7 +2,6 @@
 
 import asyncio
 
-import pytest
 from playwright.async_api import Browser, Page, Request, WebSocketRoute, expect
 
 from tests.acceptance.serving import Serving
@@ -13,7 +12,6 @@ ASKS = "trust: supervised\ntool_permissions: {write: {allowed: true}}"
 SCREENS = ("chat", "approvals", "files", "history", "schedules", "settings/members")
 
 
-@pytest.mark.req("EV-1", part="workspace activity")
 async def test_an_approval_a_session_and_a_file_of_others_appear_while_the_page_is_open(
     workspace_page: Page, workspace: Workspace
 ) -> None:
@@ -32,7 +30,6 @@ async def test_an_approval_a_session_and_a_file_of_others_appear_while_the_page_
     await expect(page.get_by_role("treeitem", name="written-elsewhere.txt")).to_be_visible()
 
 
-@pytest.mark.req("EV-1", part="workspace activity")
 async def test_a_page_without_a_connection_says_so_and_catches_up_when_it_is_back(
     workspace_page: Page, workspace: Workspace, axe: Axe
 ) -> None:
@@ -52,7 +49,6 @@ async def test_a_page_without_a_connection_says_so_and_catches_up_when_it_is_bac
     await expect(page.get_by_role("status", name="Connection")).to_be_empty()
 
 
-@pytest.mark.req("EV-1", part="workspace activity")
 async def test_an_idle_page_makes_at_most_two_requests_a_minute(
     browser: Browser, server: Serving, ada: Someone, workspace: Workspace
 ) -> None:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 
-import pytest
 from playwright.async_api import Page, expect
 
 from tests.acceptance.conftest import registered
@@ -33,7 +32,6 @@ window.hide = (hidden) => { isHidden = hidden; document.dispatchEvent(new Event(
 """
 
 
-@pytest.mark.req("UI-4", part="command palette and notifications")
 async def test_what_begins_to_wait_while_the_page_is_hidden_is_notified_once_and_opened_by_a_click(
     page: Page,
     server: Serving,
@@ -88,7 +86,6 @@ def write(workspace: Workspace, model: ModelServer, session: str, path: str) -> 
     assert sent.status_code == 202, sent.text
 
 
-@pytest.mark.req("UI-4", part="command palette and notifications")
 async def test_the_palette_finds_a_session_by_what_was_said_and_opens_it_there(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:

@@ -1,6 +1,5 @@
 """The page of one run: its turns, calls, decisions, child runs and cost."""
 
-import pytest
 from playwright.async_api import Page, expect
 
 from tests.acceptance.workspace import Workspace
@@ -10,7 +9,6 @@ from tests.web.builders import begin, hire
 from tests.web.conftest import PHONE, Axe, Screenshot
 
 
-@pytest.mark.req("UI-5", part="a run as a timeline")
 async def test_a_run_shows_its_turns_calls_decisions_waits_and_child_runs(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:

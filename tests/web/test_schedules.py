@@ -1,6 +1,5 @@
 """The screen of schedules: created, paused, resumed, sent now and removed."""
 
-import pytest
 from playwright.async_api import Page, expect
 
 from tests.acceptance.workspace import Workspace
@@ -8,8 +7,6 @@ from tests.fakes.model_server import ModelServer
 from tests.integration.runs.conftest import says
 from tests.web.builders import hire
 from tests.web.conftest import PHONE, Axe, Screenshot
-
-pytestmark = pytest.mark.req("SC-9", part="schedules")
 
 
 async def test_a_schedule_is_created_paused_resumed_sent_and_removed(

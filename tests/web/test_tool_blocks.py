@@ -1,6 +1,5 @@
 """Finished calls show what they did: diffs, terminals, matches, tables and images; JSON only under Details."""
 
-import pytest
 from playwright.async_api import Locator, Page, expect
 
 from tests.acceptance.workspace import Workspace
@@ -14,7 +13,6 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgG
 COLOURS = r"printf '\033[32mPASS\033[0m 12 tests\n10%%\r100%%\n\033[1;31mFAIL\033[0m one \342\200\256 test\n'; exit 3"
 
 
-@pytest.mark.req("UI-3")
 async def test_finished_calls_show_what_they_did_and_json_only_on_request(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -86,7 +84,6 @@ async def test_finished_calls_show_what_they_did_and_json_only_on_request(
     await page.wait_for_url("**/files?path=%2Fpeople.csv")
 
 
-@pytest.mark.req("UI-3", part="live")
 async def test_a_command_shows_its_output_while_it_runs(
     workspace_page: Page, workspace: Workspace, model: ModelServer, screenshot: Screenshot
 ) -> None:

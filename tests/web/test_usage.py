@@ -1,6 +1,5 @@
 """Cost in the chat, and the page with usage and budgets."""
 
-import pytest
 from playwright.async_api import Page, expect
 
 from tests.acceptance.workspace import Workspace
@@ -34,7 +33,6 @@ async def send(page: Page, workspace: Workspace, session: str, text: str) -> Non
     await page.keyboard.press("Enter")
 
 
-@pytest.mark.req("OP-7", part="cost is shown where tokens are")
 async def test_cost_is_shown_in_the_chat_and_by_day_agent_model_and_session(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -76,7 +74,6 @@ async def test_cost_is_shown_in_the_chat_and_by_day_agent_model_and_session(
     await screenshot(page, "settings-usage-phone")
 
 
-@pytest.mark.req("OP-7", part="budgets per session, agent and workspace")
 async def test_an_owner_sets_a_budget_that_stops_the_next_run_and_removes_it(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe
 ) -> None:

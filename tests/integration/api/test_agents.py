@@ -41,7 +41,6 @@ async def writers_key(client: httpx2.AsyncClient, ada: Someone, writer: str) -> 
     return secret
 
 
-@pytest.mark.req("AP-3", part="agents")
 async def test_agent_definition_is_stored_verbatim(
     client: httpx2.AsyncClient, ada: Someone, agents: str, writer: str
 ) -> None:
@@ -54,7 +53,6 @@ async def test_agent_definition_is_stored_verbatim(
     assert found["rules"]["tool_permissions"]["write"]["paths"] == ["docs/**"]
 
 
-@pytest.mark.req("AP-3", part="agents")
 async def test_owner_update_changes_only_the_given_fields(
     client: httpx2.AsyncClient, ada: Someone, writer: str
 ) -> None:
@@ -89,7 +87,6 @@ async def test_agent_name_is_unique_until_the_agent_is_deleted(
     assert (removed.status_code, free.status_code) == (204, 201)
 
 
-@pytest.mark.req("AP-3", part="roles")
 async def test_members_read_agents_and_only_owners_manage_them(
     client: httpx2.AsyncClient,
     services: ApiServices,
@@ -126,7 +123,6 @@ async def test_unknown_agent_is_not_found(client: httpx2.AsyncClient, ada: Someo
     assert {code_of(response) for response in answers} == {(404, "NOT_FOUND")}
 
 
-@pytest.mark.req("AP-2", part="keys of agents")
 async def test_agent_key_reads_only_its_own_workspace(
     client: httpx2.AsyncClient, ada: Someone, founded: Founder, workspace_id: WorkspaceId, writers_key: str
 ) -> None:
@@ -139,7 +135,6 @@ async def test_agent_key_reads_only_its_own_workspace(
     assert code_of(others) == (403, "FORBIDDEN")
 
 
-@pytest.mark.req("AP-2", part="keys of agents")
 async def test_agent_key_manages_nothing(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, agents: str, writer: str, writers_key: str
 ) -> None:
@@ -172,7 +167,6 @@ async def test_agent_key_manages_nothing(
     assert {code_of(response) for response in answers} == {(403, "FORBIDDEN")}
 
 
-@pytest.mark.req("AP-2", part="keys of agents")
 async def test_deleting_an_agent_revokes_its_keys(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, writer: str, writers_key: str
 ) -> None:
@@ -196,7 +190,6 @@ async def test_creator_of_an_agent_key_sees_and_revokes_it(
     assert code_of(after) == (401, "INVALID_TOKEN")
 
 
-@pytest.mark.req("PO-1", part="names of tools")
 async def test_unknown_tool_is_rejected_with_the_nearest_name(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId
 ) -> None:

@@ -29,7 +29,6 @@ async def calls(services: ApiServices, ada: Someone, workspace_id: WorkspaceId) 
     return [str(caller.call_id) for caller in callers]
 
 
-@pytest.mark.req("AP-3", part="audit")
 async def test_owner_reads_the_audit_log_from_its_newest_page(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, calls: list[str]
 ) -> None:
@@ -43,7 +42,6 @@ async def test_owner_reads_the_audit_log_from_its_newest_page(
     assert first["items"][0]["arguments"] == {"path": "/a"}
 
 
-@pytest.mark.req("AP-3", part="audit")
 async def test_every_kind_of_record_can_be_read(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId
 ) -> None:
@@ -77,7 +75,6 @@ async def test_every_kind_of_record_can_be_read(
     assert code_of(beyond) == (400, "VALIDATION_ERROR")
 
 
-@pytest.mark.req("AP-3", part="audit")
 async def test_only_owners_read_the_audit_log(
     client: httpx2.AsyncClient,
     services: ApiServices,
@@ -95,7 +92,6 @@ async def test_only_owners_read_the_audit_log(
     assert code_of(response) == (403, "FORBIDDEN")
 
 
-@pytest.mark.req("AP-3", part="audit")
 async def test_audit_log_filters_by_actor_tool_outcome_and_time(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId, calls: list[str]
 ) -> None:
@@ -127,7 +123,6 @@ async def test_page_scans_a_limited_number_of_records_and_returns_a_cursor(
     assert second.next is None
 
 
-@pytest.mark.req("AU-1", part="verification over HTTP")
 async def test_owner_verifies_the_audit_log_in_parts_and_sees_what_is_not_sealed(
     client: httpx2.AsyncClient,
     services: ApiServices,
@@ -162,7 +157,6 @@ async def test_owner_verifies_the_audit_log_in_parts_and_sees_what_is_not_sealed
     assert beyond["problems"] == [f"Seal {newest.number + 7} is missing."]
 
 
-@pytest.mark.req("SY-4", part="checkpoints over HTTP")
 async def test_only_an_owner_gets_a_signed_checkpoint(
     client: httpx2.AsyncClient,
     services: ApiServices,

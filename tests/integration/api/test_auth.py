@@ -25,7 +25,6 @@ async def logged_in(client: httpx2.AsyncClient, email: str) -> dict[str, Any]:
     return tokens
 
 
-@pytest.mark.req("AP-2", part="logging in and out")
 async def test_person_registers_logs_in_and_reads_their_account(client: httpx2.AsyncClient) -> None:
     email = new_email()
 
@@ -78,7 +77,6 @@ async def test_validation_error_names_the_field_and_does_not_repeat_its_value(
     assert PASSWORD not in response.text
 
 
-@pytest.mark.req("AP-2")
 async def test_wrong_password_and_unknown_address_get_the_same_response(
     client: httpx2.AsyncClient, ada: Someone
 ) -> None:
@@ -92,7 +90,6 @@ async def test_wrong_password_and_unknown_address_get_the_same_response(
 # Cookies
 
 
-@pytest.mark.req("AP-2")
 async def test_login_sets_cookies_that_scripts_cannot_read(client: httpx2.AsyncClient, ada: Someone) -> None:
     response = await client.post("/auth/login", json={"email": ada.email, "password": PASSWORD})
 
@@ -104,7 +101,6 @@ async def test_login_sets_cookies_that_scripts_cannot_read(client: httpx2.AsyncC
     assert "Path=/api/v1/auth;" in refresh
 
 
-@pytest.mark.req("AP-2")
 @pytest.mark.parametrize(
     ("page", "status"),
     [
@@ -142,7 +138,6 @@ async def test_bearer_token_accepts_requests_from_any_page(client: httpx2.AsyncC
 # Refresh
 
 
-@pytest.mark.req("AP-2", part="refresh tokens")
 async def test_refresh_token_is_exchanged_for_the_next(client: httpx2.AsyncClient, ada: Someone) -> None:
     first = await logged_in(client, ada.email)
 
@@ -154,7 +149,6 @@ async def test_refresh_token_is_exchanged_for_the_next(client: httpx2.AsyncClien
     assert (third.status_code, me.status_code) == (200, 200)
 
 
-@pytest.mark.req("AP-2", part="refresh tokens")
 async def test_reused_refresh_token_revokes_its_family_and_no_other(client: httpx2.AsyncClient, ada: Someone) -> None:
     stolen = await logged_in(client, ada.email)
     elsewhere = await logged_in(client, ada.email)
@@ -216,7 +210,6 @@ async def test_refresh_requires_a_valid_refresh_token(client: httpx2.AsyncClient
 # Logout
 
 
-@pytest.mark.req("AP-2", part="logging in and out")
 async def test_logout_revokes_the_refresh_token_and_clears_the_cookies(
     client: httpx2.AsyncClient, ada: Someone
 ) -> None:
@@ -230,7 +223,6 @@ async def test_logout_revokes_the_refresh_token_and_clears_the_cookies(
     assert code_of(after) == (401, "INVALID_TOKEN")
 
 
-@pytest.mark.req("AP-2")
 async def test_logout_everywhere_revokes_every_token_at_once(client: httpx2.AsyncClient, ada: Someone) -> None:
     here, there = await logged_in(client, ada.email), await logged_in(client, ada.email)
 
@@ -252,7 +244,6 @@ async def test_logout_without_a_token_is_rejected(client: httpx2.AsyncClient) ->
 # Password guessing
 
 
-@pytest.mark.req("AP-2")
 async def test_password_guessing_is_rate_limited(client: httpx2.AsyncClient, ada: Someone) -> None:
     guess = {"email": ada.email, "password": "a wrong password"}
     guesses = [code_of(await client.post("/auth/login", json=guess)) for _ in range(10)]
@@ -266,7 +257,6 @@ async def test_password_guessing_is_rate_limited(client: httpx2.AsyncClient, ada
     assert code_of(other) == (401, "INVALID_TOKEN")
 
 
-@pytest.mark.req("AP-2", part="slowed guessing")
 async def test_password_guessing_does_not_lock_out_others_at_the_same_address(
     client: httpx2.AsyncClient, ada: Someone, services: ApiServices
 ) -> None:
@@ -290,7 +280,6 @@ def link_for(someone: Someone, services: ApiServices, *, version: int = 0) -> st
     return services.login_links.issue(services.tokens.verify(someone.token).user_id, version)
 
 
-@pytest.mark.req("AP-2", part="login links")
 async def test_login_link_works_once(client: httpx2.AsyncClient, ada: Someone, services: ApiServices) -> None:
     link = link_for(ada, services)
 
@@ -308,7 +297,6 @@ async def test_login_link_works_once(client: httpx2.AsyncClient, ada: Someone, s
     assert another.status_code == 200
 
 
-@pytest.mark.req("AP-2", part="login links")
 async def test_only_a_current_login_link_is_accepted(
     client: httpx2.AsyncClient, ada: Someone, services: ApiServices
 ) -> None:

@@ -7,8 +7,6 @@ from tests.integration.api.accounts import Newcomer, Someone, code_of
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.ids import WorkspaceId
 
-pytestmark = pytest.mark.req("OP-7", part="budgets per session, agent and workspace")
-
 
 async def test_an_owner_sets_changes_and_removes_budgets_by_period(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId

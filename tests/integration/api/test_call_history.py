@@ -8,8 +8,6 @@ import pytest
 from tests.integration.api.accounts import Someone, code_of
 from toolcrib.core.ids import WorkspaceId, new_id
 
-pytestmark = pytest.mark.req("AP-3", part="the past")
-
 
 class Past:
     """A session as its client sees it."""
@@ -100,7 +98,6 @@ async def test_calls_of_an_unknown_session_are_not_found(
     assert code_of(answer) == (404, "NOT_FOUND")
 
 
-@pytest.mark.req("AP-3", part="usage")
 async def test_workspace_reports_its_usage_and_limits(past: Past, client: httpx2.AsyncClient, ada: Someone) -> None:
     await past.call("write", path="/a.md", content="a" * 1000)
     await past.call("write", path="/b.md", content="b")
@@ -116,7 +113,6 @@ async def test_workspace_reports_its_usage_and_limits(past: Past, client: httpx2
     assert result["limits"]["trash_max_bytes"] == 1_000_000_000
 
 
-@pytest.mark.req("AP-3", part="health")
 async def test_status_reports_the_isolation_of_commands(client: httpx2.AsyncClient, ada: Someone) -> None:
     result = (await client.get("/status", headers=ada.headers)).json()
 

@@ -4,12 +4,9 @@ import json
 from typing import Any
 
 import httpx2
-import pytest
 
 from tests.integration.api.accounts import Newcomer, Someone
 from toolcrib.core.ids import WorkspaceId
-
-pytestmark = pytest.mark.req("CT-6", part="progress")
 
 
 async def streamed(

@@ -20,8 +20,6 @@ from toolcrib.policy.agent_definition import render_definition
 from toolcrib.storage.audit import AuditFilter
 from toolcrib.storage.database import Tenant
 
-pytestmark = pytest.mark.req("CT-9", part="the same answer")
-
 _TOOLS = ("read", "write", "edit", "cat", "bash", "mcp:far/send", "mcp:far/look", "undo", "read_result")
 _SCHEMA = {"type": "object", "properties": {"to": {"type": "string"}}}
 

@@ -5,15 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx2
-import pytest
 
 import toolcrib
 from tests.integration.api.accounts import API, code_of
 from toolcrib.api.api_services import ApiServices
 from toolcrib.api.app import create_app
 from toolcrib.api.readiness import CheckState, Readiness
-
-pytestmark = pytest.mark.req("SC-7", part="readiness and liveness")
 
 
 async def test_readyz_has_the_state_of_each_check(client: httpx2.AsyncClient, services: ApiServices) -> None:

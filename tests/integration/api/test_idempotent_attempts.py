@@ -25,7 +25,6 @@ from toolcrib.storage.idempotency_keys import IdempotencyKeyStore
 
 
 @pytest.mark.parametrize("others", [["done"], ["released"], ["released", "done"]], ids="-".join)
-@pytest.mark.req("OP-6", part="API keys, invitations and tickets")
 async def test_attempt_that_is_overtaken_commits_nothing(
     client: httpx2.AsyncClient, ada: Someone, services: ApiServices, monkeypatch: pytest.MonkeyPatch, others: list[str]
 ) -> None:
@@ -113,7 +112,6 @@ async def test_interrupted_attachment_has_the_same_new_id_in_all_attempts(
 
 
 @pytest.mark.parametrize("error", [Overloaded("Full."), Conflict("Not now.")], ids=["503", "409"])
-@pytest.mark.req("OP-6", part="sessions, workspaces and agents")
 async def test_session_that_was_undone_can_be_created_with_the_same_key(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, services: ApiServices, error: ToolcribError
 ) -> None:

@@ -16,7 +16,6 @@ def servers(workspace_id: WorkspaceId) -> str:
     return f"/workspaces/{workspace_id}/mcp-servers"
 
 
-@pytest.mark.req("MC-1", part="configured by an owner")
 async def test_owner_adds_reads_updates_and_removes_a_server(
     client: httpx2.AsyncClient, ada: Someone, servers: str
 ) -> None:
@@ -65,7 +64,6 @@ async def test_invalid_server_is_rejected_with_the_field(
     assert refused.json()["fields"]
 
 
-@pytest.mark.req("OP-5", part="MCP programs with secrets, hosts and the workspace mounted")
 async def test_owner_changes_secrets_hosts_and_access_and_only_names_are_shown(
     client: httpx2.AsyncClient, ada: Someone, newcomer: Newcomer, servers: str
 ) -> None:

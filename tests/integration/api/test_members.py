@@ -24,7 +24,6 @@ async def took_in(client: httpx2.AsyncClient, ada: Someone, members: str, bob: S
     assert response.status_code == 201, response.text
 
 
-@pytest.mark.req("AP-3", part="members")
 async def test_owner_adds_a_member_by_address(
     client: httpx2.AsyncClient, ada: Someone, bob: Someone, members: str
 ) -> None:
@@ -57,7 +56,6 @@ async def test_person_without_an_account_cannot_be_added(
     assert code_of(response) == (404, "NOT_FOUND")
 
 
-@pytest.mark.req("AP-3", part="roles")
 @pytest.mark.parametrize("role", ["viewer", "member"])
 async def test_only_owners_manage_members(
     client: httpx2.AsyncClient, ada: Someone, bob: Someone, newcomer: Newcomer, members: str, role: str
@@ -72,7 +70,6 @@ async def test_only_owners_manage_members(
     assert code_of(adding) == code_of(rising) == code_of(removing) == (403, "FORBIDDEN")
 
 
-@pytest.mark.req("AP-2", part="membership")
 async def test_role_change_applies_from_the_next_request(
     client: httpx2.AsyncClient, ada: Someone, bob: Someone, members: str
 ) -> None:
@@ -85,7 +82,6 @@ async def test_role_change_applies_from_the_next_request(
     assert code_of(too_late) == (403, "FORBIDDEN")
 
 
-@pytest.mark.req("AP-2", part="membership")
 async def test_removed_member_loses_access_at_once(
     client: httpx2.AsyncClient, ada: Someone, bob: Someone, members: str
 ) -> None:
@@ -104,7 +100,6 @@ async def test_every_member_may_leave(client: httpx2.AsyncClient, ada: Someone, 
     assert (await client.delete(f"{members}/{bob.id}", headers=bob.headers)).status_code == 204
 
 
-@pytest.mark.req("AP-3", part="members")
 async def test_last_owner_cannot_leave(client: httpx2.AsyncClient, ada: Someone, bob: Someone, members: str) -> None:
     await took_in(client, ada, members, bob, "member")
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx2
-import pytest
 from fastapi import FastAPI
 
 from toolcrib.api.http_errors import STATUS
@@ -17,7 +16,6 @@ def operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
     return (operation for path in document["paths"].values() for operation in path.values())
 
 
-@pytest.mark.req("AP-3", part="OpenAPI")
 async def test_document_is_served_and_pages_with_foreign_scripts_are_not(client: httpx2.AsyncClient) -> None:
     document = await client.get("/openapi.json")
     pages = [await client.get(f"http://localhost/{name}") for name in ("docs", "redoc")]
@@ -26,7 +24,6 @@ async def test_document_is_served_and_pages_with_foreign_scripts_are_not(client:
     assert all("://" not in page.text for page in pages)
 
 
-@pytest.mark.req("AP-3", part="OpenAPI")
 def test_every_operation_has_a_unique_name_and_a_description(app: FastAPI) -> None:
     found = list(operations(app.openapi()))
 
@@ -35,7 +32,6 @@ def test_every_operation_has_a_unique_name_and_a_description(app: FastAPI) -> No
     assert all(operation.get("description") for operation in found)
 
 
-@pytest.mark.req("AP-3", part="OpenAPI")
 def test_every_operation_except_a_few_requires_a_token(app: FastAPI) -> None:
     document = app.openapi()
 
@@ -47,7 +43,6 @@ def test_every_operation_except_a_few_requires_a_token(app: FastAPI) -> None:
     assert refusing | PUBLIC == {o["operationId"] for o in operations(document)}
 
 
-@pytest.mark.req("AP-1", part="error envelope")
 def test_errors_are_documented_as_they_are_returned(app: FastAPI) -> None:
     document = app.openapi()
     envelope = document["components"]["schemas"]["ErrorOut"]

@@ -23,7 +23,6 @@ async def read(client: httpx2.AsyncClient, who: Someone, workspace: str, path: s
     return (await client.post(f"{workspace}/tools", json=call, headers=who.headers)).json()["result"].get("content")
 
 
-@pytest.mark.req("WS-1", part="@pkg is a package")
 async def test_package_is_installed_replaced_and_removed(
     client: httpx2.AsyncClient, ada: Someone, workspace: str
 ) -> None:
@@ -82,7 +81,6 @@ async def test_invalid_package_is_rejected_with_the_reason(
     assert "zip" in refused.json()["fields"]["archive"]
 
 
-@pytest.mark.req("WS-1", part="a run begins with its workflow")
 async def test_session_with_a_package_starts_with_its_document_and_keeps_its_rules(
     client: httpx2.AsyncClient, ada: Someone, workspace: str, services: ApiServices
 ) -> None:
@@ -103,7 +101,6 @@ async def test_session_with_a_package_starts_with_its_document_and_keeps_its_rul
     assert kept["package"] == "demo"
 
 
-@pytest.mark.req("PO-1", part="names of tools")
 async def test_unknown_tool_in_a_package_is_a_warning(client: httpx2.AsyncClient, ada: Someone, workspace: str) -> None:
     files = {"agents/planner.yaml": "tool_permissions: {raed: {allowed: true}, read: {allowed: true}}\n"}
     made = await client.post(f"{workspace}/packages", content=package_of(files=files), headers=ada.headers)

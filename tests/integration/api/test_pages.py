@@ -30,7 +30,6 @@ def client_of(app: FastAPI, folder: Path) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost")
 
 
-@pytest.mark.req("UI-1", part="served by the server")
 async def test_every_ui_url_serves_the_page(app: FastAPI, built: Path) -> None:
     async with client_of(app, built) as client:
         pages = [await client.get(path) for path in ("/", "/w/1", "/w/1/files/src/main.py")]
@@ -39,7 +38,6 @@ async def test_every_ui_url_serves_the_page(app: FastAPI, built: Path) -> None:
     assert {page.headers["cache-control"] for page in pages} == {"no-cache"}
 
 
-@pytest.mark.req("UI-1", part="served by the server")
 async def test_api_urls_serve_no_page(app: FastAPI, built: Path) -> None:
     async with client_of(app, built) as client:
         unknown = [await client.get(path) for path in ("/api/v1/nowhere", "/api", "/mcp/x/y", "/assets/older.js")]
@@ -48,7 +46,6 @@ async def test_api_urls_serve_no_page(app: FastAPI, built: Path) -> None:
     assert {code_of(answer) for answer in [*unknown, posted]} == {(404, "NOT_FOUND")}
 
 
-@pytest.mark.req("UI-1", part="nothing from elsewhere, nothing inline")
 async def test_page_policy_allows_only_our_own_sources(app: FastAPI, built: Path) -> None:
     async with client_of(app, built) as client:
         first, second = await client.get("/"), await client.get("/")
@@ -64,7 +61,6 @@ async def test_page_policy_allows_only_our_own_sources(app: FastAPI, built: Path
     assert first.headers["x-content-type-options"] == "nosniff"
 
 
-@pytest.mark.req("UI-1", part="served by the server")
 async def test_hashed_files_are_cached_forever_and_sent_compressed(app: FastAPI, built: Path) -> None:
     async with client_of(app, built) as client:
         packed = await client.get("/assets/index-a1.js")
@@ -76,7 +72,6 @@ async def test_hashed_files_are_cached_forever_and_sent_compressed(app: FastAPI,
     assert packed.headers["vary"] == "Accept-Encoding"
 
 
-@pytest.mark.req("UI-1", part="served by the server")
 async def test_without_a_build_the_page_explains_how_to_make_one(app: FastAPI, tmp_path: Path) -> None:
     async with client_of(app, tmp_path) as client:
         page = await client.get("/")
@@ -85,7 +80,6 @@ async def test_without_a_build_the_page_explains_how_to_make_one(app: FastAPI, t
     assert "make web" in page.text
 
 
-@pytest.mark.req("UI-1", part="first load")
 def test_first_load_is_at_most_250_kb_compressed() -> None:
     """Counts the page, what it loads by itself, and the first screen."""
     manifest = json.loads((BUILT / ".vite" / "manifest.json").read_text())
@@ -105,7 +99,6 @@ def test_first_load_is_at_most_250_kb_compressed() -> None:
     assert sum(sizes.values()) <= FIRST_LOAD, sizes
 
 
-@pytest.mark.req("UI-1", part="nothing from elsewhere, nothing inline")
 def test_build_requests_nothing_from_other_sites() -> None:
     index = (BUILT / "index.html").read_text()
     styles = "".join(path.read_text() for path in (BUILT / "assets").glob("*.css"))

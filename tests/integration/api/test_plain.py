@@ -18,7 +18,6 @@ def event(type_: str, **payload: object) -> Event:
     return Event(SESSION, type_, payload, 1)
 
 
-@pytest.mark.req("EV-3", part="003 task 6: send encodes tool_call message")
 def test_tool_call_is_encoded_with_id_name_and_arguments() -> None:
     result = encode_plain_event(
         event("tool-start", toolId="call_1", toolName="read_file", input={"path": "src/index.ts"})
@@ -27,7 +26,6 @@ def test_tool_call_is_encoded_with_id_name_and_arguments() -> None:
     assert result == {"type": "tool_call", "id": "call_1", "name": "read_file", "arguments": {"path": "src/index.ts"}}
 
 
-@pytest.mark.req("EV-3", part="003 task 6: send encodes tool_result message")
 def test_tool_result_is_encoded_with_its_output() -> None:
     result = encode_plain_event(
         event("tool-result", toolId="call_1", toolName="read_file", status="success", result="file contents")
@@ -36,7 +34,6 @@ def test_tool_result_is_encoded_with_its_output() -> None:
     assert result == {"type": "tool_result", "id": "call_1", "name": "read_file", "output": "file contents"}
 
 
-@pytest.mark.req("EV-3", part="003 task 6: send encodes tool_result with isError")
 def test_failed_tool_result_is_marked_as_an_error() -> None:
     result = encode_plain_event(
         event("tool-result", toolId="call_1", toolName="read_file", status="error", result="not found")
@@ -53,7 +50,6 @@ def piece(offset: int, text: str) -> Delta:
 START, END = event("stream-start", messageId="m"), event("stream-end", messageId="m", content="Hello world")
 
 
-@pytest.mark.req("EV-3", part="every word once and in order")
 @pytest.mark.parametrize(
     ("items", "result"),
     [
@@ -73,7 +69,6 @@ def test_every_delta_is_sent_once_however_it_is_split(items: list[Event | Delta]
     assert [words.of(item) for item in items] == result
 
 
-@pytest.mark.req("EV-3", part="done, error")
 def test_finish_and_errors_have_their_own_messages() -> None:
     # A run with tool calls has several streams; only the last message is the end.
     assert encode_plain_event(event("stream-end", messageId="m")) is None
@@ -90,7 +85,6 @@ def test_finish_and_errors_have_their_own_messages() -> None:
     assert encode_plain_event(event("run-state", state="running")) is None
 
 
-@pytest.mark.req("EV-3", part="over a socket")
 async def test_plain_client_receives_a_session_in_plain_messages(room: Room) -> None:
     async with room.client(subprotocols=["toolcrib.plain"]) as client:
         await client.socket.send(json.dumps({"type": "prompt", "text": "hi", "sessionId": str(room.session_id)}))
@@ -110,7 +104,6 @@ async def test_plain_client_receives_a_session_in_plain_messages(room: Room) -> 
     assert [message["type"] for message in result] == ["tool_call", "tool_result", "token", "done"]
 
 
-@pytest.mark.req("EV-3", part="over a socket")
 async def test_prompt_that_cannot_be_answered_creates_no_session_and_returns_the_error(room: Room) -> None:
     async with room.client(subprotocols=["toolcrib.plain"]) as client:
         for message in ('{"type": "prompt", "text": "hi"}', '{"type": "nothing"}', "{"):

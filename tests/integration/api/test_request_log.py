@@ -53,7 +53,6 @@ async def metrics(web: httpx2.AsyncClient) -> str:
     return response.text
 
 
-@pytest.mark.req("OP-2", part="access log and request ids")
 @pytest.mark.parametrize(
     ("sent", "is_kept"),
     [("deploy-7.b_2", True), ("x" * 64, True), ("x" * 65, False), ("a b", False), ('"},{"', False), ("", False)],
@@ -65,7 +64,6 @@ async def test_short_plain_request_id_of_a_client_is_kept(web: httpx2.AsyncClien
     assert response.headers["x-request-id"]
 
 
-@pytest.mark.req("OP-2", part="access log and request ids")
 async def test_access_log_has_a_line_for_each_request_without_its_secrets(
     web: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId
 ) -> None:
@@ -86,7 +84,6 @@ async def test_access_log_has_a_line_for_each_request_without_its_secrets(
     assert ada.token not in json.dumps(lines)
 
 
-@pytest.mark.req("OP-2", part="livez, readyz and metrics")
 async def test_metrics_need_their_token(web: httpx2.AsyncClient, ada: Someone) -> None:
     for authorization in ({}, {"Authorization": "Bearer "}, {"Authorization": f"Bearer {ada.token}"}):
         response = await web.get("/metrics", headers=authorization)
@@ -103,7 +100,6 @@ async def test_metrics_are_served_under_any_name(web: httpx2.AsyncClient) -> Non
     assert (await web.get("/api/v1/status", headers=named)).status_code == 400
 
 
-@pytest.mark.req("OP-2", part="unknown paths are 404")
 @pytest.mark.parametrize("path", ["/metrics", "/healthz", "/ready", "/docs", "/admin.php", "/w", "/api", "/.env"])
 async def test_unknown_paths_are_404(services: ApiServices, path: str) -> None:
     bare = services.settings.model_copy(update={"metrics_token": None, "access_log": False})
@@ -112,7 +108,6 @@ async def test_unknown_paths_are_404(services: ApiServices, path: str) -> None:
         assert code_of(await web.get(path)) == (404, "NOT_FOUND")
 
 
-@pytest.mark.req("AU-2", part="metrics")
 async def test_labels_have_no_value_that_a_client_chooses(
     web: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId
 ) -> None:
@@ -132,7 +127,6 @@ async def test_labels_have_no_value_that_a_client_chooses(
         assert chosen not in text
 
 
-@pytest.mark.req("AU-2", part="metrics")
 async def test_metrics_without_a_database_say_so_and_show_no_old_numbers(
     web: httpx2.AsyncClient, services: ApiServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:

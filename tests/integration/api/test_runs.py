@@ -15,8 +15,6 @@ from toolcrib.core.tool_calls import ToolCall
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Tenant
 
-pytestmark = pytest.mark.req("SC-9", part="toolcrib runs")
-
 
 @pytest.fixture
 def url(workspace_id: WorkspaceId) -> str:
@@ -72,7 +70,6 @@ async def test_runs_are_filtered_by_state_and_session(client: httpx2.AsyncClient
     assert code_of(wrong) == (400, "VALIDATION_ERROR")
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
 async def test_a_message_brings_images_of_the_workspace(
     client: httpx2.AsyncClient, ada: Someone, url: str, settings: Settings, workspace_id: WorkspaceId
 ) -> None:
@@ -102,7 +99,6 @@ async def test_a_message_brings_images_of_the_workspace(
     assert code_of(await client.post(elsewhere, json=body, headers=ada.headers)) == (404, "NOT_FOUND")
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
 async def test_a_message_brings_files_with_their_content(
     client: httpx2.AsyncClient, ada: Someone, url: str, settings: Settings, workspace_id: WorkspaceId
 ) -> None:
@@ -221,7 +217,6 @@ async def test_a_viewer_lists_runs_and_retries_none(
     assert code_of(refused) == (403, "FORBIDDEN")
 
 
-@pytest.mark.req("SC-9", part="priorities")
 async def test_a_message_has_the_priority_that_it_asks_for(client: httpx2.AsyncClient, ada: Someone, url: str) -> None:
     path = f"{url}/sessions/{await session(client, ada, url)}/messages"
 
@@ -232,7 +227,6 @@ async def test_a_message_has_the_priority_that_it_asks_for(client: httpx2.AsyncC
     assert code_of(wrong) == (400, "VALIDATION_ERROR")
 
 
-@pytest.mark.req("SC-9", part="priorities")
 async def test_only_an_owner_puts_a_message_before_those_of_others(
     client: httpx2.AsyncClient,
     services: ApiServices,
@@ -257,7 +251,6 @@ async def test_only_an_owner_puts_a_message_before_those_of_others(
     assert retried.json()["priority"] == 100
 
 
-@pytest.mark.req("AG-6", part="/compact, cost, history search")
 async def test_a_session_is_compacted_by_a_run_without_a_message(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, url: str
 ) -> None:

@@ -11,8 +11,6 @@ from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.storage.database import Tenant
 
-pytestmark = pytest.mark.req("SC-9", part="schedules")
-
 
 @pytest.fixture
 def schedules(workspace_id: WorkspaceId) -> str:
@@ -111,7 +109,6 @@ async def test_nobody_else_changes_what_is_sent_as_a_user(
     assert (await client.delete(one, headers=ada.headers)).status_code == 204
 
 
-@pytest.mark.req("AU-1", part="administrative actions are audited")
 async def test_changes_of_schedules_are_recorded_and_firings_are_not(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, schedules: str, given: dict[str, Any]
 ) -> None:

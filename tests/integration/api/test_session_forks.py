@@ -42,7 +42,6 @@ async def events(client: httpx2.AsyncClient, who: Someone, url: str, session: st
     return list(found)
 
 
-@pytest.mark.req("UI-4", part="edit, regenerate and fork")
 async def test_fork_has_the_messages_up_to_there_and_names_its_origin(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, url: str
 ) -> None:
@@ -64,7 +63,6 @@ async def test_fork_has_the_messages_up_to_there_and_names_its_origin(
     assert await messages(client, ada, url, session) == original, "the original stays as it is"
 
 
-@pytest.mark.req("UI-4", part="edit, regenerate and fork")
 async def test_fork_with_a_text_sends_it_instead_of_the_message(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, url: str
 ) -> None:
@@ -108,7 +106,6 @@ async def test_fork_of_an_unknown_message_and_by_a_viewer_are_rejected(
     assert denied.status_code == 403
 
 
-@pytest.mark.req("UI-4", part="search, titles, authors")
 async def test_first_message_becomes_the_title_unless_a_person_gave_one(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, url: str
 ) -> None:
@@ -122,7 +119,6 @@ async def test_first_message_becomes_the_title_unless_a_person_gave_one(
     assert (await client.get(f"{url}/{session}", headers=ada.headers)).json()["title"] == "Dates"
 
 
-@pytest.mark.req("UI-4", part="search, titles, authors")
 async def test_search_finds_titles_before_messages_and_words_by_their_beginning(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, url: str
 ) -> None:
@@ -144,7 +140,6 @@ async def test_search_finds_titles_before_messages_and_words_by_their_beginning(
     assert "drops Ümlaut letters." in hit["excerpt"]
 
 
-@pytest.mark.req("UI-4", part="search, titles, authors")
 async def test_search_does_not_find_sessions_of_another_workspace(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, url: str
 ) -> None:

@@ -36,7 +36,6 @@ async def wire(origin: str) -> AsyncIterator[httpx2.AsyncClient]:
         yield opened
 
 
-@pytest.mark.req("AP-2")
 async def test_browser_stays_logged_in_by_its_cookies(wire: httpx2.AsyncClient, origin: str, ada: Someone) -> None:
     login = await wire.post("/auth/login", json={"email": ada.email, "password": PASSWORD})
     me = await wire.get("/auth/me")
@@ -49,7 +48,6 @@ async def test_browser_stays_logged_in_by_its_cookies(wire: httpx2.AsyncClient, 
     assert statuses == [200, 200, 201, 200, 204, 401]
 
 
-@pytest.mark.req("AP-2")
 async def test_key_works_over_the_network(wire: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId) -> None:
     made = await wire.post("/api-keys", headers=ada.headers, json={"name": "laptop"})
 

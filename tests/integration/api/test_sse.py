@@ -61,7 +61,6 @@ def ids(blocks: list[dict[str, Any]]) -> list[int]:
     return [int(block["id"]) for block in blocks if "id" in block]
 
 
-@pytest.mark.req("EV-3", part="Last-Event-ID")
 async def test_reader_that_reconnects_resumes_after_its_last_event(room: Room) -> None:
     for number in range(4):
         await room.happens(n=number)
@@ -77,7 +76,6 @@ async def test_reader_that_reconnects_resumes_after_its_last_event(room: Room) -
     assert json.loads(last[-1]["data"])["payload"] == {"conversationId": str(room.session_id), "n": 4}
 
 
-@pytest.mark.req("EV-3", part="Last-Event-ID")
 @pytest.mark.parametrize("said", ["x", "-1", "1.5", "9" * 40])
 async def test_invalid_event_id_is_rejected(room: Room, client: httpx2.AsyncClient, said: str) -> None:
     response = await client.get(
@@ -102,7 +100,6 @@ async def test_stream_sends_heartbeats_and_a_retry_interval(room: Room) -> None:
     assert blocks[2] == {"": "still here"}
 
 
-@pytest.mark.req("EV-4", part="membership")
 async def test_stream_ends_for_a_removed_member(room: Room, newcomer: Newcomer) -> None:
     bob = await newcomer()
     await room.services.workspaces.add_member(room.tenant, email=bob.email, role=WorkspaceRole.VIEWER)
@@ -118,7 +115,6 @@ async def test_stream_ends_for_a_removed_member(room: Room, newcomer: Newcomer) 
     assert end == {}
 
 
-@pytest.mark.req("EV-4", part="a slow reader is dropped and delays nobody")
 async def test_reader_that_does_not_read_is_disconnected(room: Room) -> None:
     async with listening(
         replace(room.services, connection_limits=ConnectionLimits(pace=ConnectionTimeouts(stall=0.3)))

@@ -35,7 +35,6 @@ def signed(ada: Someone, settings: Settings) -> Signer:
     return sign
 
 
-@pytest.mark.req("AP-2")
 @pytest.mark.filterwarnings("ignore:The HMAC key is")
 async def test_only_our_own_valid_tokens_are_accepted(client: httpx2.AsyncClient, ada: Someone, signed: Signer) -> None:
     now = int(time.time())
@@ -62,7 +61,6 @@ async def test_only_our_own_valid_tokens_are_accepted(client: httpx2.AsyncClient
     assert answers == dict.fromkeys(forged, (401, "INVALID_TOKEN"))
 
 
-@pytest.mark.req("AP-2")
 async def test_header_fields_that_name_a_key_are_ignored(client: httpx2.AsyncClient, signed: Signer) -> None:
     tricky = {"kid": "../../dev/null", "jku": "https://evil.example/keys", "x5u": "https://evil.example/c"}
 
@@ -72,7 +70,6 @@ async def test_header_fields_that_name_a_key_are_ignored(client: httpx2.AsyncCli
     assert (ours.status_code, theirs.status_code) == (200, 401)
 
 
-@pytest.mark.req("AP-2", part="no token")
 async def test_missing_token_returns_the_documented_error(client: httpx2.AsyncClient) -> None:
     response = await client.get("/auth/me")
 
@@ -85,7 +82,6 @@ async def test_missing_token_returns_the_documented_error(client: httpx2.AsyncCl
     assert response.headers["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.req("AP-2", part="header before cookie")
 async def test_header_takes_precedence_over_cookie(client: httpx2.AsyncClient, ada: Someone) -> None:
     only_cookie = await client.get("/auth/me", headers=ada.cookie)
     bad_cookie = await client.get("/auth/me", headers=ada.headers | {"Cookie": "access_token=spoiled"})
@@ -96,7 +92,6 @@ async def test_header_takes_precedence_over_cookie(client: httpx2.AsyncClient, a
     assert statuses == [200, 200, 401, 200]
 
 
-@pytest.mark.req("AP-2")
 async def test_header_and_cookie_of_two_people_are_rejected(
     client: httpx2.AsyncClient, ada: Someone, newcomer: Newcomer
 ) -> None:

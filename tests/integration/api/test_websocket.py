@@ -44,13 +44,11 @@ async def impatient(room: Room, pace: ConnectionTimeouts) -> AsyncIterator[Room]
 # Authentication
 
 
-@pytest.mark.req("EV-2", part="authentication")
 async def test_header_authenticates(room: Room) -> None:
     async with room.client() as client:
         assert (await client.resume())["payload"]["conversationId"] == str(room.session_id)
 
 
-@pytest.mark.req("EV-2", part="authentication")
 async def test_first_message_authenticates(room: Room) -> None:
     async with room.client(additional_headers={}) as client:
         await client.say("auth", token=room.token)
@@ -58,7 +56,6 @@ async def test_first_message_authenticates(room: Room) -> None:
         await client.resume()
 
 
-@pytest.mark.req("EV-2", part="authentication")
 async def test_ticket_authenticates_once_as_a_protocol_or_as_a_first_message(room: Room) -> None:
     until = datetime.now(UTC) + timedelta(minutes=5)
     tickets = [await room.services.tickets.create(room.tenant, connection_expires_at=until) for _ in range(2)]
@@ -80,7 +77,6 @@ async def test_ticket_authenticates_once_as_a_protocol_or_as_a_first_message(roo
         assert (await client.closed())[0] == CloseCode.UNAUTHENTICATED
 
 
-@pytest.mark.req("EV-2", part="authentication")
 async def test_ticket_is_valid_only_for_its_workspace_and_lifetime(room: Room, ada: Someone) -> None:
     other = await room.services.workspaces.create(
         ActingUser(ada.id), name="other", node=room.services.settings.node_name
@@ -101,7 +97,6 @@ async def test_ticket_is_valid_only_for_its_workspace_and_lifetime(room: Room, a
     assert codes == [CloseCode.FORBIDDEN, CloseCode.UNAUTHENTICATED]
 
 
-@pytest.mark.req("EV-2", part="authentication")
 async def test_cookie_authenticates_only_from_our_own_pages(room: Room) -> None:
     cookie = {"Cookie": f"access_token={room.token}"}
     async with room.client(additional_headers=cookie, origin=f"http://{room.address}") as client:
@@ -114,7 +109,6 @@ async def test_cookie_authenticates_only_from_our_own_pages(room: Room) -> None:
         assert refused.value.response.status_code == 403
 
 
-@pytest.mark.req("EV-2", part="authentication")
 async def test_foreign_origin_is_rejected_with_any_credentials(room: Room) -> None:
     for headers in (room.headers, {}):
         with pytest.raises(InvalidStatus) as refused:
@@ -123,7 +117,6 @@ async def test_foreign_origin_is_rejected_with_any_credentials(room: Room) -> No
         assert refused.value.response.status_code == 403
 
 
-@pytest.mark.req("EV-2", part="authentication")
 @pytest.mark.parametrize("name", ["token", "access_token", "ticket", "api_key"])
 async def test_secret_in_the_url_is_rejected(room: Room, name: str) -> None:
     with pytest.raises(InvalidStatus) as refused:
@@ -134,7 +127,6 @@ async def test_secret_in_the_url_is_rejected(room: Room, name: str) -> None:
     assert b"not in the URL" in (refused.value.response.body or b"")
 
 
-@pytest.mark.req("EV-2", part="authentication")
 async def test_strangers_token_and_agent_key_are_rejected(room: Room, newcomer: Newcomer) -> None:
     agent = await room.services.agents.create(room.tenant, name="writer", definition=GUIDED)
     _, key = await room.services.keys.create_for_agent(room.tenant, agent.id, name="k", expires_at=None)
@@ -148,7 +140,6 @@ async def test_strangers_token_and_agent_key_are_rejected(room: Room, newcomer: 
             assert (await client.closed())[0] == CloseCode.FORBIDDEN
 
 
-@pytest.mark.req("EV-2", part="authentication")
 async def test_connection_that_does_not_authenticate_first_is_closed(room: Room) -> None:
     async with room.client(additional_headers={}) as client:
         await client.say("chat:resume", conversationId=str(room.session_id))
@@ -160,7 +151,6 @@ async def test_connection_that_does_not_authenticate_first_is_closed(room: Room)
         assert (await client.closed())[0] == CloseCode.SILENT
 
 
-@pytest.mark.req("EV-2", part="authentication")
 async def test_connection_closes_when_its_token_expires_unless_it_is_renewed(room: Room, ada: Someone) -> None:
     short = AccessTokens(room.services.settings.jwt_secret.get_secret_value(), minutes=0)
     short.lifetime_seconds = 2
@@ -173,7 +163,6 @@ async def test_connection_closes_when_its_token_expires_unless_it_is_renewed(roo
         assert (await client.resume())["payload"]["lastSeq"] == 0
 
 
-@pytest.mark.req("EV-2", part="authentication")
 async def test_connection_cannot_change_its_person(room: Room, newcomer: Newcomer) -> None:
     bob = await newcomer()
     await room.services.workspaces.add_member(room.tenant, email=bob.email, role=WorkspaceRole.OWNER)
@@ -193,7 +182,6 @@ async def test_connections_per_person_are_limited(room: Room) -> None:
 # Events
 
 
-@pytest.mark.req("EV-2", part="resume")
 async def test_next_message_is_handled_after_the_session_is_subscribed(room: Room) -> None:
     """Otherwise a client that resumes and sends a message at once could miss the model's first words."""
     async with room.client() as client:
@@ -205,7 +193,6 @@ async def test_next_message_is_handled_after_the_session_is_subscribed(room: Roo
         assert (refused["type"], set(refused["payload"]["fields"])) == ("chat:error", {"after"})
 
 
-@pytest.mark.req("EV-2", part="resume")
 async def test_failed_subscription_is_not_confirmed(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object, **__: object) -> NoReturn:
         raise OperationalError("the database is away")
@@ -221,7 +208,6 @@ async def test_failed_subscription_is_not_confirmed(room: Room, monkeypatch: pyt
     assert closed.value.rcvd.code == CloseCode.INTERNAL_ERROR
 
 
-@pytest.mark.req("EV-1", "EV-2", part="resume")
 async def test_client_that_resumes_gets_missed_events_and_then_live_ones(room: Room) -> None:
     for number in range(3):
         await room.happens(n=number)
@@ -239,7 +225,6 @@ async def test_client_that_resumes_gets_missed_events_and_then_live_ones(room: R
     }
 
 
-@pytest.mark.req("EV-2", part="tools")
 async def test_session_works_with_tool_calls_alone(room: Room) -> None:
     """The payloads are those of 000 task 3: camelCase, toolId, toolName, input, status, result."""
     async with room.client() as client:
@@ -256,7 +241,6 @@ async def test_session_works_with_tool_calls_alone(room: Room) -> None:
     assert client.seqs == list(range(1, len(client.seqs) + 1))
 
 
-@pytest.mark.req("EV-2", part="tools")
 async def test_tool_failure_is_an_event_of_its_session(room: Room) -> None:
     async with room.client() as client:
         await client.call("read", path="/nowhere.txt")
@@ -266,7 +250,6 @@ async def test_tool_failure_is_an_event_of_its_session(room: Room) -> None:
     assert "/nowhere.txt" in result["payload"]["result"]
 
 
-@pytest.mark.req("EV-2", part="deltas")
 async def test_deltas_are_sent_between_events(room: Room) -> None:
     async with room.client() as client:
         await client.resume()
@@ -292,8 +275,6 @@ async def _with_agent(room: Room) -> Room:
     return replace(room, session_id=session.id)
 
 
-@pytest.mark.req("HU-1", part="over WebSocket")
-@pytest.mark.req("EV-2", part="AC-34: chat:tool-approve reaches the call that it names")
 async def test_tool_approve_decides_only_the_call_that_it_names(room: Room) -> None:
     room = await _with_agent(room)
     async with room.client() as client:
@@ -314,7 +295,6 @@ async def test_tool_approve_decides_only_the_call_that_it_names(room: Room) -> N
     assert [str(approval.call_id) for approval in open_ones] == [first]
 
 
-@pytest.mark.req("HU-1", part="over WebSocket")
 async def test_second_decision_gets_an_error_that_it_is_too_late(room: Room) -> None:
     room = await _with_agent(room)
     async with room.client() as client, room.client() as other:
@@ -330,7 +310,6 @@ async def test_second_decision_gets_an_error_that_it_is_too_late(room: Room) -> 
     assert result["payload"]["status"] == "error"
 
 
-@pytest.mark.req("EV-1", part="open questions")
 async def test_client_that_is_up_to_date_still_gets_pending_approvals(room: Room) -> None:
     room = await _with_agent(room)
     async with room.client() as client:
@@ -346,7 +325,6 @@ async def test_client_that_is_up_to_date_still_gets_pending_approvals(room: Room
     assert resumed["payload"]["pausedCalls"] == [again["payload"]["pauseId"]]
 
 
-@pytest.mark.req("HU-2", part="over WebSocket")
 async def test_question_is_answered_over_the_socket(room: Room) -> None:
     room = await _with_agent(room)
     item = {"name": "colour", "question": "Which?", "schema": {"type": "string", "enum": ["red", "blue"]}}
@@ -364,7 +342,6 @@ async def test_question_is_answered_over_the_socket(room: Room) -> None:
 # Errors
 
 
-@pytest.mark.req("EV-2", part="hostile messages")
 @pytest.mark.parametrize(
     "frame",
     [
@@ -401,7 +378,6 @@ async def test_too_large_frame_closes_the_connection(room: Room) -> None:
         assert (await client.closed())[0] == 1009
 
 
-@pytest.mark.req("EV-2", part="send")
 async def test_message_to_an_agent_without_a_model_gets_an_error(room: Room) -> None:
     async with room.client() as client:
         history = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
@@ -413,7 +389,6 @@ async def test_message_to_an_agent_without_a_model_gets_an_error(room: Room) -> 
     assert "has no agent" in answer["payload"]["message"]
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
 async def test_a_message_brings_images_over_the_websocket(room: Room) -> None:
     definition = "provider: openai-compatible\nmodel: gpt-fake\n"
     agent = await room.services.agents.create(room.tenant, name="looker", definition=definition)
@@ -446,7 +421,6 @@ async def test_session_of_another_workspace_is_not_found(room: Room, ada: Someon
     assert [answer["payload"]["code"], called["payload"]["code"]] == ["NOT_FOUND", "NOT_FOUND"]
 
 
-@pytest.mark.req("PO-3", part="a session's trust")
 async def test_tool_call_has_the_trust_of_its_session(room: Room) -> None:
     definition = "trust: autonomous\ntool_permissions: {touch: {allowed: true}}\n"
     agent = await room.services.agents.create(room.tenant, name="builder", definition=definition)
@@ -461,7 +435,6 @@ async def test_tool_call_has_the_trust_of_its_session(room: Room) -> None:
 # Membership and roles
 
 
-@pytest.mark.req("EV-4", part="membership")
 async def test_removed_member_receives_and_sends_nothing_more(room: Room, newcomer: Newcomer) -> None:
     bob = await newcomer()
     await room.services.workspaces.add_member(room.tenant, email=bob.email, role=WorkspaceRole.MEMBER)
@@ -479,7 +452,6 @@ async def test_removed_member_receives_and_sends_nothing_more(room: Room, newcom
     assert hears.seqs == [1]
 
 
-@pytest.mark.req("EV-4", part="membership")
 async def test_connection_with_revoked_tokens_is_closed(room: Room, ada: Someone) -> None:
     async with room.client() as client:
         await client.resume()
@@ -488,7 +460,6 @@ async def test_connection_with_revoked_tokens_is_closed(room: Room, ada: Someone
         assert (await client.closed())[0] in (CloseCode.FORBIDDEN, CloseCode.UNAUTHENTICATED)
 
 
-@pytest.mark.req("AP-2", part="roles")
 async def test_viewer_may_subscribe_and_read_and_stays_connected_when_denied_more(
     room: Room, newcomer: Newcomer
 ) -> None:
@@ -507,7 +478,6 @@ async def test_viewer_may_subscribe_and_read_and_stays_connected_when_denied_mor
 # Slow and vanished clients
 
 
-@pytest.mark.req("EV-4", part="a slow reader is dropped and delays nobody")
 async def test_client_that_does_not_read_is_disconnected_while_others_are_served(room: Room) -> None:
     async with impatient(room, ConnectionTimeouts(stall=0.5)) as hurried, hurried.client() as quick:
         await quick.resume()

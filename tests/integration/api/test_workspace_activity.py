@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from tests.integration.api.accounts import Newcomer
 from tests.integration.api.websocket_room import Client, Room
 from toolcrib.core.callers import Caller, WorkspaceRole
@@ -15,7 +13,6 @@ from toolcrib.storage.users import ActingUser
 ASKS = "trust: supervised\ntool_permissions: {write: {allowed: true}}"
 
 
-@pytest.mark.req("EV-1", part="workspace activity")
 async def test_a_watching_client_learns_which_topics_changed(room: Room) -> None:
     async with room.client() as client:
         assert (await client.ask("chat:watch"))["type"] == "chat:ok"
@@ -28,7 +25,6 @@ async def test_a_watching_client_learns_which_topics_changed(room: Room) -> None
         assert await _topics(client, room) == ["history"]
 
 
-@pytest.mark.req("EV-1", part="workspace activity")
 async def test_an_approval_is_announced_when_it_begins_and_when_it_ends(room: Room) -> None:
     agent = await room.services.agents.create(room.tenant, name="asker", definition=ASKS)
     session = await room.services.sessions.create(room.tenant, agent_id=agent.id)
@@ -42,7 +38,6 @@ async def test_an_approval_is_announced_when_it_begins_and_when_it_ends(room: Ro
         assert "approvals" in await _topics(watcher, room)
 
 
-@pytest.mark.req("EV-1", part="workspace activity")
 async def test_what_waits_in_another_workspace_is_announced_to_its_members_only(room: Room, newcomer: Newcomer) -> None:
     services, grace = room.services, await newcomer()
     assert room.tenant.user_id is not None

@@ -12,7 +12,6 @@ from toolcrib.core.ids import WorkspaceId
 from toolcrib.storage.database import Tenant
 
 
-@pytest.mark.req("AP-3", part="workspaces")
 async def test_creator_of_a_workspace_owns_it(client: httpx2.AsyncClient, ada: Someone) -> None:
     founded = await client.post("/workspaces", headers=ada.headers, json={"name": " website "})
     found = await client.get(f"/workspaces/{founded.json()['id']}", headers=ada.headers)
@@ -22,7 +21,6 @@ async def test_creator_of_a_workspace_owns_it(client: httpx2.AsyncClient, ada: S
     assert found.json() == founded.json()
 
 
-@pytest.mark.req("AP-3", part="workspaces")
 async def test_workspaces_are_listed_in_pages(client: httpx2.AsyncClient, ada: Someone, founded: Founder) -> None:
     made = [str(await founded(ada)) for _ in range(3)]
 
@@ -34,7 +32,6 @@ async def test_workspaces_are_listed_in_pages(client: httpx2.AsyncClient, ada: S
     assert second.json()["next"] is None
 
 
-@pytest.mark.req("AP-1", part="membership")
 @pytest.mark.parametrize(
     ("method", "path"),
     [
@@ -87,7 +84,6 @@ async def test_foreign_and_unknown_workspace_get_the_same_response(
     )
 
 
-@pytest.mark.req("AP-3", part="roles")
 @pytest.mark.parametrize("role", [WorkspaceRole.VIEWER, WorkspaceRole.MEMBER])
 async def test_only_owners_rename_and_delete(
     client: httpx2.AsyncClient,
@@ -108,7 +104,6 @@ async def test_only_owners_rename_and_delete(
     assert code_of(renamed) == code_of(removed) == (403, "FORBIDDEN")
 
 
-@pytest.mark.req("AP-3", part="workspaces")
 async def test_owner_renames_and_deletes(client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId) -> None:
     renamed = await client.patch(f"/workspaces/{workspace_id}", headers=ada.headers, json={"name": "shop"})
     removed = await client.delete(f"/workspaces/{workspace_id}", headers=ada.headers)
@@ -130,7 +125,6 @@ async def test_malformed_id_without_a_token_is_unauthenticated(client: httpx2.As
     assert code_of(await client.get("/workspaces/website")) == (401, "INVALID_TOKEN")
 
 
-@pytest.mark.req("PO-3", part="ceiling over HTTP")
 async def test_owner_sets_a_trust_ceiling_that_limits_sessions(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId
 ) -> None:

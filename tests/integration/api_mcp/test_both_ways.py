@@ -18,7 +18,6 @@ async def call(served: Served, tool: str, **arguments: object) -> Outcome:
     return await served.services.executor.execute(ToolCall(tool, arguments), replace(caller, call_id=CallId(new_id())))
 
 
-@pytest.mark.req("MC-1", part="the newer era")
 async def test_workspace_uses_another_workspace_as_an_mcp_server(served: Served) -> None:
     other = await founded(served.services, served.origin)
     box = served.services.toolbox

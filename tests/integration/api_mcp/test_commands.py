@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from typer.testing import CliRunner, Result
 
 from tests.integration.api_mcp.conftest import Served, founded
@@ -29,7 +28,6 @@ def terminal(served: Served, key: str | None = None) -> Say:
     return say
 
 
-@pytest.mark.req("MC-1", part="configured by an owner, from the command line")
 async def test_owner_adds_reviews_accepts_and_removes_a_server(served: Served) -> None:
     other = await founded(served.services, served.origin)
     key = await other.agent_key(trust="autonomous", tool_permissions=READS)
@@ -86,7 +84,6 @@ async def test_secret_is_in_no_command_and_a_stranger_sees_nothing(served: Serve
     assert isinstance(foreign.exception, NotFound | Forbidden)
 
 
-@pytest.mark.req("OP-5", part="MCP programs with secrets, hosts and the workspace mounted")
 async def test_owner_gives_a_program_secrets_hosts_and_access_from_the_command_line(served: Served) -> None:
     say = terminal(served)
     options = ("--secret", "API_TOKEN", "--secret", "OTHER=FROM_HERE", "--host", "api.example.com")

@@ -69,7 +69,6 @@ def words(result: Any) -> str:
 
 
 @ERAS
-@pytest.mark.req("MC-2", part="the official Python SDK")
 async def test_official_sdk_session_reads_writes_and_gets_errors(served: Served, mode: str) -> None:
     async with session(served, mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -93,7 +92,6 @@ async def test_official_sdk_session_reads_writes_and_gets_errors(served: Served,
 
 
 @ERAS
-@pytest.mark.req("TL-8", part="reading on")
 async def test_agents_client_gets_text_and_reads_on_after_truncation(served: Served, mode: str) -> None:
     allowed = {name: {"allowed": True} for name in ("file_read", "file_write")}
     key = await served.agent_key(trust="autonomous", tool_permissions=allowed)
@@ -113,7 +111,6 @@ async def test_agents_client_gets_text_and_reads_on_after_truncation(served: Ser
     assert cut[: int(note[2])] + words(rest) == large
 
 
-@pytest.mark.req("MC-2", part="the official inspector")
 async def test_official_inspector_completes_a_session(served: Served, tmp_path: Path) -> None:
     program = _inspector(tmp_path)
 
@@ -145,7 +142,6 @@ def _inspector(folder: Path) -> Path:
 
 
 @ERAS
-@pytest.mark.req("MC-2", part="the same gate")
 async def test_agent_key_is_offered_what_its_rules_allow_and_asks_a_person(served: Served, mode: str) -> None:
     permissions = {name: {"allowed": True} for name in ("read", "write")}
     key = await served.agent_key(tool_permissions=permissions)
@@ -163,7 +159,6 @@ async def test_agent_key_is_offered_what_its_rules_allow_and_asks_a_person(serve
 
 
 @ERAS
-@pytest.mark.req("MC-2", part="approvals by a link")
 async def test_client_with_links_leads_a_person_to_the_approval(served: Served, mode: str) -> None:
     key = await served.agent_key(tool_permissions={"write": {"allowed": True}})
     shown: list[str] = []
@@ -185,8 +180,6 @@ async def test_client_with_links_leads_a_person_to_the_approval(served: Served, 
 
 
 @ERAS
-@pytest.mark.req("MC-2", part="approvals by a form that decides nothing")
-@pytest.mark.req("CT-8", part="one rendering for web, terminal, API and MCP")
 async def test_client_with_forms_only_leads_a_person_to_the_approval(served: Served, mode: str) -> None:
     key = await served.agent_key(tool_permissions={"write": {"allowed": True}})
     shown: list[ElicitRequestFormParams] = []
@@ -216,7 +209,6 @@ async def test_client_with_forms_only_leads_a_person_to_the_approval(served: Ser
 
 
 @ERAS
-@pytest.mark.req("MC-2", part="questions as forms")
 async def test_question_is_put_to_the_person_behind_the_client(served: Served, mode: str) -> None:
     async def elicit(_: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         assert isinstance(params, ElicitRequestFormParams)
@@ -233,7 +225,6 @@ async def test_question_is_put_to_the_person_behind_the_client(served: Served, m
 
 
 @ERAS
-@pytest.mark.req("MC-2", part="standard input and output")
 async def test_client_that_starts_programs_uses_a_workspace_by_toolcrib_mcp(served: Served, mode: str) -> None:
     program = StdioServerParameters(
         command=str(Path(sys.executable).with_name("toolcrib")),

@@ -22,7 +22,6 @@ async def the_session(openai_api: OpenAiFixture) -> SessionId:
 
 
 @STREAMS
-@pytest.mark.req("HU-1", part="told to an OpenAI client, with a link")
 async def test_response_reports_what_is_pending_and_the_next_one_the_outcome(
     guided: OpenAiFixture, stream: bool
 ) -> None:
@@ -43,7 +42,6 @@ async def test_response_reports_what_is_pending_and_the_next_one_the_outcome(
     assert await sessions_of(guided) == 1
 
 
-@pytest.mark.req("HU-1", part="told to an OpenAI client, still waiting")
 async def test_early_message_is_queued_and_answered_later(guided: OpenAiFixture) -> None:
     guided.model.say(says("", WRITES), says("I may not."), says("As I said."), says("Goodbye."))
     said = [user("Write a.")]
@@ -62,7 +60,6 @@ async def test_early_message_is_queued_and_answered_later(guided: OpenAiFixture)
     assert [run.state for run in runs] == [RunState.ENDED] * 3
 
 
-@pytest.mark.req("HU-2", part="told to an OpenAI client, with a link")
 async def test_question_text_cannot_imitate_our_own(openai_api: OpenAiFixture) -> None:
     openai_api.model.say(says("", ("ask_user", {"questions": [ASKS]})), says("Green it is."), says("Good."))
 

@@ -99,7 +99,6 @@ async def test_only_a_persons_own_key_in_the_header_authenticates(openai_api: Op
         await openai_api.client.with_options(api_key=agents).models.list()
 
 
-@pytest.mark.req("AP-5", part="membership, for OpenAI clients")
 async def test_agents_of_another_workspace_are_not_reachable(openai_api: OpenAiFixture, guided: OpenAiFixture) -> None:
     sure = f"{guided.tenant.workspace_id}/clerk"
 
@@ -112,7 +111,6 @@ async def test_agents_of_another_workspace_are_not_reachable(openai_api: OpenAiF
     assert guided.name not in [one.id async for one in openai_api.client.models.list()]
 
 
-@pytest.mark.req("AP-5", part="membership, for OpenAI clients")
 async def test_viewer_lists_agents_and_may_not_message_them(openai_api: OpenAiFixture, guided: OpenAiFixture) -> None:
     await openai_api.services.workspaces.add_member(openai_api.tenant, email=guided.email, role=WorkspaceRole.VIEWER)
 
@@ -121,7 +119,6 @@ async def test_viewer_lists_agents_and_may_not_message_them(openai_api: OpenAiFi
         await guided.ask(user("Hi"), model=openai_api.name)
 
 
-@pytest.mark.req("AP-5", part="namesakes, for OpenAI clients")
 async def test_ambiguous_agent_name_gets_no_conversation(openai_api: OpenAiFixture, guided: OpenAiFixture) -> None:
     """Anyone may add somebody to a workspace with the same name as their own."""
     services, mallory = guided.services, guided.tenant

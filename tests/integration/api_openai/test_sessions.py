@@ -17,7 +17,6 @@ from tests.wait_until import PATIENCE
 from toolcrib.core.ids import RunId
 from toolcrib.core.runs import Run, RunEnding, RunState
 
-pytestmark = pytest.mark.req("RN-2", part="behind one answer to an OpenAI client")
 WRITES = ("write", {"path": "/a.txt", "content": "a\n"})
 
 
@@ -181,7 +180,6 @@ def images_of(openai_api: OpenAiFixture) -> list[str]:
     return [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
 async def test_images_and_pdfs_of_a_message_reach_the_model(openai_api: OpenAiFixture) -> None:
     pdf = f"data:application/pdf;base64,{b64encode(b'%PDF-1.7').decode()}"
     openai_api.model.say(says("A cat."))
@@ -193,7 +191,6 @@ async def test_images_and_pdfs_of_a_message_reach_the_model(openai_api: OpenAiFi
     assert text["text"].startswith("What is this?\n[Attached: image-1.png (image/png, 11 bytes).]")
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
 async def test_an_image_is_sent_once_and_stays_in_its_conversation(openai_api: OpenAiFixture) -> None:
     openai_api.model.say(says("A pet."), says("A pet."), says("A cat."))
     await openai_api.ask(looking(CAT))
@@ -212,7 +209,6 @@ async def test_the_images_of_a_history_that_is_new_to_the_server_are_shown(opena
     assert images_of(openai_api) == [CAT["image_url"]["url"], DOG["image_url"]["url"]]
 
 
-@pytest.mark.req("OP-6", part="messages and completions")
 async def test_repeated_request_with_a_key_is_one_run_and_is_authorized_again(openai_api: OpenAiFixture) -> None:
     openai_api.model.say(says("Hello."))
     headers = {"Idempotency-Key": "once"}

@@ -17,7 +17,6 @@ from toolcrib.events.event_hub import MAX_WAITING
 from toolcrib.storage.events import EventStore
 
 
-@pytest.mark.req("EV-1", part="live")
 async def test_events_are_delivered_once_in_order(live: EventHub, chat: ChatFixture) -> None:
     async with live.subscribe(chat.tenant, chat.session_id, after=0) as subscription:
         for _ in range(3):
@@ -28,7 +27,6 @@ async def test_events_are_delivered_once_in_order(live: EventHub, chat: ChatFixt
         assert await Listener(subscription).seqs(6) == [1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.req("EV-1", part="resume")
 async def test_returning_subscriber_gets_missed_events_and_then_live_ones(live: EventHub, chat: ChatFixture) -> None:
     await chat.happens(5)
 
@@ -41,7 +39,6 @@ async def test_returning_subscriber_gets_missed_events_and_then_live_ones(live: 
         assert missed + await listener.seqs(1) == [3, 4, 5, 6]
 
 
-@pytest.mark.req("EV-1", part="lost hints")
 async def test_event_without_a_notification_is_found_by_polling(live: EventHub, chat: ChatFixture) -> None:
     async with live.subscribe(chat.tenant, chat.session_id, after=0) as subscription:
         listener = Listener(subscription)
@@ -50,7 +47,6 @@ async def test_event_without_a_notification_is_found_by_polling(live: EventHub, 
         assert await listener.seqs(3) == [1, 2, 3]
 
 
-@pytest.mark.req("EV-1", part="numbers")
 async def test_event_numbers_have_no_gaps_despite_rollbacks(chat: ChatFixture) -> None:
     async def rolled_back() -> None:
         async with chat.database.transaction(chat.tenant) as connection:
@@ -76,7 +72,6 @@ async def test_event_of_an_unknown_session_is_not_found(chat: ChatFixture) -> No
             await EventStore.append_within(connection, chat.tenant, Event(SessionId(new_id()), "message", {}))
 
 
-@pytest.mark.req("EV-1", part="deltas")
 async def test_deltas_close_together_are_merged(live: EventHub, chat: ChatFixture) -> None:
     async with live.subscribe(chat.tenant, chat.session_id, after=0) as subscription:
         listener = Listener(subscription)
@@ -91,7 +86,6 @@ async def test_deltas_close_together_are_merged(live: EventHub, chat: ChatFixtur
         assert await listener.next() == chat.says("call", "x" * 99, offset=1)
 
 
-@pytest.mark.req("EV-1", part="deltas")
 async def test_deltas_before_an_event_are_delivered_before_it_and_none_after_their_end(
     live: EventHub, chat: ChatFixture
 ) -> None:
@@ -112,7 +106,6 @@ async def test_deltas_before_an_event_are_delivered_before_it_and_none_after_the
     assert [item.text if isinstance(item, Delta) else item.seq for item in result] == [1, "said", 2, 3]
 
 
-@pytest.mark.req("EV-4", part="order")
 async def test_deltas_after_an_event_are_delivered_after_it(live: EventHub, chat: ChatFixture) -> None:
     async with live.subscribe(chat.tenant, chat.session_id, after=0) as subscription:
         telling = asyncio.create_task(Listener(subscription).until(has_seq(41)))
@@ -134,7 +127,6 @@ async def test_deltas_after_an_event_are_delivered_after_it(live: EventHub, chat
             newest = item.seq or 0
 
 
-@pytest.mark.req("EV-1", part="text so far")
 async def test_late_subscriber_gets_the_text_so_far_and_then_the_rest(live: EventHub, chat: ChatFixture) -> None:
     async with live.subscribe(chat.tenant, chat.session_id, after=0) as early:
         live.publish_delta(chat.says("call", "It was "))
@@ -147,7 +139,6 @@ async def test_late_subscriber_gets_the_text_so_far_and_then_the_rest(live: Even
             assert text_of([so_far, await listener.next()], "call") == "It was a dark"
 
 
-@pytest.mark.req("EV-1", part="text so far")
 async def test_text_sent_before_the_first_subscriber_is_not_lost(live: EventHub, chat: ChatFixture) -> None:
     live.publish_delta(chat.says("call", "It was "))
     live.notify(*chat.key)
@@ -156,7 +147,6 @@ async def test_text_sent_before_the_first_subscriber_is_not_lost(live: EventHub,
         assert await Listener(subscription).next() == chat.says("call", "It was ")
 
 
-@pytest.mark.req("EV-1", part="text so far")
 async def test_ended_text_is_not_delivered_as_live(live: EventHub, chat: ChatFixture) -> None:
     live.publish_delta(chat.says("call", "done by now"))
     seq = await chat.happens(type="tool-result", toolId="call")
@@ -171,7 +161,6 @@ async def test_ended_text_is_not_delivered_as_live(live: EventHub, chat: ChatFix
         assert has_seq(seq + 1)(await waiting)
 
 
-@pytest.mark.req("EV-1", part="deltas")
 async def test_new_attempt_replaces_the_old_one(live: EventHub, chat: ChatFixture) -> None:
     async with live.subscribe(chat.tenant, chat.session_id, after=0) as subscription:
         listener = Listener(subscription)
@@ -196,7 +185,6 @@ async def test_new_attempt_replaces_the_old_one(live: EventHub, chat: ChatFixtur
     assert text_of([item for item in result if item.attempt == 1], "call") == "whole thought"
 
 
-@pytest.mark.req("EV-4", part="a slow reader")
 async def test_slow_reader_loses_nothing_and_keeps_nothing_in_memory(live: EventHub, chat: ChatFixture) -> None:
     count = 3 * MAX_WAITING
     async with live.subscribe(chat.tenant, chat.session_id, after=0) as subscription:
@@ -216,7 +204,6 @@ async def test_slow_reader_loses_nothing_and_keeps_nothing_in_memory(live: Event
     assert first + rest == list(range(1, count + 2))
 
 
-@pytest.mark.req("EV-4", part="membership")
 async def test_removed_member_gets_no_later_events(live: EventHub, chat: ChatFixture) -> None:
     guest = await joined(chat.stores, chat.tenant, WorkspaceRole.VIEWER)
     async with live.subscribe(guest, chat.session_id, after=0) as subscription:

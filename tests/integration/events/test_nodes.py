@@ -2,7 +2,6 @@
 
 import asyncio
 
-import pytest
 from redis.asyncio import Redis
 
 from tests.integration.events.builders import ChatFixture, Listener, has_seq, text_of
@@ -12,7 +11,6 @@ from toolcrib.events import EventHub
 from toolcrib.storage.database import Database
 
 
-@pytest.mark.req("EV-1", part="several nodes")
 async def test_event_of_one_node_reaches_another_at_once(nodes: tuple[EventHub, EventHub], chat: ChatFixture) -> None:
     one, two = nodes
     async with two.subscribe(chat.tenant, chat.session_id, after=0) as subscription:
@@ -26,7 +24,6 @@ async def test_event_of_one_node_reaches_another_at_once(nodes: tuple[EventHub, 
     assert result == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.req("EV-1", part="several nodes")
 async def test_deltas_of_one_node_reach_another_before_the_event_that_ends_them(
     nodes: tuple[EventHub, EventHub], chat: ChatFixture
 ) -> None:
@@ -44,7 +41,6 @@ async def test_deltas_of_one_node_reach_another_before_the_event_that_ends_them(
     assert text_of(result, "call") == "".join(f"{number:04}" for number in range(50))
 
 
-@pytest.mark.req("EV-1", part="text so far")
 async def test_late_subscriber_on_another_node_gets_the_text_so_far(
     nodes: tuple[EventHub, EventHub], chat: ChatFixture
 ) -> None:
@@ -58,7 +54,6 @@ async def test_late_subscriber_on_another_node_gets_the_text_so_far(
         assert text_of([so_far, await listener.next()], "call") == "It was a dark"
 
 
-@pytest.mark.req("EV-1", part="lost hints")
 async def test_without_redis_another_node_finds_events_by_polling(
     live: EventHub, database: Database, chat: ChatFixture
 ) -> None:
@@ -72,7 +67,6 @@ async def test_without_redis_another_node_finds_events_by_polling(
         assert await Listener(subscription).seqs(3) == [1, 2, 3]
 
 
-@pytest.mark.req("EV-1", part="Redis may die")
 async def test_redis_restart_loses_no_durable_event_and_redis_is_used_again(
     nodes: tuple[EventHub, EventHub], chat: ChatFixture, redis: RedisServer
 ) -> None:
@@ -100,7 +94,6 @@ async def test_redis_restart_loses_no_durable_event_and_redis_is_used_again(
     assert text_of(result, "call") == "unheard, heard again"
 
 
-@pytest.mark.req("EV-1", part="several nodes")
 async def test_foreign_messages_on_redis_end_nothing(
     nodes: tuple[EventHub, EventHub], chat: ChatFixture, redis: RedisServer
 ) -> None:

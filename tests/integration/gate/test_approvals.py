@@ -120,7 +120,6 @@ def test_pause_ends_once_and_only_an_approved_call_is_executed() -> None:
         assert TRANSITIONS[last] == frozenset()
 
 
-@pytest.mark.req("HU-1", part="the row")
 async def test_call_that_needs_approval_is_stored_with_its_changes(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/a.txt", content="old\n")
     agent = await guided(workspace)
@@ -138,7 +137,6 @@ async def test_call_that_needs_approval_is_stored_with_its_changes(workspace: Wo
     assert (await stored(workspace, approval.call_id)).state == "paused"
 
 
-@pytest.mark.req("HU-1", part="allowed once")
 async def test_approved_call_is_executed_exactly_as_shown(workspace: WorkspaceFixture) -> None:
     approval = await asked(workspace, await guided(workspace))
 
@@ -163,7 +161,6 @@ async def test_approved_call_is_executed_exactly_as_shown(workspace: WorkspaceFi
     assert (arguments, left) == (None, 0)
 
 
-@pytest.mark.req("HU-1", part="denied")
 async def test_rejected_call_is_an_error_result_with_who_and_why(workspace: WorkspaceFixture) -> None:
     approval = await asked(workspace, await guided(workspace))
 
@@ -186,7 +183,6 @@ async def test_rejected_call_is_an_error_result_with_who_and_why(workspace: Work
     )
 
 
-@pytest.mark.req("HU-1", part="decided once")
 async def test_of_two_decisions_at_once_one_wins_and_the_other_names_the_winner(workspace: WorkspaceFixture) -> None:
     member = await joined(workspace, WorkspaceRole.MEMBER)
     for _ in range(10):
@@ -203,7 +199,6 @@ async def test_of_two_decisions_at_once_one_wins_and_the_other_names_the_winner(
         assert lost.message.startswith(f"Already {won.state} by {won.resolution.decided_by_name}")
 
 
-@pytest.mark.req("HU-1", part="by a member")
 async def test_viewer_agent_and_stranger_cannot_decide(workspace: WorkspaceFixture) -> None:
     agent = await guided(workspace)
     approval = await asked(workspace, agent)
@@ -218,7 +213,6 @@ async def test_viewer_agent_and_stranger_cannot_decide(workspace: WorkspaceFixtu
     assert (await workspace.engine.paused_calls.get(workspace.tenant, approval.id)).state is PauseState.PENDING
 
 
-@pytest.mark.req("HU-1", part="base versions")
 async def test_file_changed_since_the_approval_request_makes_it_stale_and_asks_again(
     workspace: WorkspaceFixture,
 ) -> None:
@@ -251,7 +245,6 @@ async def test_file_changed_since_the_approval_request_makes_it_stale_and_asks_a
     ]
 
 
-@pytest.mark.req("HU-1", part="base versions, on disk")
 async def test_file_changed_on_disk_between_approval_and_execution_asks_again(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/a.txt", content="one\ntwo\n")
     approval = await asked(
@@ -285,7 +278,6 @@ async def test_touched_file_does_not_ask_again(workspace: WorkspaceFixture) -> N
     assert (workspace.project / "a.txt").read_text() == "two\n"
 
 
-@pytest.mark.req("HU-1", part="the hash of the arguments")
 async def test_altered_arguments_are_not_executed(workspace: WorkspaceFixture) -> None:
     approval = await asked(workspace, await guided(workspace))
     async with workspace.database.as_system() as connection:
@@ -302,7 +294,6 @@ async def test_altered_arguments_are_not_executed(workspace: WorkspaceFixture) -
     assert not (workspace.project / "b.txt").exists()
 
 
-@pytest.mark.req("HU-1", part="expiry")
 async def test_undecided_approval_expires_and_the_call_ends(workspace: WorkspaceFixture) -> None:
     approval = await asked(workspace, await guided(workspace))
     await let_time_pass(workspace, approval.id)
@@ -329,7 +320,6 @@ async def test_caller_may_withdraw(workspace: WorkspaceFixture) -> None:
         await decide(workspace, approval)
 
 
-@pytest.mark.req("HU-1", part="for this session")
 async def test_approval_for_a_session_applies_there_and_nowhere_else(workspace: WorkspaceFixture) -> None:
     agent = await in_session(workspace, await guided(workspace))
     elsewhere = await in_session(workspace, replace(agent, session_id=None))
@@ -348,7 +338,6 @@ async def test_approval_for_a_session_applies_there_and_nowhere_else(workspace: 
     assert record.rule.startswith("grant.session:")
 
 
-@pytest.mark.req("HU-1", part="always")
 async def test_approval_for_always_stores_a_grant_that_is_listed_and_revoked(workspace: WorkspaceFixture) -> None:
     agent = await guided(workspace)
     approval = await asked(workspace, agent)
@@ -455,7 +444,6 @@ async def test_supervised_agent_learns_nothing_before_approval(workspace: Worksp
     assert outcome.error is not None
 
 
-@pytest.mark.req("RN-5", part="unknown")
 async def test_started_call_with_external_effects_is_not_repeated_unless_safe(workspace: WorkspaceFixture) -> None:
     rung: list[str] = []
 
@@ -504,7 +492,6 @@ async def test_hostile_text_in_arguments_is_executed_verbatim(workspace: Workspa
     assert (workspace.project / "a.txt").read_bytes() == words.encode()
 
 
-@pytest.mark.req("SC-3", part="no server need run")
 async def test_decisions_made_while_no_server_runs_are_executed_by_the_next_one(workspace: WorkspaceFixture) -> None:
     approvals = [await asked(workspace, await guided(workspace), path=f"/{n}", content=f"{n}") for n in range(3)]
     for approval in approvals:

@@ -22,8 +22,6 @@ from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import Forbidden
 from toolcrib.core.ids import ProcessId, new_id
 
-pytestmark = pytest.mark.req("AU-1", part="one record for each call")
-
 
 def hexed(text: str) -> str:
     return sha256(text.encode()).hexdigest()
@@ -56,7 +54,6 @@ async def test_record_has_who_what_when_and_the_rule(workspace: WorkspaceFixture
     assert stored == (3, record.arguments, "done")
 
 
-@pytest.mark.req("AU-1", part="hashes before and after")
 async def test_record_has_the_hashes_before_and_after_of_every_file(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/d/a.txt", content="old\n")
     edited = await workspace.call("edit", path="/d/a.txt", old_string="old", new_string="new")
@@ -127,7 +124,6 @@ async def test_many_calls_at_once_are_all_recorded(workspace: WorkspaceFixture) 
     assert sorted(written) == sorted(outcome.call_id for outcome in outcomes)
 
 
-@pytest.mark.req("TL-10", part="a decorated tool is committed and audited by the gate")
 async def test_tool_from_one_function_is_committed_and_recorded(workspace: WorkspaceFixture) -> None:
     workspace = with_tools(workspace, put)
     agent = await workspace.agent(trust="autonomous", tool_permissions=allowed("put", paths=["notes/**"]))
@@ -148,7 +144,6 @@ async def test_tool_from_one_function_is_committed_and_recorded(workspace: Works
     assert not (workspace.project / "a.md").exists()
 
 
-@pytest.mark.req("PO-3", part="a decorated tool is asked about like any")
 async def test_tool_from_one_function_asks_for_approval_like_any_other(workspace: WorkspaceFixture) -> None:
     workspace = with_tools(workspace, put)
 

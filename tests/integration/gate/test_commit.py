@@ -55,8 +55,6 @@ async def until_commits_are_over() -> None:
         await asyncio.wait(going, timeout=PATIENCE)
 
 
-@pytest.mark.req("WS-5", part="a caller that gives up leaves old or new")
-@pytest.mark.req("RN-6", part="a cancelled call leaves a consistent tree")
 async def test_call_cancelled_during_its_commit_completes(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/a.txt", content="old\n")
     async with someone_changing(workspace, A):
@@ -79,7 +77,6 @@ async def test_call_cancelled_during_its_commit_completes(workspace: WorkspaceFi
     assert versions == ([1, 2],)
 
 
-@pytest.mark.req("RN-6", part="a cancelled call leaves a consistent tree")
 async def test_calls_cancelled_at_any_moment_leave_a_consistent_tree(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/a.txt", content="0")
     loop = asyncio.get_running_loop()
@@ -104,7 +101,6 @@ async def test_calls_cancelled_at_any_moment_leave_a_consistent_tree(workspace: 
         await workspace.result("write", path="/a.txt", content="last", overwrite=True)
 
 
-@pytest.mark.req("SC-1", part="home_epoch is checked at commit")
 @pytest.mark.parametrize("moved", ["home_epoch = home_epoch + 1", "home_node = 'another'"])
 async def test_home_that_moves_before_the_commit_fails_it(workspace: WorkspaceFixture, moved: str) -> None:
     tenant, body = workspace.tenant, b"a"
@@ -124,8 +120,6 @@ async def test_home_that_moves_before_the_commit_fails_it(workspace: WorkspaceFi
     assert await rows(workspace, "select sha256 from toolcrib.blobs where workspace_id = %s") == []
 
 
-@pytest.mark.req("WS-8", part="writers of one file are serialised")
-@pytest.mark.req("SC-1", part="case 41: writers with last_read_hash")
 async def test_of_writers_with_the_same_base_one_succeeds_and_the_others_get_a_conflict(
     workspace: WorkspaceFixture,
 ) -> None:
@@ -146,7 +140,6 @@ async def test_of_writers_with_the_same_base_one_succeeds_and_the_others_get_a_c
     assert {outcome.error.code for outcome in outcomes if outcome.error} == {"CONFLICT"}
 
 
-@pytest.mark.req("WS-8", part="writers of one file are serialised")
 async def test_concurrent_edits_of_different_lines_are_all_kept(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/a.txt", content="".join(f"line {n}\n" for n in range(10)))
     agent = await trusted(workspace)

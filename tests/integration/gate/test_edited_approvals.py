@@ -30,7 +30,6 @@ async def state_of(workspace: WorkspaceFixture, approval: PausedCall) -> PauseSt
     return (await workspace.engine.paused_calls.get(workspace.tenant, approval.id)).state
 
 
-@pytest.mark.req("UI-2", part="edit before approving")
 async def test_what_the_person_edited_is_committed_and_the_model_and_the_audit_log_say_so(
     workspace: WorkspaceFixture,
 ) -> None:
@@ -61,7 +60,6 @@ async def test_what_the_person_edited_is_committed_and_the_model_and_the_audit_l
     assert file["after"] != file["proposed"]
 
 
-@pytest.mark.req("UI-2", part="edit before approving")
 async def test_an_edit_is_refused_with_another_hash_or_none(workspace: WorkspaceFixture) -> None:
     approval = await asked(workspace, await guided(workspace))
     other = await approving(workspace, approval, FileEdit("/a.txt", "something else\n"))

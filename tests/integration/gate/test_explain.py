@@ -10,8 +10,6 @@ from toolcrib.core.callers import Caller
 from toolcrib.core.errors import BadArguments, CallDenied, NotFound, PathOutsideMount
 from toolcrib.core.tool_calls import ToolCall
 
-pytestmark = pytest.mark.req("PO-5")
-
 RULES: dict[str, dict[str, Any] | None] = {
     "a person": None,
     "an agent without rules": {},

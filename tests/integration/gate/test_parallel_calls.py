@@ -22,8 +22,6 @@ from toolcrib.core.tool_calls import Danger, Effects, Outcome, ToolCall
 from toolcrib.gate.call_pipeline import Gate
 from toolcrib.gate.parallel_calls import run_parallel
 
-pytestmark = pytest.mark.req("TL-9")
-
 
 async def execute_all(executor: Gate, calls: Sequence[ToolCall], caller: Caller) -> list[Outcome | BaseException]:
     """Execute calls as a run does: each with its own id."""

@@ -94,7 +94,6 @@ async def test_stale_call_of_an_agent_without_permission_ends(workspace: Workspa
     assert await open_rows(workspace) == []
 
 
-@pytest.mark.req("HU-1", part="whoever called is gone")
 @pytest.mark.parametrize("decision", ["approved", "stale"])
 @pytest.mark.parametrize("gone", ["agent", "session", "member"])
 async def test_paused_call_of_a_removed_caller_ends_and_blocks_no_other(
@@ -139,7 +138,6 @@ async def _leave(
         await workspace.stores.workspaces.remove_member(tenant, user)
 
 
-@pytest.mark.req("HU-1", part="its session is deleted")
 async def test_deleting_a_session_ends_its_paused_calls(workspace: WorkspaceFixture) -> None:
     agent = await in_session(
         workspace, await workspace.agent(tool_permissions={**EVERYTHING, "ask_user": {"allowed": True}})
@@ -191,7 +189,6 @@ async def test_deleting_a_workspace_ends_its_paused_calls(workspace: WorkspaceFi
     assert await open_rows(workspace) == []
 
 
-@pytest.mark.req("HU-1", part="the server is stopped")
 async def test_approved_call_survives_a_server_shutdown(workspace: WorkspaceFixture) -> None:
     begun = asyncio.Event()
 
@@ -234,7 +231,6 @@ async def test_approved_call_survives_a_server_shutdown(workspace: WorkspaceFixt
     assert (attempts, entries) == (1, 2), "the stopped server counts no attempt, and puts the call into the queue again"
 
 
-@pytest.mark.req("HU-1", part="two nodes")
 async def test_call_decided_in_another_process_is_executed_by_the_server(workspace: WorkspaceFixture) -> None:
     approval = await asked(workspace, await guided(workspace))
     elsewhere = workspace.with_engine()
@@ -257,7 +253,6 @@ async def test_call_decided_in_this_process_does_not_wait_for_the_queue(workspac
     assert ended == ["done"] * len(approvals)
 
 
-@pytest.mark.req("HU-1", part="survives restarts")
 async def test_call_of_a_process_that_dies_is_continued_by_one_that_waits_for_it(workspace: WorkspaceFixture) -> None:
     approval = await asked(workspace, await guided(workspace))
     await decide(workspace, approval)
@@ -334,7 +329,6 @@ async def test_approval_without_a_preview_is_asked_again_once_the_change_is_know
     assert outcome.succeeded
 
 
-@pytest.mark.req("HU-1", part="approve, then change")
 async def test_arguments_altered_after_approval_are_not_executed(workspace: WorkspaceFixture) -> None:
     approval = await asked(workspace, await guided(workspace))
     await decide(workspace, approval)
@@ -351,7 +345,6 @@ async def test_arguments_altered_after_approval_are_not_executed(workspace: Work
     assert await open_rows(workspace) == []
 
 
-@pytest.mark.req("HU-1", part="two nodes")
 async def test_concurrent_nodes_claim_each_call_once(workspace: WorkspaceFixture) -> None:
     agent = await guided(workspace)
     approvals = [await asked(workspace, agent, path=f"/{n}", content=f"{n}") for n in range(12)]
@@ -377,7 +370,6 @@ async def test_concurrent_nodes_claim_each_call_once(workspace: WorkspaceFixture
     assert taken[::3] == [None] * len(approvals), "only the home carries out"
 
 
-@pytest.mark.req("HU-1", part="a lease that ran out")
 async def test_slow_node_and_its_successor_execute_the_call_once(workspace: WorkspaceFixture) -> None:
     approval = await asked(workspace, await guided(workspace))
     await decide(workspace, approval)

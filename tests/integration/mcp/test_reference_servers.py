@@ -50,7 +50,6 @@ async def everything_over_http() -> AsyncIterator[str]:
     await reading
 
 
-@pytest.mark.req("MC-1", part="programs in the sandbox")
 async def test_three_reference_servers_run_in_the_sandbox_and_respond(workspace: WorkspaceFixture) -> None:
     await asyncio.gather(
         added(workspace, "everything", command=reference("everything", "stdio")),
@@ -75,7 +74,6 @@ async def test_three_reference_servers_run_in_the_sandbox_and_respond(workspace:
     assert [found["name"] for found in graph["structured"]["entities"]] == ["Ada"]
 
 
-@pytest.mark.req("MC-1", part="what a server sees")
 async def test_program_sees_neither_the_workspace_nor_the_servers_environment(workspace: WorkspaceFixture) -> None:
     (workspace.project / "private.txt").write_text("private")
     command = ["/bin/sh", "-c", "ls -R / 2>/dev/null | grep -c private.txt >&2; env >&2; exit 4"]
@@ -85,7 +83,6 @@ async def test_program_sees_neither_the_workspace_nor_the_servers_environment(wo
     assert "DATABASE" not in server.last_error
 
 
-@pytest.mark.req("MC-1", part="streamable HTTP")
 async def test_reference_server_responds_over_http(workspace: WorkspaceFixture) -> None:
     async with everything_over_http() as url:
         await added(workspace, "far", url=url)
@@ -96,7 +93,6 @@ async def test_reference_server_responds_over_http(workspace: WorkspaceFixture) 
         await workspace.engine.toolbox.close()
 
 
-@pytest.mark.req("MC-1", part="used by a run")
 async def test_run_uses_tools_of_a_server_like_any_tool(
     workspace: WorkspaceFixture, model: ModelServer, providers: ProviderRegistry
 ) -> None:
@@ -114,8 +110,6 @@ async def test_run_uses_tools_of_a_server_like_any_tool(
     assert "Echo: out loud" in answered[0]["content"]
 
 
-@pytest.mark.req("CT-1", part="what cannot be undone asks")
-@pytest.mark.req("CT-2", part="the exact effect, or the exact arguments and hosts")
 async def test_at_trust_review_only_tools_that_are_not_declared_read_only_are_asked_about(
     workspace: WorkspaceFixture,
 ) -> None:
@@ -139,7 +133,6 @@ async def test_at_trust_review_only_tools_that_are_not_declared_read_only_are_as
     assert approval.approval.effects["runs"] == "mcp:everything"
 
 
-@pytest.mark.req("CT-3", part="MCP tools with argument patterns")
 async def test_a_grant_limits_the_arguments_of_a_tool(workspace: WorkspaceFixture) -> None:
     await added(workspace, "everything", command=reference("everything", "stdio"))
     tool = "mcp:everything/echo"
@@ -163,8 +156,6 @@ async def test_a_grant_limits_the_arguments_of_a_tool(workspace: WorkspaceFixtur
     assert (await workspace.call(tool, fresh, message="oh, hello all")).is_waiting
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
-@pytest.mark.req("MC-1", part="programs in the sandbox")
 async def test_an_image_of_a_servers_result_is_shown_to_the_model(
     workspace: WorkspaceFixture, model: ModelServer, providers: ProviderRegistry
 ) -> None:

@@ -16,8 +16,6 @@ from toolcrib.network import outbound
 from toolcrib.network.network_policy import OPERATOR_URLS, NetworkPolicy, OutboundError, OutboundFailure
 from toolcrib.network.outbound import Outbound, OutboundLimits
 
-pytestmark = pytest.mark.req("PR-1", part="a user's address does not lead into the server's network")
-
 NOBODY = NetworkPolicy((), setting="A_SETTING")
 # A public address. Nothing is sent there: these tests reach it through a proxy of their own only.
 PUBLIC = "93.184.215.14"
@@ -124,7 +122,6 @@ async def test_international_name_is_looked_up_in_its_wire_form(names: Names, na
     assert names.asked == ["xn--fa-hia.de"]
 
 
-@pytest.mark.req("PR-7", part="an address that does not answer costs a quarter of a second")
 async def test_unresponsive_first_address_costs_little(names: Names) -> None:
     async with serving(answering(HELLO)) as server:
         port = int(server.url.rstrip("/").rpartition(":")[2])

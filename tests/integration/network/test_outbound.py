@@ -20,8 +20,6 @@ from toolcrib.network import outbound
 from toolcrib.network.network_policy import OPERATOR_URLS, OutboundError, OutboundFailure
 from toolcrib.network.outbound import Outbound, OutboundLimits, trusted_certificates
 
-pytestmark = pytest.mark.req("PR-1", part="connections to models")
-
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 

@@ -35,8 +35,6 @@ from toolcrib.storage.server_processes import HeartbeatConnection, ServerProcess
 from toolcrib.storage.users import ActingUser
 from toolcrib.wiring.runs import run_service
 
-pytestmark = pytest.mark.req("SC-1", part="a silent home is taken over")
-
 LEASE = 2.0
 
 
@@ -185,7 +183,6 @@ async def ended(fixture: RunFixture, run_id: RunId) -> Run:
     return run
 
 
-@pytest.mark.req("RN-5", part="another node goes on")
 @pytest.mark.parametrize("state", ["queued for the dead node", "begun by the dead node"])
 async def test_runs_of_a_dead_node_are_finished_by_another(
     database: Database, settings: Settings, model: ModelServer, providers: ProviderRegistry, state: str
@@ -323,7 +320,6 @@ def aside_of(workspace: WorkspaceFixture) -> list[Path]:
     return workspace.engine.workspace_services.mounts.aside.of(workspace.caller.workspace_id)
 
 
-@pytest.mark.req("SC-7", part="a node that comes back keeps what nobody used")
 async def test_node_that_comes_back_takes_back_what_was_not_used(
     database: Database, settings: Settings, model: ModelServer, providers: ProviderRegistry, homes: HomeStore
 ) -> None:
@@ -387,7 +383,6 @@ async def test_workspace_that_is_in_use_elsewhere_is_not_taken_back(
     assert (await home_of(workspace)).node == other
 
 
-@pytest.mark.req("SC-8", part="deleting a workspace")
 @pytest.mark.parametrize("state", ["not swept", "put aside"])
 async def test_deleted_workspace_leaves_nothing_on_its_former_homes(
     database: Database, settings: Settings, homes: HomeStore, state: str
@@ -419,7 +414,6 @@ async def test_deleted_workspace_leaves_nothing_on_its_former_homes(
     assert not (engine.settings.data_dir / "workspaces" / str(workspace_id)).exists()
 
 
-@pytest.mark.req("SC-7", part="trees that were put aside have a bound")
 async def test_old_trees_are_removed_from_aside(
     database: Database, settings: Settings, model: ModelServer, providers: ProviderRegistry, homes: HomeStore
 ) -> None:
@@ -440,7 +434,6 @@ async def test_old_trees_are_removed_from_aside(
     assert len(aside_of(kept)) == 1
 
 
-@pytest.mark.req("SC-1", part="many workspaces are taken over at once")
 async def test_takeover_does_not_wait_for_workspaces_that_the_node_has_already(
     database: Database,
     settings: Settings,
@@ -478,7 +471,6 @@ async def test_node_with_fewer_workspaces_gets_those_of_a_draining_one(
     assert await homes.successor_of(leaving, lease=60.0) == idle
 
 
-@pytest.mark.req("SC-7", part="a draining node gives its workspaces away")
 async def test_draining_node_gives_its_workspaces_away_with_what_only_its_disk_had(
     database: Database, settings: Settings, model: ModelServer, providers: ProviderRegistry, homes: HomeStore
 ) -> None:
@@ -501,7 +493,6 @@ async def test_draining_node_gives_its_workspaces_away_with_what_only_its_disk_h
     assert (shown[other].is_alive, shown[other].processes) == (True, 1)
 
 
-@pytest.mark.req("SC-7", part="a draining node gives its workspaces away")
 async def test_busy_workspace_of_a_draining_node_moves_when_its_run_has_ended(
     database: Database, settings: Settings, model: ModelServer, providers: ProviderRegistry, homes: HomeStore
 ) -> None:

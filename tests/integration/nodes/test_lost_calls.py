@@ -13,8 +13,6 @@ from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.core.tool_calls import Outcome, OutcomeState, ToolCall
 from toolcrib.gate.lost_calls import LostCalls
 
-pytestmark = pytest.mark.req("SC-1", part="any node serves any client")
-
 
 async def settled(workspace: WorkspaceFixture, call: ToolCall, caller: Caller) -> Outcome:
     engine = workspace.engine

@@ -22,8 +22,6 @@ from toolcrib.storage.homes import HomeStore
 from toolcrib.storage.server_processes import HeartbeatConnection
 from toolcrib.wiring.server import services
 
-pytestmark = pytest.mark.req("SC-1", part="a node has one disk")
-
 
 @pytest.fixture
 def homes(database: Database) -> HomeStore:

@@ -47,7 +47,6 @@ async def turn(providers: ProviderRegistry, access: Access, *, seconds: float = 
     )
 
 
-@pytest.mark.req("RN-6", part="leaving the stream closes the connection")
 async def test_leaving_the_stream_disconnects_at_once(access: Access, fake: ModelServer) -> None:
     fake.say(answer(access, *spoken(access)[:4], hang=True))
 
@@ -60,7 +59,6 @@ async def test_leaving_the_stream_disconnects_at_once(access: Access, fake: Mode
         await fake.hung_up.wait()
 
 
-@pytest.mark.req("RN-6", part="cancelling closes the connection")
 async def test_cancelling_the_reader_disconnects_at_once(
     access: Access, providers: ProviderRegistry, fake: ModelServer
 ) -> None:
@@ -84,7 +82,6 @@ async def test_cancelling_the_reader_disconnects_at_once(
             await task
 
 
-@pytest.mark.req("RN-2", part="the limit of a model turn")
 async def test_server_that_goes_silent_ends_at_the_turn_timeout(
     access: Access, providers: ProviderRegistry, fake: ModelServer
 ) -> None:
@@ -105,7 +102,6 @@ async def test_server_that_never_responds_ends_at_the_turn_timeout(
     assert failure(await turn(providers, access, seconds=0.2)).error.kind is ProviderErrorKind.TIMEOUT
 
 
-@pytest.mark.req("PR-5", part="rate limits and broken streams are retried where nothing was shown yet")
 async def test_failure_before_any_output_is_retried(
     access: Access, providers: ProviderRegistry, fake: ModelServer
 ) -> None:
@@ -121,7 +117,6 @@ async def test_failure_before_any_output_is_retried(
     assert len(fake.received) == 4
 
 
-@pytest.mark.req("PR-5", part="broken streams are reported with what was received")
 async def test_failure_after_output_is_not_retried(
     access: Access, providers: ProviderRegistry, fake: ModelServer
 ) -> None:
@@ -248,7 +243,6 @@ async def test_unknown_provider_is_reported_with_the_known_ones(providers: Provi
         await providers.get("bard")
 
 
-@pytest.mark.req("PR-7", part="the vendors' SDKs are not loaded")
 def test_listing_the_providers_loads_neither_an_sdk_nor_the_client() -> None:
     program = (
         "import sys; from toolcrib.providers.provider_registry import provider_classes; provider_classes(); "

@@ -35,8 +35,6 @@ def asking(access: Access, *messages: Message, tools: tuple[ToolSpec, ...] = TOO
     return ModelRequest(access.model, (SYSTEM, *messages), tools=tools)
 
 
-@pytest.mark.req("PR-1", part="every provider answers")
-@pytest.mark.req("PR-2", part="text")
 async def test_text_comes_in_deltas_and_ends_with_a_finish(peer: Access) -> None:
     events = await taken(peer.provider.stream(asking(peer, UserMessage("Say hello.")), peer.credentials))
 
@@ -48,7 +46,6 @@ async def test_text_comes_in_deltas_and_ends_with_a_finish(peer: Access) -> None
     assert reception.finish.reason is FinishReason.STOP
 
 
-@pytest.mark.req("PR-2", part="thinking")
 async def test_thinking_is_separate_from_text(peer: Access) -> None:
     request = asking(peer, UserMessage("Think first."))
     message = received(await taken(peer.provider.stream(request, peer.credentials))).message()
@@ -56,8 +53,6 @@ async def test_thinking_is_separate_from_text(peer: Access) -> None:
     assert (message.thinking, message.text) == (THINK.thinking, THINK.text)
 
 
-@pytest.mark.req("PR-2", part="several calls in a message keep apart")
-@pytest.mark.req("TL-3", part="names that an API refuses are encoded on its wire only")
 async def test_two_calls_in_a_message_stay_separate(peer: Access) -> None:
     events = await taken(peer.provider.stream(asking(peer, UserMessage("Use two tools.")), peer.credentials))
 
@@ -71,7 +66,6 @@ async def test_two_calls_in_a_message_stay_separate(peer: Access) -> None:
     assert reception.message().text == "I shall look."
 
 
-@pytest.mark.req("PR-2", part="a call without arguments")
 async def test_call_without_arguments_has_an_empty_object(peer: Access) -> None:
     request = asking(peer, UserMessage("Call without arguments."))
     (call,) = received(await taken(peer.provider.stream(request, peer.credentials))).message().tool_calls
@@ -79,7 +73,6 @@ async def test_call_without_arguments_has_an_empty_object(peer: Access) -> None:
     assert call.parsed() == {}
 
 
-@pytest.mark.req("PR-3", part="calls and results go back in the provider's own form")
 async def test_results_are_sent_and_the_model_continues(peer: Access) -> None:
     question = UserMessage("Use two tools.")
     message = received(await taken(peer.provider.stream(asking(peer, question), peer.credentials))).message()
@@ -90,7 +83,6 @@ async def test_results_are_sent_and_the_model_continues(peer: Access) -> None:
     assert received(events).message().text == AFTER_RESULTS.text
 
 
-@pytest.mark.req("PR-2", part="streams do not mix")
 async def test_many_streams_at_once_do_not_mix(peer: Access) -> None:
     questions = [UserMessage("Say hello."), UserMessage("Think first.")] * 5
 
@@ -100,7 +92,6 @@ async def test_many_streams_at_once_do_not_mix(peer: Access) -> None:
     assert await asyncio.gather(*map(ask, questions)) == [HELLO.text, THINK.text] * 5
 
 
-@pytest.mark.req("PR-2", part="usage")
 async def test_usage_is_reported(access: Access) -> None:
     request = asking(access, UserMessage("Say hello."))
     usage = received(await taken(access.provider.stream(request, access.credentials))).usage
@@ -108,7 +99,6 @@ async def test_usage_is_reported(access: Access) -> None:
     assert (usage.input_tokens, usage.output_tokens) == (HELLO.input_tokens, HELLO.output_tokens)
 
 
-@pytest.mark.req("PR-5", part="errors carry status and body")
 async def test_unknown_model_is_an_error_with_status_and_body(access: Access) -> None:
     events = await taken(access.provider.stream(asking(access, UserMessage("Nobody knows.")), access.credentials))
 
@@ -117,7 +107,6 @@ async def test_unknown_model_is_an_error_with_status_and_body(access: Access) ->
     assert "scene" in error.body or "pulling" in error.body
 
 
-@pytest.mark.req("PR-5", part="no orphan tool call is ever sent")
 async def test_history_with_orphans_is_repaired_before_it_is_sent(access: Access) -> None:
     long = ToolCallId("an id that is much too long and holds blanks " * 3)
     messages: tuple[Message, ...] = (
@@ -140,7 +129,6 @@ async def test_history_with_orphans_is_repaired_before_it_is_sent(access: Access
     assert received(events).message().text == HELLO.text
 
 
-@pytest.mark.req("PR-4", part="a model without tools is used for plain chat")
 async def test_without_tools_past_calls_are_sent_as_text(access: Access, fake: ModelServer) -> None:
     call = ModelToolCall(ToolCallId("a"), "fs.read", '{"path": "x"}')
     messages = (UserMessage("Read x."), AssistantMessage("", tool_calls=(call,)), ToolResultMessage(call.id, "Hm."))
@@ -157,7 +145,6 @@ async def test_without_tools_past_calls_are_sent_as_text(access: Access, fake: M
     assert "Hm." in sent
 
 
-@pytest.mark.req("PR-4", part="a model that takes no tools is told apart")
 async def test_model_without_tool_support_is_reported(providers: ProviderRegistry, fake: ModelServer) -> None:
     ollama = replace(await reach("ollama", providers, fake.url), model="toolless")
     request = asking(ollama, UserMessage("Say hello."))
@@ -182,7 +169,6 @@ async def test_tools_can_be_withdrawn_while_the_history_contains_calls(access: A
     assert choice in ("none", "NONE", {"type": "none"})
 
 
-@pytest.mark.req("PR-4", part="credentials are checked")
 async def test_credentials_are_checked(access: Access) -> None:
     await access.provider.validate_credentials(access.credentials)
 
@@ -197,7 +183,6 @@ async def test_credentials_are_checked(access: Access) -> None:
     assert failure(events).error.kind is ProviderErrorKind.CREDENTIALS
 
 
-@pytest.mark.req("PR-4", part="models with context window and supports_tools")
 async def test_models_are_listed_with_their_capabilities(access: Access) -> None:
     models = {model.id: model for model in await access.provider.list_models(access.credentials)}
 
@@ -221,7 +206,6 @@ IMAGE = Attachment("plan.png", "image/png", b"\x89PNG")
 PDF = Attachment("paper.pdf", "application/pdf", b"%PDF-1.7")
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
 async def test_an_image_reaches_the_model(access: Access, fake: ModelServer) -> None:
     request = asking(access, UserMessage("Say hello.", (IMAGE,)))
     events = await taken(access.provider.stream(request, access.credentials))
@@ -230,7 +214,6 @@ async def test_an_image_reaches_the_model(access: Access, fake: ModelServer) -> 
     assert "iVBORw==" in json.dumps(fake.last.body)
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
 async def test_files_of_parallel_results_reach_the_model(access: Access, fake: ModelServer) -> None:
     question = UserMessage("Use two tools.")
     began = received(await taken(access.provider.stream(asking(access, question), access.credentials))).message()
@@ -290,7 +273,6 @@ OVERLOADED = {
 }
 
 
-@pytest.mark.req("PR-5", part="broken streams are reported with what was received")
 @pytest.mark.parametrize("provider_name", REPORTING)
 async def test_overload_in_the_middle_of_an_answer_is_reported_as_such(access: Access, fake: ModelServer) -> None:
     begun = WIRES[access.wire](HELLO)
@@ -302,7 +284,6 @@ async def test_overload_in_the_middle_of_an_answer_is_reported_as_such(access: A
     assert received(events).message().text == "Hello "
 
 
-@pytest.mark.req("PR-5", part="broken streams are reported with what was received")
 @pytest.mark.parametrize("until_closed", [False, True], ids=["cut", "closed"])
 async def test_a_stream_that_breaks_in_the_middle_is_reported_with_what_was_received(
     access: Access, fake: ModelServer, until_closed: bool
@@ -327,8 +308,6 @@ async def test_unknown_fields_are_ignored(access: Access, fake: ModelServer) -> 
     assert (message.thinking, message.text) == (THINK.thinking, THINK.text)
 
 
-@pytest.mark.req("PR-6", part="OpenAI Responses")
-@pytest.mark.req("PR-6", part="Gemini")
 async def test_a_conversation_switches_providers_in_the_middle_of_a_turn(
     providers: ProviderRegistry, fake: ModelServer
 ) -> None:
@@ -352,7 +331,6 @@ async def test_a_conversation_switches_providers_in_the_middle_of_a_turn(
         messages.append(ended)
 
 
-@pytest.mark.req("PR-4", part="credentials are never shown")
 async def test_a_key_is_shown_neither_in_errors_nor_in_representations(access: Access, fake: ModelServer) -> None:
     fake.say(plain(400, {"error": {"message": f"Your key {access.credentials.secret} is odd."}}))
     events = await taken(access.provider.stream(asking(access, UserMessage("Say hello.")), access.credentials))

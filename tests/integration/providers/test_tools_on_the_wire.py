@@ -24,7 +24,6 @@ def arguments_of(events: list[StreamEvent], index: int) -> str:
     return "".join(event.arguments for event in events if isinstance(event, ToolCallDelta) and event.index == index)
 
 
-@pytest.mark.req("PR-2", part="calls of Claude")
 async def test_ac25_claude_tool_use_blocks_become_start_delta_and_end(
     providers: ProviderRegistry, fake: ModelServer
 ) -> None:
@@ -37,7 +36,6 @@ async def test_ac25_claude_tool_use_blocks_become_start_delta_and_end(
     assert events[-1] == ToolCallEnd(1)
 
 
-@pytest.mark.req("PR-2", part="calls of OpenAI")
 @pytest.mark.parametrize("name", ["openai-compatible", "copilot"])
 async def test_ac26_openai_tool_calls_become_the_same_events(
     name: str, providers: ProviderRegistry, fake: ModelServer
@@ -50,7 +48,6 @@ async def test_ac26_openai_tool_calls_become_the_same_events(
     assert events[-2:] == [ToolCallEnd(0), ToolCallEnd(1)]
 
 
-@pytest.mark.req("PR-6", part="OpenAI Responses")
 @pytest.mark.parametrize("name", ["openai", "copilot responses"])
 async def test_function_calls_of_responses_become_the_same_events(
     name: str, providers: ProviderRegistry, fake: ModelServer
@@ -65,7 +62,6 @@ async def test_function_calls_of_responses_become_the_same_events(
     assert events[-1] == ToolCallEnd(1)
 
 
-@pytest.mark.req("PR-2", part="Ollama's whole calls come as start, one delta, end")
 async def test_ac27_ollama_calls_come_as_start_one_delta_end(providers: ProviderRegistry, fake: ModelServer) -> None:
     events = await call_events(await reach("ollama", providers, fake.url))
 
@@ -76,7 +72,6 @@ async def test_ac27_ollama_calls_come_as_start_one_delta_end(providers: Provider
     ]
 
 
-@pytest.mark.req("PR-3", part="tools in each provider's own form")
 async def test_ac28_tools_are_formatted_for_each_provider(access: Access, fake: ModelServer) -> None:
     await call_events(access)
 
@@ -95,7 +90,6 @@ async def test_ac28_tools_are_formatted_for_each_provider(access: Access, fake: 
             assert first == {"type": "function", "function": function}
 
 
-@pytest.mark.req("PR-3", part="results in each provider's own form")
 async def test_tool_results_are_formatted_for_each_provider(access: Access, fake: ModelServer) -> None:
     call = ModelToolCall(ToolCallId("toolu_1"), "fs.read", '{"path": "x"}')
     messages: tuple[Message, ...] = (
@@ -160,7 +154,6 @@ async def test_yields_finish_with_reason_stop_for_normal_completion(
     assert reception.finish.reason is FinishReason.STOP
 
 
-@pytest.mark.req("PR-1", part="Copilot's headers")
 async def test_copilot_receives_whether_a_person_asks(providers: ProviderRegistry, fake: ModelServer) -> None:
     copilot = await reach("copilot", providers, fake.url)
 

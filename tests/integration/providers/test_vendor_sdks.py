@@ -3,7 +3,6 @@
 import anthropic
 import httpx2
 import openai
-import pytest
 
 from tests.fakes.grammar import taken
 from tests.fakes.model_server import KEY, ModelServer, Received
@@ -11,8 +10,6 @@ from tests.integration.providers.conftest import reach
 from toolcrib.core.messages import UserMessage
 from toolcrib.providers.provider import ModelRequest
 from toolcrib.providers.provider_registry import ProviderRegistry
-
-pytestmark = pytest.mark.req("PR-7", part="our requests carry what the vendors' SDKs send")
 
 # How a server knows who asks, for what, and in which version of its API.
 HEADERS = ("authorization", "x-api-key", "anthropic-version", "content-type", "openai-organization", "openai-project")

@@ -1,12 +1,8 @@
 """The budget: a run tracks the size of its context, compacts it, and concludes before it is full."""
 
-import pytest
-
 from tests.fakes.model_server import plain
 from tests.integration.runs.conftest import RunFixture, opened_office, says
 from toolcrib.core.runs import RunEnding
-
-pytestmark = pytest.mark.req("RN-4", part="concludes or compacts")
 
 
 async def test_context_usage_is_reported_with_every_response(run_fixture: RunFixture) -> None:
@@ -71,7 +67,6 @@ async def test_model_of_unknown_size_is_used_without_a_budget(run_fixture: RunFi
     assert run.end_reason is RunEnding.DONE
 
 
-@pytest.mark.req("AG-6", part="/compact, cost, history search")
 async def test_a_person_compacts_a_session_without_a_message(run_fixture: RunFixture) -> None:
     await run_fixture.send("First, a question.", says("An answer."))
     await run_fixture.send("Second.", says("Another.", input_tokens=40_000))
@@ -94,7 +89,6 @@ async def test_a_person_compacts_a_session_without_a_message(run_fixture: RunFix
     assert roles == ["user", "assistant", "user", "assistant", "summary", "user", "assistant"]
 
 
-@pytest.mark.req("AG-6", part="/compact, cost, history search")
 async def test_a_person_compacts_once_and_a_long_answer_to_the_last_question_stays(run_fixture: RunFixture) -> None:
     await run_fixture.send("First, a question.", says("An answer."))
     looks = [says("", ("ls", {"path": "/"})) for _ in range(10)]
@@ -112,7 +106,6 @@ async def test_a_person_compacts_once_and_a_long_answer_to_the_last_question_sta
     assert seen[1:] == ["Second.", "Third."]
 
 
-@pytest.mark.req("AG-6", part="/compact, cost, history search")
 async def test_a_short_session_is_left_as_it_is(run_fixture: RunFixture) -> None:
     await run_fixture.send("Hello?", says("Hello."))
     requests = len(run_fixture.model.received)

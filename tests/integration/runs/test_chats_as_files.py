@@ -2,15 +2,11 @@
 
 from dataclasses import replace
 
-import pytest
-
 from tests.integration.conftest import new_caller
 from tests.integration.runs.conftest import RunFixture, says
 from toolcrib.core.callers import Caller
 from toolcrib.core.ids import CallId, new_id
 from toolcrib.core.tool_calls import Outcome, ToolCall
-
-pytestmark = pytest.mark.req("WS-10", part="read as text")
 
 
 def path_of(run_fixture: RunFixture) -> str:

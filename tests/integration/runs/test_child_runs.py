@@ -80,7 +80,6 @@ async def results(run_fixture: RunFixture, session_id: SessionId | None = None) 
     return [calls[call_id].result_text for call_id in ids]
 
 
-@pytest.mark.req("SC-9", part="child runs")
 async def test_answer_of_another_agent_is_the_result_of_the_call(run_fixture: RunFixture) -> None:
     fresh = await office(run_fixture)
     agent = await another_agent(fresh)
@@ -109,7 +108,6 @@ async def test_answer_of_another_agent_is_the_result_of_the_call(run_fixture: Ru
     assert session.id not in [one.id for one in ordinary]
 
 
-@pytest.mark.req("SC-9", part="child runs")
 async def test_run_waits_without_a_process_while_its_child_works(run_fixture: RunFixture) -> None:
     fresh = await office(run_fixture)
     plays(fresh, Go=[says("", delegates("Count"))])
@@ -126,7 +124,6 @@ async def test_run_waits_without_a_process_while_its_child_works(run_fixture: Ru
     assert await fresh.workspace.engine.paused_calls.list(fresh.tenant) == []
 
 
-@pytest.mark.req("SC-9", part="child runs")
 async def test_two_children_of_one_turn_work_at_the_same_time(run_fixture: RunFixture) -> None:
     fresh = await office(run_fixture)
     plays(
@@ -148,8 +145,6 @@ async def test_two_children_of_one_turn_work_at_the_same_time(run_fixture: RunFi
     assert [json.loads(text)["text"] for text, _ in await results(fresh)] == ["1", "2"]
 
 
-@pytest.mark.req("SC-9", part="child runs")
-@pytest.mark.req("AG-3", part="own context, narrower permissions")
 async def test_permissions_of_a_child_are_never_wider_than_its_parents(run_fixture: RunFixture) -> None:
     fresh = await office(
         run_fixture,
@@ -189,8 +184,6 @@ async def test_permissions_of_a_child_are_never_wider_than_its_parents(run_fixtu
     assert offered == {"write"}
 
 
-@pytest.mark.req("SC-9", part="child runs")
-@pytest.mark.req("AG-3", part="own context, narrower permissions")
 async def test_child_of_a_read_only_agent_cannot_write(run_fixture: RunFixture) -> None:
     """The owner makes the parent read-only while its child works: this holds from the child's next call on."""
     fresh = await office(run_fixture)
@@ -216,7 +209,6 @@ async def test_child_of_a_read_only_agent_cannot_write(run_fixture: RunFixture) 
     assert not (fresh.workspace.project / "a.txt").exists()
 
 
-@pytest.mark.req("SC-9", part="child runs")
 async def test_child_asks_as_often_as_its_parent_and_saved_approvals_of_others_do_not_count(
     run_fixture: RunFixture,
 ) -> None:
@@ -253,7 +245,6 @@ async def test_child_asks_as_often_as_its_parent_and_saved_approvals_of_others_d
     assert json.loads(text)["text"] == "Written."
 
 
-@pytest.mark.req("SC-9", part="child runs")
 async def test_supervised_agent_starts_a_child_once_after_approval(run_fixture: RunFixture) -> None:
     fresh = await office(run_fixture, trust="supervised")
     plays(fresh, Go=[says("", delegates("Say")), says("Done.")], Say=[says("Said.")])
@@ -268,7 +259,6 @@ async def test_supervised_agent_starts_a_child_once_after_approval(run_fixture: 
     assert [json.loads(text)["text"] for text, _ in await results(fresh)] == ["Said."]
 
 
-@pytest.mark.req("SC-9", part="child runs")
 async def test_child_of_a_planning_session_plans_only(run_fixture: RunFixture) -> None:
     fresh = await office(run_fixture, mode=SessionMode.PLAN)
     plays(fresh, Go=[says("", delegates("Try")), says("Done.")], Try=[says("", writes("/a.txt")), says("I cannot.")])
@@ -281,8 +271,6 @@ async def test_child_of_a_planning_session_plans_only(run_fixture: RunFixture) -
     assert "plan mode" in text
 
 
-@pytest.mark.req("SC-9", part="child runs")
-@pytest.mark.req("AG-3", part="caps on depth, number and budget")
 async def test_limits_are_errors_that_the_model_can_act_on(run_fixture: RunFixture) -> None:
     settings = run_fixture.workspace.settings.model_copy(
         update={"max_child_run_depth": 2, "max_child_runs_at_once": 2, "max_child_runs": 3}
@@ -311,8 +299,6 @@ async def test_limits_are_errors_that_the_model_can_act_on(run_fixture: RunFixtu
     assert "has had 3 child runs" in texts[2]
 
 
-@pytest.mark.req("SC-9", part="child runs")
-@pytest.mark.req("AG-3", part="caps on depth, number and budget")
 async def test_depth_is_limited(run_fixture: RunFixture) -> None:
     fresh = await office(run_fixture)
     again = [says("", delegates("Again")), says("Back.")]
@@ -331,8 +317,6 @@ async def test_depth_is_limited(run_fixture: RunFixture) -> None:
     assert "3 is the limit" in text
 
 
-@pytest.mark.req("SC-9", part="child runs")
-@pytest.mark.req("AG-3", part="caps on depth, number and budget")
 async def test_child_uses_the_turns_of_its_parent(run_fixture: RunFixture) -> None:
     fresh = await office(run_fixture, max_turns=4)
     plays(
@@ -351,8 +335,6 @@ async def test_child_uses_the_turns_of_its_parent(run_fixture: RunFixture) -> No
     assert json.loads(text)["end_reason"] == "turn-limit"
 
 
-@pytest.mark.req("SC-9", part="child runs")
-@pytest.mark.req("AG-3", part="caps on depth, number and budget")
 async def test_child_uses_the_time_of_its_parent(run_fixture: RunFixture) -> None:
     fresh = await office(run_fixture, run_timeout=60)
     plays(fresh, Go=[says("", delegates("Look")), says("Never.")], Look=[says("Seen.")])
@@ -372,7 +354,6 @@ async def test_child_uses_the_time_of_its_parent(run_fixture: RunFixture) -> Non
     assert await fresh.is_complete()
 
 
-@pytest.mark.req("SC-9", part="child runs")
 async def test_child_that_fails_or_is_cancelled_is_an_error_of_the_call(run_fixture: RunFixture) -> None:
     fresh = await office(run_fixture)
     refusal = Answer((b'{"error": {"message": "No.", "type": "invalid_request_error"}}',), status=400)
@@ -398,7 +379,6 @@ async def test_child_that_fails_or_is_cancelled_is_an_error_of_the_call(run_fixt
     assert "ended without an answer (cancelled)" in cancelled
 
 
-@pytest.mark.req("SC-9", part="child runs")
 async def test_deleting_the_session_of_a_child_ends_the_call(run_fixture: RunFixture) -> None:
     fresh = await office(run_fixture)
     plays(fresh, Go=[says("", delegates("Look")), says("It is gone.")])
@@ -414,8 +394,6 @@ async def test_deleting_the_session_of_a_child_ends_the_call(run_fixture: RunFix
     assert await fresh.is_complete()
 
 
-@pytest.mark.req("SC-9", part="child runs")
-@pytest.mark.req("AG-3", part="cancelled with the parent")
 async def test_cancelling_ends_all_descendants_within_two_seconds(run_fixture: RunFixture) -> None:
     """One child waits for its own child, which streams; another waits for a person."""
     fresh = await office(run_fixture)
@@ -455,7 +433,6 @@ async def _states(run_fixture: RunFixture, run_id: RunId) -> list[str]:
     return sorted(run.state for run in found)
 
 
-@pytest.mark.req("SC-9", part="child runs")
 async def test_run_and_child_killed_at_every_step_end_once(run_fixture: RunFixture) -> None:
     """A process dies after every commit in turn, of the parent or the child; another one continues."""
     for dies_after in range(1, 40):
@@ -511,7 +488,6 @@ async def _until_death(run_fixture: RunFixture, steps: int) -> bool:
     return False
 
 
-@pytest.mark.req("SC-9", part="child runs")
 async def test_undoing_a_run_undoes_its_child_runs(run_fixture: RunFixture) -> None:
     fresh = await office(run_fixture)
     plays(
@@ -532,7 +508,6 @@ async def test_undoing_a_run_undoes_its_child_runs(run_fixture: RunFixture) -> N
     assert (fresh.workspace.project / "childs.txt").exists()
 
 
-@pytest.mark.req("SC-9", part="child runs")
 async def test_undoing_the_last_run_undoes_the_run_that_people_see(run_fixture: RunFixture) -> None:
     fresh = await office(run_fixture)
     plays(
@@ -555,7 +530,6 @@ async def test_undoing_the_last_run_undoes_the_run_that_people_see(run_fixture: 
     assert not list(fresh.workspace.project.glob("*.txt"))
 
 
-@pytest.mark.req("SC-9", part="child runs")
 async def test_what_is_left_of_a_child_run_after_its_undo_is_the_last_run(run_fixture: RunFixture) -> None:
     fresh = await office(run_fixture)
     plays(
@@ -574,7 +548,6 @@ async def test_what_is_left_of_a_child_run_after_its_undo_is_the_last_run(run_fi
     assert not (fresh.workspace.project / "own.txt").exists()
 
 
-@pytest.mark.req("SC-9", part="child runs")
 async def test_changes_of_a_child_run_are_reviewed_in_the_session_that_people_see(run_fixture: RunFixture) -> None:
     fresh = await office(run_fixture, trust="review")
     agent = await another_agent(fresh)
@@ -605,7 +578,6 @@ async def test_changes_of_a_child_run_are_reviewed_in_the_session_that_people_se
     assert "reverted /b.txt" in fresh.model_input()[-1]["content"]
 
 
-@pytest.mark.req("SC-9", part="child runs")
 async def test_child_run_that_is_to_be_reviewed_is_announced_in_an_autonomous_session(run_fixture: RunFixture) -> None:
     """What it deleted stays in the trash until then, too."""
     fresh = await office(run_fixture)
@@ -630,7 +602,6 @@ async def test_child_run_that_is_to_be_reviewed_is_announced_in_an_autonomous_se
         assert await cursor.fetchall() == [("/childs.txt", True), ("/own.txt", False)]
 
 
-@pytest.mark.req("SC-9", part="child runs")
 async def test_run_that_waits_for_a_person_and_a_child_says_that_it_waits_for_the_person(
     run_fixture: RunFixture,
 ) -> None:

@@ -5,8 +5,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-import pytest
-
 from tests.fakes.model_server import KEY
 from tests.integration.runs.conftest import RunFixture, opened_office, says
 from tests.integration.runs.test_child_runs import delegates, office, plays
@@ -63,7 +61,6 @@ async def test_a_model_without_a_price_has_an_unknown_cost_and_not_none(run_fixt
     assert RunOut.model_validate(run).model_dump(mode="json")["cost"] is None
 
 
-@pytest.mark.req("OP-7", part="budgets in money per run tree")
 async def test_a_run_stops_before_the_turn_after_its_money_is_used_up(run_fixture: RunFixture) -> None:
     fixture = await priced(run_fixture, max_cost=0.01)
     run = await fixture.send(
@@ -78,7 +75,6 @@ async def test_a_run_stops_before_the_turn_after_its_money_is_used_up(run_fixtur
     assert await fixture.is_complete()
 
 
-@pytest.mark.req("OP-7", part="budgets in money per run tree")
 async def test_a_budget_in_money_ends_a_run_whose_price_is_unknown_before_its_first_turn(
     run_fixture: RunFixture,
 ) -> None:
@@ -90,7 +86,6 @@ async def test_a_budget_in_money_ends_a_run_whose_price_is_unknown_before_its_fi
     assert "no price is known for 'gpt-fake'" in run.error["message"]
 
 
-@pytest.mark.req("OP-7", part="budgets in tokens per run tree")
 async def test_a_run_stops_before_the_turn_after_its_tokens_are_used_up(run_fixture: RunFixture) -> None:
     fixture = await opened_office(run_fixture.workspace, run_fixture.model, run_fixture.providers, max_tokens=5_000)
     run = await fixture.send(
@@ -107,7 +102,6 @@ async def test_a_run_stops_before_the_turn_after_its_tokens_are_used_up(run_fixt
     assert again.end_reason is RunEnding.DONE
 
 
-@pytest.mark.req("OP-7", part="budgets in tokens per run tree")
 async def test_tokens_of_child_runs_count_against_the_budget(run_fixture: RunFixture) -> None:
     fixture = await office(run_fixture, max_tokens=5_000)
     plays(
@@ -122,7 +116,6 @@ async def test_tokens_of_child_runs_count_against_the_budget(run_fixture: RunFix
     assert (run.known_cost, run.total_unpriced) == (None, 2)
 
 
-@pytest.mark.req("OP-7", part="budgets in money per run tree")
 async def test_cost_of_child_runs_counts_against_the_budget_and_is_summed_once(run_fixture: RunFixture) -> None:
     await priced(run_fixture)
     fixture = await office(run_fixture, **PRICED, max_cost=0.02)

@@ -19,8 +19,6 @@ from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.storage.model_slots import ModelSlotStore
 from toolcrib.storage.users import ActingUser
 
-pytestmark = pytest.mark.req("SC-9", part="limits per credential across nodes")
-
 PROVIDER = "openai-compatible"
 
 

@@ -10,7 +10,6 @@ from toolcrib.core.runs import RunEnding, RunState
 from toolcrib.core.tool_calls import Outcome, ToolCall
 
 
-@pytest.mark.req("RN-2", part="text")
 async def test_message_is_answered(run_fixture: RunFixture) -> None:
     run = await run_fixture.send("Say hello.", says("Hello!"))
 
@@ -28,7 +27,6 @@ async def test_message_is_answered(run_fixture: RunFixture) -> None:
     ]
 
 
-@pytest.mark.req("RN-2", part="calls")
 async def test_calls_are_executed_and_the_model_gets_their_results(run_fixture: RunFixture) -> None:
     run = await run_fixture.send(
         "Write it.",
@@ -59,7 +57,6 @@ async def test_model_gets_failures_and_the_loop_continues(run_fixture: RunFixtur
     assert "path" in wrong["content"]
 
 
-@pytest.mark.req("HU-1", part="a run waits as a row")
 async def test_run_waits_for_a_person_and_continues_after_the_decision(
     run_fixture: RunFixture,
 ) -> None:
@@ -89,7 +86,6 @@ async def test_model_gets_a_rejection_with_its_reason(run_fixture: RunFixture) -
     assert not (run_fixture.workspace.project / "a.txt").exists()
 
 
-@pytest.mark.req("HU-2", part="a run waits without holding a process")
 async def test_question_is_answered_and_the_answer_is_the_calls_result(run_fixture: RunFixture) -> None:
     asked = {"questions": [{"name": "color", "question": "Which?", "schema": '{"type": "string"}'}]}
     waiting = await run_fixture.send("Ask me.", says("", ("ask_user", asked)))
@@ -108,7 +104,6 @@ async def test_question_is_answered_and_the_answer_is_the_calls_result(run_fixtu
     assert run_fixture.model_input()[-1]["content"] == '{"color":"red"}'
 
 
-@pytest.mark.req("RN-1", part="one unfinished run")
 async def test_later_message_waits_for_the_run_before_it(run_fixture: RunFixture) -> None:
     run_fixture = await opened_office(run_fixture.workspace, run_fixture.model, run_fixture.providers, trust="guided")
     first = await run_fixture.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a"})))
@@ -123,7 +118,6 @@ async def test_later_message_waits_for_the_run_before_it(run_fixture: RunFixture
     assert [one.content for one in await run_fixture.messages() if one.role == "user"] == ["Write it.", "And then?"]
 
 
-@pytest.mark.req("RN-3", part="the tools are withdrawn and the model is asked")
 async def test_at_the_turn_limit_the_tools_are_withdrawn_and_the_model_concludes(run_fixture: RunFixture) -> None:
     run_fixture = await opened_office(run_fixture.workspace, run_fixture.model, run_fixture.providers, max_turns=2)
 
@@ -136,7 +130,6 @@ async def test_at_the_turn_limit_the_tools_are_withdrawn_and_the_model_concludes
     assert (await run_fixture.messages())[-1].content == "This is what I found."
 
 
-@pytest.mark.req("RN-3", part="a run that still cannot conclude says so")
 async def test_model_that_still_calls_tools_is_stopped_with_a_message(run_fixture: RunFixture) -> None:
     run_fixture = await opened_office(run_fixture.workspace, run_fixture.model, run_fixture.providers, max_turns=1)
 
@@ -147,7 +140,6 @@ async def test_model_that_still_calls_tools_is_stopped_with_a_message(run_fixtur
     assert await run_fixture.is_complete()
 
 
-@pytest.mark.req("PO-6", part="the first one stops the run")
 async def test_violation_stops_the_run(run_fixture: RunFixture) -> None:
     run = await run_fixture.send("Escape.", says("", ("read", {"path": "/../../etc/passwd"}), ("ls", {"path": "/"})))
 
@@ -156,7 +148,6 @@ async def test_violation_stops_the_run(run_fixture: RunFixture) -> None:
     assert await run_fixture.is_complete()
 
 
-@pytest.mark.req("PO-6", part="as many as the agent may")
 async def test_allowed_number_of_violations_does_not_stop_the_run(run_fixture: RunFixture) -> None:
     run_fixture = await opened_office(
         run_fixture.workspace, run_fixture.model, run_fixture.providers, max_sandbox_violations=1
@@ -179,7 +170,6 @@ async def test_without_credentials_the_run_fails_with_advice(run_fixture: RunFix
     assert "PUT /api/v1/credentials/anthropic" in run.error["message"]
 
 
-@pytest.mark.req("CT-3", part="a change of trust holds from the next call on")
 @pytest.mark.parametrize(
     ("before", "after", "is_asked"), [("review", "guided", True), ("guided", "review", False), ("review", None, True)]
 )

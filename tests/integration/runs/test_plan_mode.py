@@ -9,8 +9,6 @@ from tests.integration.runs.conftest import RunFixture, opened_office, says
 from toolcrib.core.callers import SessionMode
 from toolcrib.core.runs import RunEnding, RunState
 
-pytestmark = [pytest.mark.req("HU-3", part="enforced by the server"), pytest.mark.req("TL-4", part="exit_plan_mode")]
-
 PLAN = "/plans/bold-meadow-revelation.plan"
 WRITE_PLAN = ("write", {"path": PLAN, "content": "# Plan\n", "file_type": "plan"})
 EXIT = ("exit_plan_mode", {"plan_file_path": PLAN})

@@ -23,7 +23,6 @@ def shown(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [part for part in parts if part["type"] != "text"]
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
 async def test_an_image_that_the_agent_reads_is_shown_to_the_model(run_fixture: RunFixture) -> None:
     (run_fixture.workspace.project / "plan.png").write_bytes(PNG)
     run = await run_fixture.send("Look.", says("", ("read", {"path": "/plan.png"})), says("A plan."))
@@ -41,7 +40,6 @@ async def test_an_image_that_the_agent_reads_is_shown_to_the_model(run_fixture: 
     assert len(shown(run_fixture.model_input())) == 1
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
 async def test_a_pdf_that_the_agent_reads_is_shown_to_the_model(run_fixture: RunFixture) -> None:
     (run_fixture.workspace.project / "paper.pdf").write_bytes(PDF)
     await run_fixture.send("Look.", says("", ("read", {"path": "/paper.pdf"})), says("A paper."))
@@ -77,7 +75,6 @@ async def test_only_the_newest_images_are_shown(run_fixture: RunFixture) -> None
     assert ["not shown any more" in result for result in results] == [True] * 2 + [False] * MAX_SHOWN
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
 async def test_an_attached_image_is_shown_with_the_message_as_it_was_then(run_fixture: RunFixture) -> None:
     image = run_fixture.workspace.project / "plan.png"
     image.write_bytes(PNG)
@@ -100,7 +97,6 @@ async def test_an_attached_image_is_shown_with_the_message_as_it_was_then(run_fi
     ]
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
 async def test_a_file_that_a_person_sends_is_shown_in_every_later_request(run_fixture: RunFixture) -> None:
     caller = replace(run_fixture.workspace.caller, session_id=run_fixture.session_id)
     data = b64encode(PNG).decode()

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from tests.integration.gate.builders import with_tools
 from tests.integration.runs.conftest import RunFixture, no, opened_office, says, yes
 from tests.integration.runs.test_durable import at_work, ended
@@ -14,8 +12,6 @@ from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.storage.database import Tenant
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
-
-pytestmark = pytest.mark.req("RN-2", part="AC-29 to AC-34")
 
 
 async def kinds(run_fixture: RunFixture) -> list[str]:

@@ -21,8 +21,6 @@ from toolcrib.sandbox.bubblewrap import ViewMount
 from toolcrib.sandbox.command import SandboxCommand
 from toolcrib.sandbox.resource_limits import MIB, ResourceLimits, descendants
 
-pytestmark = pytest.mark.req("SH-5", part="the process half: start, output by offset, stdin, stop, list, no survivors")
-
 
 @pytest.fixture
 async def background(tmp_path: Path) -> AsyncIterator[BackgroundSandbox]:
@@ -147,7 +145,6 @@ async def test_working_directory_outside_is_rejected(background: BackgroundSandb
         await background.start(SandboxCommand("pwd", cwd="/etc"), mounts(tmp_path))
 
 
-@pytest.mark.req("SH-5", part="none outlives the server, killed without warning")
 async def test_no_process_outlives_a_killed_server(tmp_path: Path) -> None:
     Stand(tmp_path)
     server = subprocess.Popen(

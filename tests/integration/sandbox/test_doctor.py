@@ -6,11 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.wait_until import PATIENCE
-
-pytestmark = pytest.mark.req("SH-3", part="doctor shows level, gaps and remedies")
 
 
 def doctor(*words: str, before: tuple[str, ...] = (), data: Path | None = None) -> "subprocess.CompletedProcess[str]":
@@ -26,7 +22,6 @@ def test_doctor_reports_isolation_to_a_person() -> None:
     assert "Fix: " in result.stdout
 
 
-@pytest.mark.req("SY-8", part="doctor says what delegation needs")
 def test_doctor_suggests_no_remedy_that_cannot_work() -> None:
     """The unit's own cgroup contains the server, so it cannot pass on what was delegated to it."""
     gaps = {gap["name"]: gap for gap in json.loads(doctor("--json").stdout)["gaps"]}

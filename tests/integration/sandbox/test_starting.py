@@ -12,8 +12,6 @@ import pytest
 from tests.integration.sandbox import starter
 from tests.integration.sandbox.sandbox_fixture import Stand
 
-pytestmark = pytest.mark.req("SH-5", part="none outlives the server, killed while they start")
-
 
 def test_no_command_survives_a_server_killed_while_it_starts(tmp_path: Path) -> None:
     campaign(tmp_path, servers=10)

@@ -27,7 +27,6 @@ def steps(effect: object) -> list[tuple[str, str, str]]:
     return [(entry.change.value, entry.kind.value, entry.path) for entry in effect]  # type: ignore[attr-defined]
 
 
-@pytest.mark.req("SH-1", part="exit code, combined and streamed output of the process half")
 async def test_command_runs_in_the_first_directory_and_returns_output_and_exit_code(stand: Stand) -> None:
     shown: list[str] = []
     result = await stand.run("pwd; echo wrong >&2; echo 'é'; exit 7", shown.append)
@@ -37,7 +36,6 @@ async def test_command_runs_in_the_first_directory_and_returns_output_and_exit_c
     assert (result.timed_out, result.stopped, result.dropped, level) == (False, None, 0, "namespaces")
 
 
-@pytest.mark.req("SH-4", part="the effect is known and the tree untouched")
 async def test_effect_lists_what_was_created_changed_and_deleted(stand: Stand) -> None:
     (stand.tree / "old" / "deep").mkdir(parents=True)
     (stand.tree / "old" / "deep" / "x").write_text("x")

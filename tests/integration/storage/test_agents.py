@@ -62,7 +62,6 @@ async def test_names_are_unique_within_a_workspace_only(agents: AgentStore, stor
         await agents.update(ada, reader.id, name="writer")
 
 
-@pytest.mark.req("AP-5", part="agents")
 async def test_agent_of_another_workspace_is_not_found(agents: AgentStore, stores: Stores, ada: Tenant) -> None:
     made = await agents.create(ada, name="writer", definition="")
     elsewhere = await founded(stores, await someone(stores))
@@ -93,7 +92,6 @@ async def test_members_may_not_manage_agents(
             await attempt
 
 
-@pytest.mark.req("AP-2", part="keys of agents")
 async def test_agent_key_resolves_to_the_agent_with_its_current_rules(
     agents: AgentStore, keys: ApiKeyStore, ada: Tenant
 ) -> None:
@@ -109,7 +107,6 @@ async def test_agent_key_resolves_to_the_agent_with_its_current_rules(
     assert (key.workspace_id, key.agent_id) == (ada.workspace_id, made.id)
 
 
-@pytest.mark.req("AP-2", part="keys of agents")
 async def test_deleted_agent_has_no_key_and_is_not_listed(
     agents: AgentStore, keys: ApiKeyStore, stores: Stores, ada: Tenant
 ) -> None:

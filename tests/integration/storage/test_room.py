@@ -4,14 +4,10 @@ from base64 import b64encode
 from dataclasses import replace
 from random import randbytes
 
-import pytest
-
 from tests.integration.conftest import WorkspaceFixture, new_caller, new_workspace
 from toolcrib.core.errors import BadArguments, TooLarge
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
-
-pytestmark = pytest.mark.req("SY-5", part="files and bytes of a workspace")
 
 
 async def opened(database: Database, settings: Settings, **most: int) -> WorkspaceFixture:

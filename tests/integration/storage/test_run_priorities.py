@@ -1,7 +1,5 @@
 """Which runs start first: by priority within a workspace, by turns between workspaces."""
 
-import pytest
-
 from tests.integration.storage.accounts import founded, someone
 from toolcrib.core.runs import Run, RunState
 from toolcrib.storage.database import Database, Tenant
@@ -29,7 +27,6 @@ async def queue_order(database: Database, runs: list[Run]) -> list[Run]:
         return [by_id[id_] for (id_,) in await cursor.fetchall()]
 
 
-@pytest.mark.req("SC-9", part="priorities")
 async def test_queued_runs_of_a_workspace_start_by_priority_and_then_by_age(stores: Stores, database: Database) -> None:
     tenant = await founded(stores, await someone(stores))
     runs = RunStepStore(database, max_at_work=1)
@@ -52,7 +49,6 @@ async def test_queued_runs_of_a_workspace_start_by_priority_and_then_by_age(stor
     assert started == [one.id for one in (urgent, older, newer, newest, background)]
 
 
-@pytest.mark.req("SC-5", part="runs")
 async def test_no_priority_puts_a_workspace_before_another(stores: Stores, database: Database) -> None:
     greedy, modest = [await founded(stores, await someone(stores)) for _ in range(2)]
     of_greedy = [await submit(stores, stores.runs, greedy, 0) for _ in range(5)]
@@ -69,7 +65,6 @@ async def test_no_priority_puts_a_workspace_before_another(stores: Stores, datab
     ]
 
 
-@pytest.mark.req("SC-9", part="priorities")
 async def test_background_work_comes_after_that_of_all_workspaces(stores: Stores, database: Database) -> None:
     one, other = [await founded(stores, await someone(stores)) for _ in range(2)]
     background = await submit(stores, stores.runs, one, 500)
@@ -80,7 +75,6 @@ async def test_background_work_comes_after_that_of_all_workspaces(stores: Stores
     assert order == [*ordinary, background]
 
 
-@pytest.mark.req("SC-5", part="runs")
 async def test_runs_that_were_left_behind_start_in_the_order_of_the_queue(stores: Stores, database: Database) -> None:
     greedy, modest = [await founded(stores, await someone(stores)) for _ in range(2)]
     background = await submit(stores, stores.runs, greedy, 500)

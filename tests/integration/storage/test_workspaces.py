@@ -30,7 +30,6 @@ async def test_workspace_stores_its_home_node(workspaces: WorkspaceStore, stores
     assert (workspace.name, workspace.role, workspace.home_node) == ("website", WorkspaceRole.OWNER, "test-node")
 
 
-@pytest.mark.req("AP-3", part="members")
 async def test_of_two_owners_who_demote_each_other_at_once_one_remains(
     workspaces: WorkspaceStore, stores: Stores
 ) -> None:
@@ -49,7 +48,6 @@ async def test_of_two_owners_who_demote_each_other_at_once_one_remains(
         assert len(await owners(workspaces, ada)) == 1
 
 
-@pytest.mark.req("AP-3", part="members")
 async def test_of_two_owners_who_step_down_at_once_one_remains(
     workspaces: WorkspaceStore, database: Database, stores: Stores
 ) -> None:
@@ -90,7 +88,6 @@ async def test_lesser_roles_manage_nothing(workspaces: WorkspaceStore, stores: S
     assert [member.role for member in await workspaces.members(ada)] == [WorkspaceRole.OWNER, role]
 
 
-@pytest.mark.req("AP-5", part="the program's own check")
 async def test_strangers_get_the_same_error_for_foreign_and_unknown_workspaces(
     workspaces: WorkspaceStore, stores: Stores
 ) -> None:

@@ -17,8 +17,6 @@ from toolcrib.core.tool_calls import Outcome, OutcomeState, ToolCall
 from toolcrib.gate.call_stages import CallRequest
 from toolcrib.gate.execution_log import ExecutionLog, redact_result
 
-pytestmark = pytest.mark.req("AU-1", part="execution.jsonl")
-
 SECRET = "the words of a file"
 
 
@@ -145,7 +143,6 @@ async def test_concurrent_calls_have_a_line_each(workspace: WorkspaceFixture) ->
     assert len({line["toolCallId"] for line in lines}) == 40
 
 
-@pytest.mark.req("AP-5", part="a stranger leaves nothing")
 async def test_stranger_leaves_no_line(workspace: WorkspaceFixture) -> None:
     stranger = replace(workspace.caller, user_id=await new_person(workspace.stores))
 

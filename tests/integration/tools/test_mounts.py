@@ -10,8 +10,6 @@ import pytest
 from tests.integration.conftest import WorkspaceFixture
 from tests.integration.tools.builders import speaker, state_of, tool_result
 
-pytestmark = [pytest.mark.req("TL-5", part="lists, reads, searches and writes"), pytest.mark.req("TL-3", part="mounts")]
-
 
 def hexed(content: str | bytes) -> str:
     return sha256(content.encode() if isinstance(content, str) else content).hexdigest()
@@ -46,7 +44,6 @@ async def test_list_returns_names_folders_first_without_hidden_entries_and_links
     assert (await tool_result(workspace, "fs.list", path="@project/sub"))["entries"] == ["c.txt"]
 
 
-@pytest.mark.req("WS-1", part="every mount has a root")
 @pytest.mark.parametrize("mount", ["project", "central", "pkg", "state"])
 async def test_every_mount_has_a_root_that_can_be_listed(workspace: WorkspaceFixture, mount: str) -> None:
     result = await tool_result(workspace, "fs.list", path=f"@{mount}")
@@ -135,7 +132,6 @@ async def test_too_large_window_is_truncated_and_one_that_fits_is_not(workspace:
     assert (narrow["truncated"], narrow["content"]) == (False, "0123456789\n" * 2)
 
 
-@pytest.mark.req("PO-1", part="max_read_bytes")
 async def test_agents_rules_limit_the_size_of_a_read(workspace: WorkspaceFixture) -> None:
     create_files(workspace.project, {"a.txt": "€" * 10})
     agent = await speaker(workspace, max_read_bytes=10)
@@ -146,7 +142,6 @@ async def test_agents_rules_limit_the_size_of_a_read(workspace: WorkspaceFixture
     assert (await tool_result(workspace, "fs.read", path="@project/a.txt"))["truncated"] is False
 
 
-@pytest.mark.req("TL-5", part="streaming sha256")
 async def test_file_larger_than_any_read_limit_is_hashed_shown_and_searched(workspace: WorkspaceFixture) -> None:
     line = b"x" * 99 + b"\n"
     body = line * 120_000 + b"needle\n"
@@ -177,7 +172,6 @@ async def test_missing_file_and_folder_cannot_be_read(workspace: WorkspaceFixtur
     assert code_of(await tool_result(workspace, "fs.read", path="@project/folder")) == "E_INTERNAL"
 
 
-@pytest.mark.req("WS-7", part="fs.read")
 async def test_file_written_by_another_program_is_read_and_tracked(workspace: WorkspaceFixture) -> None:
     written = await workspace.result("write", path="/a.txt", content="old\n")
     (workspace.project / "a.txt").write_text("new\n")
@@ -308,7 +302,6 @@ async def test_invalid_expression_is_reported(workspace: WorkspaceFixture) -> No
         assert set(result["error"]["details"]["fields"]) == {"pattern"}
 
 
-@pytest.mark.req("TL-6", part="a hostile pattern in fs.search costs at most its time limit")
 async def test_exponential_expression_is_ended(workspace: WorkspaceFixture) -> None:
     create_files(workspace.project, {"a.txt": "a" * 20_011 + "\n"})
     impatient = await speaker(workspace, tool_permissions={"fs.search": {"allowed": True, "timeout": 0.5}})
@@ -319,7 +312,6 @@ async def test_exponential_expression_is_ended(workspace: WorkspaceFixture) -> N
     assert "too long" in result["error"]["message"]
 
 
-@pytest.mark.req("WS-10", part="read as text")
 async def test_virtual_file_is_read_and_searched_by_its_own_path(workspace: WorkspaceFixture) -> None:
     session = await workspace.stores.sessions.create(workspace.tenant, title="hello needle")
     chat = f"@project/chats/{session.id}.chat"
@@ -332,7 +324,6 @@ async def test_virtual_file_is_read_and_searched_by_its_own_path(workspace: Work
     assert code_of(await tool_result(workspace, "fs.write", path=chat, content="x")) == "E_INTERNAL"
 
 
-@pytest.mark.req("WS-4", part="fs.search")
 async def test_search_finds_nothing_that_an_agent_may_not_read(workspace: WorkspaceFixture) -> None:
     create_files(workspace.project, {"secrets/a.txt": "needle", "my.credentials.txt": "needle", "open.txt": "needle"})
     os.link(workspace.project / "open.txt", workspace.project / "twin.txt")
@@ -356,7 +347,6 @@ async def test_empty_search_is_rejected(workspace: WorkspaceFixture) -> None:
 # fs.write
 
 
-@pytest.mark.req("WS-1", part="both zones are read and written")
 @pytest.mark.parametrize("mount", ["project", "central", "state"])
 async def test_write_creates_a_file_and_its_parent_folders(workspace: WorkspaceFixture, mount: str) -> None:
     result = await tool_result(workspace, "fs.write", path=f"@{mount}/a/b.txt", content="new €\n")
@@ -385,14 +375,12 @@ async def test_write_replaces_a_file_and_the_history_keeps_every_content(workspa
         assert [version["author"]["kind"] for version in versions] == authors
 
 
-@pytest.mark.req("WS-5", part="fs.write")
 async def test_atomic_writes_leave_the_final_file_and_no_partial_ones(workspace: WorkspaceFixture) -> None:
     await tool_result(workspace, "fs.write", path="@project/a.txt", content="x" * 50_000)
 
     assert [(path.name, path.stat().st_size) for path in workspace.project.iterdir()] == [("a.txt", 50_000)]
 
 
-@pytest.mark.req("PO-1", part="max_write_bytes")
 async def test_write_limits(workspace: WorkspaceFixture) -> None:
     agent = await speaker(workspace, max_write_bytes=10)
     (state_of(workspace, agent) / "w.md").write_text("---\na: 1\n---\n")
@@ -408,7 +396,6 @@ async def test_write_limits(workspace: WorkspaceFixture) -> None:
     assert (await tool_result(workspace, "fs.write", agent, path="@project/b.txt", content="x" * 10))["ok"]
 
 
-@pytest.mark.req("WS-8", part="ifMatchSha256")
 async def test_write_with_a_stale_hash_is_rejected(workspace: WorkspaceFixture) -> None:
     await tool_result(workspace, "fs.write", path="@project/a.txt", content="one")
     arguments = {"path": "@project/a.txt", "content": "two"}
@@ -527,14 +514,12 @@ EVERY: dict[str, dict[str, Any]] = {
 OUTSIDE = ["@foo/a", "/etc/passwd", "etc/passwd", "@project/../evil.txt", "@state/a/../b", "C:/x", "@project/a\0", "@"]
 
 
-@pytest.mark.req("WS-2", part="@mount paths")
 async def test_path_that_names_no_mount_or_leaves_it_is_a_violation(workspace: WorkspaceFixture) -> None:
     for tool, arguments in EVERY.items():
         codes = {path: code_of(await tool_result(workspace, tool, path=path, **arguments)) for path in OUTSIDE}
         assert codes == dict.fromkeys(OUTSIDE, "E_SANDBOX_VIOLATION"), tool
 
 
-@pytest.mark.req("WS-3", part="links that lead out")
 async def test_link_that_leads_out_is_a_violation(workspace: WorkspaceFixture, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("secret x\n")
     state = state_of(workspace, workspace.caller)
@@ -579,7 +564,6 @@ async def test_denied_permission_is_no_violation(workspace: WorkspaceFixture) ->
     assert "its paths are src/**" in elsewhere["error"]["message"]
 
 
-@pytest.mark.req("AU-1", part="failures that a dialect tells are written down as failures")
 async def test_audit_log_has_the_outcome_of_a_call(workspace: WorkspaceFixture) -> None:
     for path in ("@project/none", "@project/../x"):
         await tool_result(workspace, "fs.read", path=path)

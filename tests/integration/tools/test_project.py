@@ -15,8 +15,6 @@ from toolcrib.core.tool_calls import Danger, OutcomeState, ToolCategory
 from toolcrib.tools.dialects.project_dialect import list_directory, read_file
 from toolcrib.tools.tool_registry import ToolRegistry
 
-pytestmark = pytest.mark.req("TL-3", part="project")
-
 
 @pytest.fixture
 def workspace(workspace: WorkspaceFixture) -> WorkspaceFixture:
@@ -41,7 +39,6 @@ def test_get_returns_tool_by_name() -> None:
     assert ToolRegistry([read_file]).get("read_file") is read_file
 
 
-@pytest.mark.req("TL-1", part="the project toolset")
 def test_both_are_safe_file_tools() -> None:
     for tool in (read_file, list_directory):
         assert (tool.danger, tool.category, tool.toolset) == (Danger.SAFE, ToolCategory.FILE, "project")
@@ -147,7 +144,6 @@ async def test_defaults_to_project_root_when_path_is_omitted(workspace: Workspac
     )
 
 
-@pytest.mark.req("WS-3", part="links that lead out")
 async def test_link_that_leads_out_is_outside_for_both(workspace: WorkspaceFixture, tmp_path: Path) -> None:
     (workspace.project / "out").symlink_to(tmp_path)
 

@@ -10,8 +10,6 @@ from toolcrib.core.callers import Caller
 from toolcrib.core.errors import NotFound, ToolFailed
 from toolcrib.core.ids import CallId
 
-pytestmark = pytest.mark.req("TL-8", part="reading on")
-
 LARGE = "".join(f"line {number}\n" for number in range(20_000))
 
 

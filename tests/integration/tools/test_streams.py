@@ -19,8 +19,6 @@ from toolcrib.core.errors import (
 from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.workspace.fs.mount_writer import MountWriter
 
-pytestmark = pytest.mark.req("WS-3", part="streams and logs")
-
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:

@@ -24,8 +24,6 @@ from toolcrib.core.errors import (
 from toolcrib.core.tool_calls import Outcome
 from toolcrib.tools.tool_files import ToolFiles
 
-pytestmark = pytest.mark.req("TL-10")
-
 Use = Callable[[ToolFiles], Awaitable[Any]]
 
 

@@ -11,8 +11,6 @@ from tests.integration.tools.builders import MOUNTS, PROJECT, STUDIO, speaker
 from toolcrib.core.errors import SandboxViolation
 from toolcrib.core.tool_calls import Outcome, OutcomeState
 
-pytestmark = pytest.mark.req("PO-6", part="each toolset's own form")
-
 
 def raised(outcome: Outcome) -> bool:
     """Return whether it is reported as the error that HTTP maps to 400 and VALIDATION_ERROR."""

@@ -21,8 +21,6 @@ from toolcrib.core.tool_calls import Danger, OutcomeState, ToolCategory
 from toolcrib.storage.users import ActingUser
 from toolcrib.wiring.tool_runtime import assemble
 
-pytestmark = pytest.mark.req("SE-1", part="SearXNG, then Brave, as a numbered list")
-
 NUMBERED = """\
 1. searxng 1
    https://searxng.example/1
@@ -226,7 +224,6 @@ async def test_query_is_sent_verbatim_except_for_blanks_and_invisible_characters
 # Who may use it
 
 
-@pytest.mark.req("TL-1", part="web_search")
 async def test_it_is_a_safe_search_that_declares_the_hosts_it_contacts(workspace: WorkspaceFixture) -> None:
     there = searching(workspace, searxng="https://searx.example.org/", brave="https://relay.example.org")
     tool = there.engine.registry.require("web_search")
@@ -238,7 +235,6 @@ async def test_it_is_a_safe_search_that_declares_the_hosts_it_contacts(workspace
     assert tool.effects(tool.parse({"query": "x"})).hosts == ("searx.example.org", "relay.example.org")
 
 
-@pytest.mark.req("PO-1", part="absent means read-only")
 async def test_read_only_agent_may_search_without_approval(workspace: WorkspaceFixture) -> None:
     reader = await workspace.agent(toolsets=["studio"])
     async with loopback(SearXNG()) as searxng:
@@ -260,7 +256,6 @@ async def test_agent_without_permission_or_approval_contacts_no_host(workspace: 
     assert searxng.requests == []
 
 
-@pytest.mark.req("PO-1", part="people act by role")
 async def test_viewer_may_search_and_a_stranger_may_not(workspace: WorkspaceFixture) -> None:
     async with loopback(SearXNG()) as searxng:
         there = searching(workspace, searxng=searxng.origin)
@@ -271,7 +266,6 @@ async def test_viewer_may_search_and_a_stranger_may_not(workspace: WorkspaceFixt
     assert len(searxng.requests) == 1
 
 
-@pytest.mark.req("PO-2", part="web_search without an engine")
 async def test_without_an_engine_no_model_is_offered_it_and_a_person_gets_advice(workspace: WorkspaceFixture) -> None:
     reader = (await workspace.agent(toolsets=["studio"])).agent
     assert reader is not None
@@ -290,7 +284,6 @@ async def test_without_an_engine_no_model_is_offered_it_and_a_person_gets_advice
 # What is sent, and what must not be
 
 
-@pytest.mark.req("SE-1", part="a secret in a query is not sent")
 async def test_query_with_a_secret_is_not_sent(workspace: WorkspaceFixture) -> None:
     async with loopback(SearXNG()) as searxng:
         there = searching(workspace, searxng=searxng.origin)
@@ -301,7 +294,6 @@ async def test_query_with_a_secret_is_not_sent(workspace: WorkspaceFixture) -> N
     assert searxng.requests == []
 
 
-@pytest.mark.req("SE-1", part="the key is in no message")
 async def test_key_reaches_brave_and_no_message_log_or_record(
     workspace: WorkspaceFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -354,7 +346,6 @@ async def stored(workspace: WorkspaceFixture, key: str = OWN) -> None:
     await access.store(ActingUser(workspace.caller.user_id), "brave", ProviderCredentials(key))
 
 
-@pytest.mark.req("SE-1", part="a person's own key")
 async def test_persons_own_key_serves_only_their_and_their_agents_searches(workspace: WorkspaceFixture) -> None:
     await stored(workspace)
     agent = await workspace.agent(toolsets=["studio"])
@@ -369,7 +360,6 @@ async def test_persons_own_key_serves_only_their_and_their_agents_searches(works
     assert other["metadata"]["provider"] == "searxng"
 
 
-@pytest.mark.req("SE-1", part="a person's own key")
 async def test_operators_key_does_not_replace_a_persons_failing_key(workspace: WorkspaceFixture) -> None:
     await stored(workspace, "BSA-expired")
     async with loopback(Brave()) as brave:
@@ -381,7 +371,6 @@ async def test_operators_key_does_not_replace_a_persons_failing_key(workspace: W
     assert [request.headers["x-subscription-token"] for request in brave.requests] == ["BSA-expired"]
 
 
-@pytest.mark.req("SE-1", part="a person's own key")
 async def test_persons_own_key_offers_the_search_where_the_server_has_no_engine(workspace: WorkspaceFixture) -> None:
     reader = (await workspace.agent(toolsets=["studio"])).agent
     other = await joined(workspace, WorkspaceRole.MEMBER)

@@ -26,8 +26,6 @@ from toolcrib.websearch.search_engine import (
     SearchResults,
 )
 
-pytestmark = pytest.mark.req("SE-1", part="an engine that fails")
-
 Making = Callable[[str], SearchEngine]
 
 ENGINES: dict[str, Making] = {
@@ -267,7 +265,6 @@ class Third:
         return [SearchResult(query, "https://third.example/", "")]
 
 
-@pytest.mark.req("SE-1", part="more providers plug in")
 async def test_third_party_engine_is_a_class_with_the_same_interface() -> None:
     chain = FallbackSearch((ENGINES["searxng"]("http://127.0.0.1:1"), Third()))
 

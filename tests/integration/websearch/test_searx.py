@@ -13,7 +13,7 @@ from tests.integration.websearch.engines import Brave, pages
 from tests.integration.websearch.loopback import Loopback, Reply, Request, loopback
 from tests.integration.websearch.searx import searx
 
-pytestmark = [pytest.mark.req("SE-1", part="a real searx"), pytest.mark.xdist_group("searx")]
+pytestmark = pytest.mark.xdist_group("searx")
 
 
 @dataclass

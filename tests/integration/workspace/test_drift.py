@@ -10,8 +10,6 @@ from tests.integration.conftest import WorkspaceFixture
 from tests.integration.gate.builders import rows
 from tests.integration.workspace.drift_builders import CONTENT, OTHERWISE, authors, history, wipe
 
-pytestmark = pytest.mark.req("WS-7", part="changes behind the database’s back")
-
 
 @pytest.mark.parametrize("how", CONTENT)
 async def test_file_changed_on_disk_is_read_as_it_is_and_tracked_as_external(
@@ -261,7 +259,6 @@ async def test_changing_an_untracked_file_first_imports_it_with_its_folders(
     assert (await workspace.result("file_version", version_id=first["version_id"]))["content"] == "print()\n"
 
 
-@pytest.mark.req("WS-9", part="what only the disk knew can be restored")
 async def test_deleting_an_untracked_file_returns_no_id_and_keeps_its_bytes(workspace: WorkspaceFixture) -> None:
     lay(workspace.project, old="precious\n")
 

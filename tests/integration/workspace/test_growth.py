@@ -10,8 +10,6 @@ from tests.integration.conftest import WorkspaceFixture
 from toolcrib.storage.blobs import WorkspaceSize
 from toolcrib.workspace.retention_worker import RetentionWorker
 
-pytestmark = pytest.mark.req("WS-6", part="growth: retention and collection")
-
 NOW = timedelta(0)
 
 

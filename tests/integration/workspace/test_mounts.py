@@ -11,8 +11,6 @@ from toolcrib.core.callers import Caller
 from toolcrib.core.errors import NotFound, ReadOnlyMount
 from toolcrib.core.ids import RunId, new_id
 
-pytestmark = pytest.mark.req("WS-1")
-
 
 @pytest.fixture
 def workspace(workspace: WorkspaceFixture) -> WorkspaceFixture:
@@ -51,7 +49,6 @@ async def test_nothing_is_moved_from_one_mount_to_another(workspace: WorkspaceFi
     assert list(workspace.project.iterdir()) == []
 
 
-@pytest.mark.req("WS-1", part="`/x` means `@project/x`")
 async def test_workspace_tool_paths_refer_to_the_project(workspace: WorkspaceFixture) -> None:
     await workspace.call("put", path="@project/a.txt", text="here")
 

@@ -36,7 +36,6 @@ def paths(found: list[dict[str, Any]]) -> set[str]:
     return {one["path"] for one in found}
 
 
-@pytest.mark.req("WS-5", part="nothing is changed in a read-only directory, and the call says so")
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
@@ -69,7 +68,6 @@ async def test_read_only_directory_fails_the_call_and_nothing_else(
     assert (await workspace.call(tool, **arguments)).succeeded
 
 
-@pytest.mark.req("WS-5", part="nothing is changed in a read-only directory, and the call says so")
 async def test_unreadable_file_is_not_replaced(workspace: WorkspaceFixture) -> None:
     await write_into_d(workspace, a="a", b="b")
 
@@ -83,7 +81,6 @@ async def test_unreadable_file_is_not_replaced(workspace: WorkspaceFixture) -> N
     assert (workspace.project / "d" / "a").read_text() == "a"
 
 
-@pytest.mark.req("WS-12", part="a locked file or directory is a conflict, and the rest is undone")
 @pytest.mark.parametrize("force", [False, True])
 async def test_unreadable_file_is_a_conflict_and_the_others_are_undone(
     workspace: WorkspaceFixture, force: bool
@@ -99,7 +96,6 @@ async def test_unreadable_file_is_a_conflict_and_the_others_are_undone(
     assert [path.name for path in (workspace.project / "d").iterdir()] == ["a"]
 
 
-@pytest.mark.req("WS-12", part="a locked file or directory is a conflict, and the rest is undone")
 @pytest.mark.parametrize("mode", [0o555, 0o000], ids=["read-only", "closed"])
 async def test_files_in_a_locked_directory_are_conflicts_and_the_others_are_undone(
     workspace: WorkspaceFixture, mode: int

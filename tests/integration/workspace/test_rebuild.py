@@ -110,8 +110,6 @@ async def fill(workspace: WorkspaceFixture) -> dict[str, tuple[Any, ...]]:
     return content_of(workspace.project)
 
 
-@pytest.mark.req("SC-2", part="every tracked file, mode and link")
-@pytest.mark.req("SC-10", part="nothing is recorded as deleted")
 async def test_lost_disk_is_rebuilt_byte_for_byte(workspace: WorkspaceFixture) -> None:
     before = await fill(workspace)
     known = await versions(workspace)
@@ -134,7 +132,6 @@ async def test_lost_disk_is_rebuilt_byte_for_byte(workspace: WorkspaceFixture) -
     assert await versions(after) == known
 
 
-@pytest.mark.req("SC-2", part="reads come before the rebuild ends")
 async def test_file_is_read_before_the_rest_is_rebuilt(workspace: WorkspaceFixture) -> None:
     await fill(workspace)
     after = without_disk(workspace)
@@ -147,7 +144,6 @@ async def test_file_is_read_before_the_rest_is_rebuilt(workspace: WorkspaceFixtu
     assert TreeMarker.load(beside(after)) != await complete(after)
 
 
-@pytest.mark.req("SC-2", part="listings and searches are complete")
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
@@ -177,7 +173,6 @@ def _without_times(value: Any) -> Any:
     return [_without_times(inner) for inner in value] if isinstance(value, list) else value
 
 
-@pytest.mark.req("SC-2", part="commands wait for the whole tree")
 async def test_first_command_sees_the_whole_tree(workspace: WorkspaceFixture) -> None:
     before = await fill(workspace)
     after = without_disk(workspace)
@@ -190,7 +185,6 @@ async def test_first_command_sees_the_whole_tree(workspace: WorkspaceFixture) ->
     assert await deletions(after) == []
 
 
-@pytest.mark.req("SC-2", part="changes during the rebuild")
 async def test_changes_during_the_rebuild_are_kept(workspace: WorkspaceFixture) -> None:
     before = await fill(workspace)
     after = without_disk(workspace)
@@ -211,7 +205,6 @@ async def test_changes_during_the_rebuild_are_kept(workspace: WorkspaceFixture) 
     assert (after.project / "notes/ünïcode name.md").read_text() == "written\n"
 
 
-@pytest.mark.req("SC-10", part="nothing is recorded as deleted")
 async def test_disk_emptied_under_a_running_process_is_rebuilt(workspace: WorkspaceFixture) -> None:
     before = await fill(workspace)
     known = await versions(workspace)
@@ -225,7 +218,6 @@ async def test_disk_emptied_under_a_running_process_is_rebuilt(workspace: Worksp
     assert await versions(workspace) == known
 
 
-@pytest.mark.req("SC-10", part="nothing is recorded as deleted")
 async def test_processes_of_one_node_rebuild_together(workspace: WorkspaceFixture) -> None:
     before = await fill(workspace)
     known = await versions(workspace)
@@ -240,7 +232,6 @@ async def test_processes_of_one_node_rebuild_together(workspace: WorkspaceFixtur
     assert await versions(one) == known
 
 
-@pytest.mark.req("SC-10", part="a changed disk is kept as it is")
 async def test_tree_without_a_marker_is_kept_as_it_is(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/kept.txt", content="kept\n")
     await workspace.result("write", path="/changed.txt", content="ours\n")
@@ -261,7 +252,6 @@ async def test_tree_without_a_marker_is_kept_as_it_is(workspace: WorkspaceFixtur
     assert await deletions(after) == [("/deleted.txt", "external")]
 
 
-@pytest.mark.req("SC-10", part="a changed disk is kept as it is")
 async def test_with_a_marker_what_is_missing_was_deleted(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/a.txt", content="a\n")
     (workspace.project / "a.txt").unlink()
@@ -284,7 +274,6 @@ async def own_directory(workspace: WorkspaceFixture, own: Path) -> WorkspaceFixt
     return here
 
 
-@pytest.mark.req("SC-10", part="a person's own directory")
 async def test_own_directory_that_is_empty_is_not_rebuilt_unasked(workspace: WorkspaceFixture, tmp_path: Path) -> None:
     own = tmp_path / "own"
     here = await own_directory(workspace, own)
@@ -305,7 +294,6 @@ async def test_own_directory_that_is_empty_is_not_rebuilt_unasked(workspace: Wor
     assert (await after.result("file_read", path="/central/plan.md"))["output"] == "plan"
 
 
-@pytest.mark.req("SC-10", part="a person's own directory")
 async def test_person_says_that_their_directory_is_right_as_it_is(workspace: WorkspaceFixture, tmp_path: Path) -> None:
     own = tmp_path / "own"
     here = await own_directory(workspace, own)
@@ -320,7 +308,6 @@ async def test_person_says_that_their_directory_is_right_as_it_is(workspace: Wor
     assert (await after.result("file_read", path="/central/plan.md"))["output"] == "plan"
 
 
-@pytest.mark.req("SC-10", part="a person's own directory")
 async def test_own_directory_with_content_stays_as_it_is(workspace: WorkspaceFixture, tmp_path: Path) -> None:
     own = tmp_path / "own"
     here = await own_directory(workspace, own)
@@ -334,7 +321,6 @@ async def test_own_directory_with_content_stays_as_it_is(workspace: WorkspaceFix
     assert (await after.result("file_read", path="/central/plan.md"))["output"] == "plan"
 
 
-@pytest.mark.req("SC-2", part="what is lost is listed")
 async def test_content_that_only_the_disk_had_is_listed_as_lost(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/.gitignore", content="build/\n")
     await ran(workspace, "mkdir build; echo made > build/out")
@@ -357,7 +343,6 @@ async def test_content_that_only_the_disk_had_is_listed_as_lost(workspace: Works
     assert TreeMarker.load(beside(after)) == marker
 
 
-@pytest.mark.req("SC-2", part="what is lost is listed")
 async def test_lost_package_is_listed_and_logged(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/a.txt", content="a\n")
     await workspace.engine.packages.install(workspace.tenant, package_of(files={"guide.md": "# Guide\n"}))
@@ -371,7 +356,6 @@ async def test_lost_package_is_listed_and_logged(workspace: WorkspaceFixture) ->
     assert [line["path"] for line in logged if line["event"] == "rebuild.lost"] == ["@pkg"]
 
 
-@pytest.mark.req("SC-2", part="what is lost is listed")
 async def test_lost_trash_is_listed(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/.gitignore", content="build/\n")
     await ran(workspace, "mkdir build; echo made > build/out")
@@ -385,7 +369,6 @@ async def test_lost_trash_is_listed(workspace: WorkspaceFixture) -> None:
     assert "neither in the history nor in the trash" in json.dumps([undone.result, str(undone.error)])
 
 
-@pytest.mark.req("SC-2", part="what is lost is listed")
 async def test_trash_of_a_former_home_is_listed_as_lost(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/.gitignore", content="build/\n")
     await ran(workspace, "mkdir build; echo made > build/out")
@@ -409,7 +392,6 @@ def git(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*command, *words], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.req("SC-2", part="git repositories")
 async def test_rebuilt_git_repository_is_whole(workspace: WorkspaceFixture) -> None:
     await ran(
         workspace,
@@ -427,7 +409,6 @@ async def test_rebuilt_git_repository_is_whole(workspace: WorkspaceFixture) -> N
     assert (await ran(after, "cd sub && git log --oneline main | wc -l && git status --short"))["output"] == "2\nA  c\n"
 
 
-@pytest.mark.req("SC-2", part="git repositories")
 async def test_repository_of_which_the_history_has_only_a_part_is_listed(workspace: WorkspaceFixture) -> None:
     await ran(workspace, _GIT + "git init -q -b main && echo a > a && git add a && git commit -qm one")
     (workspace.project / "b").write_text("b")
@@ -445,7 +426,6 @@ async def test_repository_of_which_the_history_has_only_a_part_is_listed(workspa
     assert "git fsck" in lost.reason
 
 
-@pytest.mark.req("SC-2", part="a crash during the rebuild")
 async def test_rebuild_that_the_restored_database_does_not_know_begins_again(workspace: WorkspaceFixture) -> None:
     before = await fill(workspace)
     after = without_disk(workspace)
@@ -461,7 +441,6 @@ async def test_rebuild_that_the_restored_database_does_not_know_begins_again(wor
     assert await deletions(again) == []
 
 
-@pytest.mark.req("SC-1", part="home_epoch is checked at commit")
 async def test_tree_of_an_earlier_epoch_is_discarded_and_rebuilt(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/a.txt", content="a\n")
     (workspace.project / "a.txt").write_text("written after another node became the home\n")
@@ -501,7 +480,6 @@ async def epoch_of(workspace: WorkspaceFixture) -> int:
     return seen.home.epoch
 
 
-@pytest.mark.req("SC-10", part="what was checked before is not believed")
 async def test_process_that_checked_the_lost_disk_writes_to_the_new_one(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/a.txt", content="a\n")
     before = await epoch_of(workspace)
@@ -516,7 +494,6 @@ async def test_process_that_checked_the_lost_disk_writes_to_the_new_one(workspac
     assert await deletions(after) == []
 
 
-@pytest.mark.req("SC-10", part="nothing is recorded as deleted")
 async def test_nothing_is_written_to_an_emptied_disk(
     workspace: WorkspaceFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -535,7 +512,6 @@ async def test_nothing_is_written_to_an_emptied_disk(
     assert await deletions(after) == []
 
 
-@pytest.mark.req("SC-10", part="nothing is recorded as deleted")
 async def test_workflow_that_begins_on_a_lost_disk_deletes_nothing(workspace: WorkspaceFixture) -> None:
     session = (await workspace.stores.sessions.create(workspace.tenant)).id
     inside = replace(workspace, caller=replace(workspace.caller, session_id=session))
@@ -550,7 +526,6 @@ async def test_workflow_that_begins_on_a_lost_disk_deletes_nothing(workspace: Wo
     assert await deletions(after) == []
 
 
-@pytest.mark.req("SC-1", part="home_epoch is checked at commit")
 async def test_package_is_not_installed_for_a_home_that_is_not_current(workspace: WorkspaceFixture) -> None:
     seen = await workspace.stores.files.lookup(workspace.tenant, [mount_root(Mount.PROJECT)])
     await complete(workspace)
@@ -568,7 +543,6 @@ async def test_package_is_not_installed_for_a_home_that_is_not_current(workspace
     assert await workspace.engine.packages.rows.list(workspace.tenant) == []
 
 
-@pytest.mark.req("SC-10", part="nothing is recorded as deleted")
 async def test_late_reader_of_the_lost_disk_does_not_end_the_rebuild(workspace: WorkspaceFixture) -> None:
     path = WorkspacePath(Mount.PROJECT, "/a.txt")
     await workspace.result("write", path="/a.txt", content="a\n")

@@ -53,7 +53,6 @@ def put(workspace: WorkspaceFixture, path: str, body: bytes) -> Path:
 # Order
 
 
-@pytest.mark.req("TL-6", part="order")
 @pytest.mark.parametrize("limit", [0, 7, 50])
 @pytest.mark.parametrize("pattern", ["x", r"(x)\1?"], ids=["ripgrep", "postgresql"])
 async def test_matches_are_ordered_by_path_folder_by_folder_then_by_line(
@@ -69,7 +68,6 @@ async def test_matches_are_ordered_by_path_folder_by_folder_then_by_line(
     assert matches == expected[: limit or None]
 
 
-@pytest.mark.req("TL-6", part="order")
 async def test_page_is_the_beginning_of_the_complete_result_for_every_engine(workspace: WorkspaceFixture) -> None:
     for number in range(2_000):
         put(workspace, f"/d{number % 40}/f{number}.txt", b"needle\n" if number % 90 == 3 else b"hay\n" * 20)
@@ -84,7 +82,6 @@ async def test_page_is_the_beginning_of_the_complete_result_for_every_engine(wor
 # What is searched
 
 
-@pytest.mark.req("TL-6", part="every text file")
 async def test_hidden_and_ignored_files_are_searched_and_links_special_files_and_temporaries_are_not(
     workspace: WorkspaceFixture, tmp_path: Path
 ) -> None:
@@ -109,7 +106,6 @@ async def test_hidden_and_ignored_files_are_searched_and_links_special_files_and
     ]
 
 
-@pytest.mark.req("TL-6", part="every text file")
 async def test_pattern_is_never_parsed_as_an_option(workspace: WorkspaceFixture) -> None:
     put(workspace, "a.txt", b"--files -e --pre=cat\n")
 
@@ -133,7 +129,6 @@ async def test_files_larger_than_the_read_limit_are_searched(workspace: Workspac
     assert await found(workspace, pattern="needle") == [("/large.log", 1_000_001)]
 
 
-@pytest.mark.req("TL-6", part="what is committed")
 async def test_content_that_is_committed_and_not_yet_on_disk_is_searched(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/a.txt", content="new text\n")
     async with workspace.database.as_system() as connection:
@@ -154,7 +149,6 @@ async def test_content_that_is_committed_and_not_yet_on_disk_is_searched(workspa
 # Time limits
 
 
-@pytest.mark.req("TL-6", part="time limit")
 async def test_hostile_pattern_ends_at_its_time_limit_and_reports_it(workspace: WorkspaceFixture) -> None:
     noise = random.Random(3)
     put(workspace, "a.txt", b"first\n")
@@ -168,7 +162,6 @@ async def test_hostile_pattern_ends_at_its_time_limit_and_reports_it(workspace: 
     assert answer.timed_out
 
 
-@pytest.mark.req("TL-6", part="same matches")
 async def test_pattern_that_ripgrep_rejects_is_searched_by_postgresql(
     workspace: WorkspaceFixture, tmp_path: Path
 ) -> None:
@@ -219,8 +212,6 @@ async def test_excess_matches_are_truncated_and_reported(
 # What agents must not find
 
 
-@pytest.mark.req("WS-4", part="grep")
-@pytest.mark.req("TL-6", part="protected names")
 async def test_agent_finds_nothing_in_protected_files_and_gets_their_number(workspace: WorkspaceFixture) -> None:
     put(workspace, ".env", b"KEY=needle\n")
     put(workspace, "conf/Secrets.txt", b"other\n")
@@ -238,7 +229,6 @@ async def test_agent_finds_nothing_in_protected_files_and_gets_their_number(work
     assert await found(workspace, pattern="needle") == [("/.env", 1), ("/a.txt", 1)]
 
 
-@pytest.mark.req("WS-4", part="grep")
 async def test_agent_finds_nothing_in_a_hard_link_to_a_protected_file(workspace: WorkspaceFixture) -> None:
     env = put(workspace, ".env", b"KEY=needle\n")
     os.link(env, workspace.project / "notes.txt")
@@ -247,7 +237,6 @@ async def test_agent_finds_nothing_in_a_hard_link_to_a_protected_file(workspace:
     assert await found(workspace, agent, pattern="needle") == []
 
 
-@pytest.mark.req("TL-6", part="permissions")
 async def test_agent_finds_only_in_paths_that_it_may_read(workspace: WorkspaceFixture) -> None:
     put(workspace, "src/a.txt", b"needle\n")
     put(workspace, "lib/a.txt", b"needle\n")
@@ -256,8 +245,6 @@ async def test_agent_finds_only_in_paths_that_it_may_read(workspace: WorkspaceFi
     assert await found(workspace, agent, pattern="needle") == [("/src/a.txt", 1)]
 
 
-@pytest.mark.req("WS-3", part="races")
-@pytest.mark.req("TL-6", part="confinement")
 async def test_links_swapped_during_a_search_leak_nothing(workspace: WorkspaceFixture, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -281,7 +268,6 @@ async def test_links_swapped_during_a_search_leak_nothing(workspace: WorkspaceFi
 # Names
 
 
-@pytest.mark.req("TL-4", part="find")
 async def test_page_of_names_is_the_beginning_of_the_complete_result(workspace: WorkspaceFixture) -> None:
     for path in ("/a/b.txt", "/a.txt", "/a-b/c.txt", "/z.txt"):
         put(workspace, path, b"")
@@ -293,7 +279,6 @@ async def test_page_of_names_is_the_beginning_of_the_complete_result(workspace: 
     assert [match["path"] for match in (await workspace.result("glob", pattern="*", limit=4))["matches"]] == whole[:4]
 
 
-@pytest.mark.req("TL-4", part="limits")
 @pytest.mark.parametrize("call", [("ls", {}), ("find", {}), ("glob", {"pattern": "*"}), ("grep", {"pattern": "x"})])
 async def test_no_limit_is_too_large(workspace: WorkspaceFixture, call: tuple[str, dict[str, str]]) -> None:
     put(workspace, "a.txt", b"x\n")
@@ -304,7 +289,6 @@ async def test_no_limit_is_too_large(workspace: WorkspaceFixture, call: tuple[st
     assert len(result["entries" if tool == "ls" else "matches"]) == 1
 
 
-@pytest.mark.req("TL-4", part="find")
 async def test_unstorable_names_and_temporaries_are_skipped(workspace: WorkspaceFixture) -> None:
     put(workspace, "new\nline/a.txt", b"")
     put(workspace, "back\\slash.txt", b"")
@@ -318,7 +302,6 @@ async def test_unstorable_names_and_temporaries_are_skipped(workspace: Workspace
         assert [match["path"] for match in result["matches"]] == ["/a.txt"]
 
 
-@pytest.mark.req("WS-4", part="names are shown")
 async def test_agent_sees_protected_names_without_their_content(workspace: WorkspaceFixture) -> None:
     put(workspace, ".env", b"KEY=needle\n")
     agent = await workspace.agent()
@@ -327,7 +310,6 @@ async def test_agent_sees_protected_names_without_their_content(workspace: Works
     assert [m["path"] for m in (await workspace.call("find", agent, name=".e*")).result["matches"]] == ["/.env"]
 
 
-@pytest.mark.req("TL-4", part="find")
 async def test_find_distinguishes_types_by_the_history(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/a.canvas", content="x", file_type="canvas")
     await workspace.result("write", path="/b.txt", content="x")

@@ -7,8 +7,6 @@ import pytest
 
 from tests.integration.conftest import WorkspaceFixture
 
-pytestmark = pytest.mark.req("TL-6", part="ignored files")
-
 SEARCHES: dict[str, tuple[str, dict[str, Any], Callable[[dict[str, Any]], list[str]]]] = {
     "grep": ("grep", {"pattern": "needle", "limit": 0}, lambda result: [match["path"] for match in result["matches"]]),
     "grep by name": (

@@ -27,8 +27,6 @@ from toolcrib.workspace.retention_worker import RetentionWorker, TrashCollector
 from toolcrib.workspace.sync.path_state import MOST_BYTES
 from toolcrib.workspace.tree import WorkspaceTree
 
-pytestmark = pytest.mark.req("WS-12", part="trash")
-
 LARGE = MOST_BYTES + 1
 HEAD = b"the first of very many bytes"
 
@@ -203,7 +201,6 @@ async def test_deleted_file_is_listed_and_restored_by_its_id(workspace: Workspac
     assert holds(workspace.project / "big.bin")
 
 
-@pytest.mark.req("WS-12", part="undo says when the trash has expired")
 async def test_undo_reports_an_expired_trash_entry(workspace: WorkspaceFixture) -> None:
     large(workspace.project / "big.bin")
     call = await done(workspace, "rm", path="/big.bin")

@@ -14,7 +14,6 @@ from toolcrib.core.events import Event
 from toolcrib.storage.events import EventStore
 
 
-@pytest.mark.req("WS-7", part="folder moves with synced and unsynced children")
 async def test_folder_moves_with_its_tracked_and_untracked_files(workspace: WorkspaceFixture) -> None:
     known = await workspace.result("write", path="/d/e/known.txt", content="known\n")
     (workspace.project / "d" / "e" / "unknown.txt").write_text("unknown\n")
@@ -39,7 +38,6 @@ async def test_folder_moves_with_its_tracked_and_untracked_files(workspace: Work
     assert (await workspace.call("ls", path="/d")).error is not None
 
 
-@pytest.mark.req("WS-7", part="a folder on disk only")
 async def test_untracked_folder_moves_with_its_contents(workspace: WorkspaceFixture) -> None:
     (workspace.project / "d" / "e").mkdir(parents=True)
     (workspace.project / "d" / "e" / "a.txt").write_text("a\n")
@@ -51,7 +49,6 @@ async def test_untracked_folder_moves_with_its_contents(workspace: WorkspaceFixt
     assert [entry["path"] for entry in listed] == ["/f", "/f/e", "/f/e/a.txt"]
 
 
-@pytest.mark.req("WS-7", part="a child that was changed on disk")
 async def test_child_changed_on_disk_is_tracked_before_its_folder_moves(workspace: WorkspaceFixture) -> None:
     child = await workspace.result("write", path="/d/a.txt", content="mine\n")
     (workspace.project / "d" / "a.txt").write_text("theirs\n")
@@ -62,7 +59,6 @@ async def test_child_changed_on_disk_is_tracked_before_its_folder_moves(workspac
     assert (await workspace.result("read", path="/e/a.txt"))["content"] == "theirs\n"
 
 
-@pytest.mark.req("TL-4", part="mv")
 async def test_folder_is_not_moved_into_itself_or_onto_another(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/d/a.txt", content="a")
     await workspace.result("mkdir", path="/e/d")
@@ -73,7 +69,6 @@ async def test_folder_is_not_moved_into_itself_or_onto_another(workspace: Worksp
     assert (workspace.project / "d" / "a.txt").read_text() == "a"
 
 
-@pytest.mark.req("TL-4", part="touch")
 async def test_touch_updates_a_files_time_and_creates_a_version_of_the_same_content(
     workspace: WorkspaceFixture,
 ) -> None:
@@ -91,7 +86,6 @@ async def test_touch_updates_a_files_time_and_creates_a_version_of_the_same_cont
     assert [file["change"] for file in record.files] == ["touched"]
 
 
-@pytest.mark.req("TL-4", part="touch")
 async def test_touch_creates_an_empty_file_and_updates_a_folders_time(workspace: WorkspaceFixture) -> None:
     await workspace.result("touch", path="/d/e/new.txt")
     os.utime(workspace.project / "d", (0, 0))
@@ -102,7 +96,6 @@ async def test_touch_creates_an_empty_file_and_updates_a_folders_time(workspace:
     assert (await workspace.call("touch", path="/")).error is not None
 
 
-@pytest.mark.req("SC-4", part="listing a large folder")
 async def test_folder_of_five_thousand_entries_is_listed_up_to_the_limit(workspace: WorkspaceFixture) -> None:
     many = workspace.project / "many"
     many.mkdir()
@@ -133,7 +126,6 @@ UNSAYABLE = [
 ]
 
 
-@pytest.mark.req("WS-7", part="names on disk that cannot be said")
 @pytest.mark.parametrize("recursive", [False, True])
 async def test_unstorable_names_do_not_break_a_listing(workspace: WorkspaceFixture, recursive: bool) -> None:
     root = os.fsencode(workspace.project)
@@ -153,7 +145,6 @@ async def test_unstorable_names_do_not_break_a_listing(workspace: WorkspaceFixtu
     assert (await workspace.result("read", path="/plain.txt"))["content"] == "plain\n"
 
 
-@pytest.mark.req("WS-7", part="names on disk that cannot be said")
 async def test_folder_with_an_unstorable_name_is_moved_completely_and_not_deleted(workspace: WorkspaceFixture) -> None:
     await workspace.result("mkdir", path="/d")
     with open(os.path.join(os.fsencode(workspace.project), b"d", b"\xff"), "wb") as file:
@@ -167,7 +158,6 @@ async def test_folder_with_an_unstorable_name_is_moved_completely_and_not_delete
     assert os.listdir(os.fsencode(workspace.project / "e")) == [b"\xff"]
 
 
-@pytest.mark.req("SC-5", part="usage counters")
 async def test_usage_counters_equal_what_is_stored(workspace: WorkspaceFixture) -> None:
     made = await workspace.result("write", path="/d/a.txt", content="twelve bytes")
     await workspace.result("write", path="/b.txt", content="twelve bytes")
@@ -194,7 +184,6 @@ async def test_usage_counters_equal_what_is_stored(workspace: WorkspaceFixture) 
     assert counted[2] == stored
 
 
-@pytest.mark.req("EV-1", part="events are numbered without gaps")
 async def test_concurrent_events_are_numbered_without_gaps(workspace: WorkspaceFixture) -> None:
     tenant, sessions = workspace.tenant, workspace.stores.sessions
     session = (await sessions.create(tenant, title="talk")).id

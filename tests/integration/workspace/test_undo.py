@@ -10,8 +10,6 @@ from tests.integration.gate.builders import trusted
 from tests.integration.workspace.undo_builders import snapshot
 from toolcrib.core.errors import NotFound, ProtectedPath
 
-pytestmark = pytest.mark.req("WS-12", part="undo of calls of file tools")
-
 
 async def done(workspace: WorkspaceFixture, tool: str, **arguments: object) -> str:
     outcome = await workspace.call(tool, **arguments)
@@ -179,7 +177,6 @@ async def test_dry_run_shows_the_same_and_changes_nothing(workspace: WorkspaceFi
     assert snapshot(workspace.project) == {}
 
 
-@pytest.mark.req("WS-12", part="what others changed since is a conflict, with both versions kept")
 async def test_later_change_by_another_is_reported_with_both_versions_and_left_alone(
     workspace: WorkspaceFixture,
 ) -> None:
@@ -249,7 +246,6 @@ async def test_deleted_file_is_not_restored_over_another_at_its_path(workspace: 
     assert (workspace.project / "a").read_text() == "new\n"
 
 
-@pytest.mark.req("WS-12", part="modes and links")
 async def test_modes_and_links_are_restored(workspace: WorkspaceFixture) -> None:
     (workspace.project / "run.sh").write_text("true\n")
     (workspace.project / "run.sh").chmod(0o755)

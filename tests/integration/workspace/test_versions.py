@@ -15,7 +15,6 @@ from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.ids import RunId, new_id
 
 
-@pytest.mark.req("WS-6", part="what it was, when and by whom")
 async def test_every_change_creates_a_version_with_its_kind_and_author(workspace: WorkspaceFixture) -> None:
     agent = replace(await trusted(workspace), run_id=RunId(new_id()))
     made = await workspace.result("write", path="/a.txt", content="one\n")
@@ -41,7 +40,6 @@ async def test_every_change_creates_a_version_with_its_kind_and_author(workspace
     assert first["created_at"] < second["created_at"]
 
 
-@pytest.mark.req("WS-6", part="content is stored once per hash and workspace")
 async def test_content_is_stored_once_for_each_hash_and_workspace(workspace: WorkspaceFixture) -> None:
     other = replace(workspace, caller=await new_caller(workspace.engine))
     for one in (workspace, other):
@@ -54,7 +52,6 @@ async def test_content_is_stored_once_for_each_hash_and_workspace(workspace: Wor
         assert stored == [(sha256(b"same\n").digest(), 5, "raw", b"same\n")]
 
 
-@pytest.mark.req("WS-6", part="content is compressed where it pays")
 async def test_long_content_is_stored_compressed_and_read_back_completely(workspace: WorkspaceFixture) -> None:
     text = "all work and no play\n" * 10_000
     made = await workspace.result("write", path="/a.txt", content=text)
@@ -67,7 +64,6 @@ async def test_long_content_is_stored_compressed_and_read_back_completely(worksp
     assert (await workspace.result("file_version", version_id=made["version_id"]))["content"] == text
 
 
-@pytest.mark.req("WS-6", part="a value that is no string is stored as JSON and returned as a value")
 @pytest.mark.parametrize(
     "value", [{"a": [1, 2.5, None, True], "é": "ü"}, [], {}, 0, False, None, 10**30, [[["deep"]]]], ids=repr
 )
@@ -85,7 +81,6 @@ async def test_json_value_is_stored_as_text_and_returned_as_a_value(workspace: W
     assert (await workspace.result("file_version", version_id=made["version_id"]))["content"] == value
 
 
-@pytest.mark.req("WS-8", part="who changed it since")
 async def test_conflict_names_who_changed_the_file_and_when(workspace: WorkspaceFixture) -> None:
     member = await joined(workspace, WorkspaceRole.MEMBER)
     agent = await trusted(workspace)
@@ -119,7 +114,6 @@ async def test_conflict_names_who_changed_the_file_and_when(workspace: Workspace
     assert message.endswith("Read it again, then repeat the edit.")
 
 
-@pytest.mark.req("WS-8", part="a hash that still holds")
 async def test_edit_with_the_current_hash_succeeds(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/a.txt", content="a\n")
     read = await workspace.result("read", path="/a.txt")
@@ -129,7 +123,6 @@ async def test_edit_with_the_current_hash_succeeds(workspace: WorkspaceFixture) 
     assert (await workspace.call("edit", path="/a.txt", old_string="b", new_string="c")).succeeded
 
 
-@pytest.mark.req("WS-8", part="a file that only the disk knows")
 async def test_conflict_over_an_untracked_file_names_an_external_author(workspace: WorkspaceFixture) -> None:
     (workspace.project / "a.txt").write_text("now\n")
 
@@ -140,7 +133,6 @@ async def test_conflict_over_an_untracked_file_names_an_external_author(workspac
     assert "someone outside Toolcrib" in refused.error.message
 
 
-@pytest.mark.req("WS-9", part="restore")
 async def test_earlier_version_is_restored_as_a_new_one(workspace: WorkspaceFixture) -> None:
     made = await workspace.result("write", path="/a.txt", content="one\n")
     await workspace.result("write", path="/a.txt", content="two\n", overwrite=True)
@@ -153,7 +145,6 @@ async def test_earlier_version_is_restored_as_a_new_one(workspace: WorkspaceFixt
     ]
 
 
-@pytest.mark.req("WS-9", part="restore of a deleted file")
 async def test_deleted_file_in_a_deleted_folder_is_restored_with_its_folder(workspace: WorkspaceFixture) -> None:
     (workspace.project / "d").mkdir()
     made = await workspace.result("write", path="/d/e/a.txt", content="kept\n")
@@ -173,7 +164,6 @@ async def test_deleted_file_in_a_deleted_folder_is_restored_with_its_folder(work
     assert [version["deleted"] for version in await history(workspace, made["file_id"])][-2:] == [True, False]
 
 
-@pytest.mark.req("WS-9", part="restore")
 async def test_file_whose_folder_was_deleted_on_disk_is_restored_there(workspace: WorkspaceFixture) -> None:
     made = await workspace.result("write", path="/d/a.txt", content="kept\n")
     wipe(workspace.project / "d")
@@ -185,7 +175,6 @@ async def test_file_whose_folder_was_deleted_on_disk_is_restored_there(workspace
     assert (workspace.project / "d" / "a.txt").read_text() == "kept\n"
 
 
-@pytest.mark.req("WS-9", part="restore")
 async def test_file_is_not_restored_over_another(workspace: WorkspaceFixture) -> None:
     old = await workspace.result("write", path="/a.txt", content="old\n")
     await workspace.result("rm", path="/a.txt")
@@ -198,7 +187,6 @@ async def test_file_is_not_restored_over_another(workspace: WorkspaceFixture) ->
     assert (workspace.project / "a.txt").read_text() == "new\n"
 
 
-@pytest.mark.req("WS-9")
 async def test_two_versions_are_compared(workspace: WorkspaceFixture) -> None:
     one = await workspace.result("write", path="/a.txt", content="same\nold\n")
     two = await workspace.result("write", path="/a.txt", content="same\nnew\nmore", overwrite=True)
@@ -209,7 +197,6 @@ async def test_two_versions_are_compared(workspace: WorkspaceFixture) -> None:
     assert " same\n-old\n+new\n+more\n\\ No newline at end of file\n" in found["diff"]
 
 
-@pytest.mark.req("WS-9")
 @pytest.mark.parametrize("before", [0, -1, 2**31, 2**63, 10**30])
 async def test_page_of_versions_may_start_anywhere(workspace: WorkspaceFixture, before: int) -> None:
     made = await workspace.result("write", path="/a.txt", content="a")

@@ -33,7 +33,6 @@ def test_a_token_contains_the_user_and_the_token_version() -> None:
     assert (claims.user_id, claims.version) == (ADA, 3)
 
 
-@pytest.mark.req("AP-2", part="access tokens live for their minutes")
 def test_a_token_expires_after_its_minutes_even_if_cached() -> None:
     clock = Clock(time.time())
     tokens = AccessTokens(STRONG, minutes=15, clock=clock)
@@ -47,7 +46,6 @@ def test_a_token_expires_after_its_minutes_even_if_cached() -> None:
         tokens.verify(token)
 
 
-@pytest.mark.req("AP-2", part="expired token")
 def test_an_expired_token_is_rejected_on_first_use() -> None:
     stale = AccessTokens(STRONG, clock=Clock(1_000_000_000)).issue(ADA, 0)
 
@@ -55,7 +53,6 @@ def test_an_expired_token_is_rejected_on_first_use() -> None:
         AccessTokens(STRONG).verify(stale)
 
 
-@pytest.mark.req("AP-2")
 def test_a_secret_is_rotated_without_logging_anyone_out() -> None:
     old, new = secrets.token_urlsafe(48), secrets.token_urlsafe(48)
     issued_before = AccessTokens(old).issue(ADA, 0)
@@ -76,7 +73,6 @@ def test_many_tokens_do_not_fill_the_memory() -> None:
     assert len(tokens._verified) <= 4_096
 
 
-@pytest.mark.req("AP-2", part="a weak secret is refused at start")
 @pytest.mark.parametrize(
     "weak",
     [
@@ -101,7 +97,6 @@ def test_a_guessable_secret_is_rejected(name: str, weak: str) -> None:
         settings.reject_weak_secrets()
 
 
-@pytest.mark.req("AP-2")
 def test_random_secrets_are_accepted() -> None:
     strong = SecretStr(STRONG)
 

@@ -32,7 +32,6 @@ def kinds(root: type[ToolcribError] = ToolcribError) -> Iterator[type[ToolcribEr
         yield from kinds(kind)
 
 
-@pytest.mark.req("AP-1", part="statuses")
 def test_every_toolcrib_error_has_a_status() -> None:
     # Errors that only a client raises, such as an unreachable server, never become a response.
     elsewhere = ("toolcrib.client", "toolcrib.sdk")
@@ -41,7 +40,6 @@ def test_every_toolcrib_error_has_a_status() -> None:
     assert {kind.code for kind in ours} <= set(STATUS)
 
 
-@pytest.mark.req("AP-1", part="statuses")
 @pytest.mark.parametrize(
     ("error", "status"),
     [

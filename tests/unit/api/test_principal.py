@@ -25,7 +25,6 @@ def test_an_agents_key_calls_as_the_agent() -> None:
     assert tenant_for(KEY, WORKSPACE).agent_id == WRITER.id
 
 
-@pytest.mark.req("AP-2", part="keys of agents")
 def test_an_agents_key_is_rejected_in_other_workspaces_without_a_query() -> None:
     with pytest.raises(Forbidden, match="not a member"):
         caller_for(KEY, new_id())

@@ -3,12 +3,9 @@
 import asyncio
 
 import httpx2
-import pytest
 from starlette.types import Receive, Scope, Send
 
 from toolcrib.api.request_guard import AllowedHosts, RequestGuard
-
-pytestmark = pytest.mark.req("SY-5", part="overload")
 
 
 async def test_requests_beyond_the_limit_get_503() -> None:

@@ -39,7 +39,6 @@ def record(agent_id: UUID | None, session_id: UUID) -> AuditRecordOut:
     )
 
 
-@pytest.mark.req("SC-9", part="child runs")
 @pytest.mark.parametrize(
     ("agent_id", "session_id", "shown"),
     [

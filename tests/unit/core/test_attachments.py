@@ -29,7 +29,6 @@ def data_url(body: bytes, media_type: str = "image/png") -> str:
     return f"data:{media_type};base64,{b64encode(body).decode()}"
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
 @pytest.mark.parametrize("media_type", CONTENTS)
 def test_the_content_decides_the_type_not_the_name(media_type: str) -> None:
     assert attachment("anything.txt", CONTENTS[media_type]).media_type == media_type

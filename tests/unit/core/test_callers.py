@@ -9,7 +9,6 @@ from toolcrib.core.callers import Agent, Caller, WorkspaceRole
 from toolcrib.core.ids import AgentId, RunId, SessionId, UserId, WorkspaceId, new_id
 
 
-@pytest.mark.req("PO-1", part="roles")
 @pytest.mark.parametrize(
     ("held", "enough_for"),
     [
@@ -22,7 +21,6 @@ def test_a_role_covers_itself_and_those_below(held: WorkspaceRole, enough_for: s
     assert {needed for needed in WorkspaceRole if held.covers(needed)} == enough_for
 
 
-@pytest.mark.req("WS-1", part="@state is the session's, or the caller's")
 def test_the_state_scope_is_the_session_then_the_agent_then_the_person() -> None:
     person = Caller(WorkspaceId(new_id()), UserId(new_id()))
     agent = replace(person, agent=Agent(AgentId(new_id()), "helper", AgentRules()))

@@ -8,8 +8,6 @@ from tests.wait_until import PATIENCE
 from toolcrib.core.errors import Overloaded
 from toolcrib.runtime.fair_queue import FairQueue
 
-pytestmark = pytest.mark.req("SY-5", part="fair share")
-
 
 class TurnHolder:
     """Holds turns until a test releases them."""

@@ -10,8 +10,6 @@ from toolcrib.core.paths import Mount, WorkspacePath
 NOW = 1_700_000_000_000_000_000
 TICK = 20_000_000
 
-pytestmark = pytest.mark.req("WS-7", part="fingerprints")
-
 
 def taken(*, after_ns: int) -> Fingerprint:
     """A fingerprint taken this long after the entry's last change."""
@@ -66,6 +64,5 @@ def test_two_states_are_equal_if_bytes_mode_and_kind_agree(other: EntryState, sa
     assert STATE.holds_same_as(other) is same
 
 
-@pytest.mark.req("WS-11", part="the eight types")
 def test_there_are_eight_file_types() -> None:
     assert " ".join(FileType) == "document folder canvas chat whiteboard agent skill plan"

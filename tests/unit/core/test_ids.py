@@ -10,8 +10,6 @@ import pytest
 
 from toolcrib.core.ids import new_id
 
-pytestmark = pytest.mark.req("WS-6", part="ids are UUIDv7")
-
 
 def test_an_id_is_a_uuid_of_version_7() -> None:
     made = new_id()

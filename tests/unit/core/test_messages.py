@@ -20,7 +20,6 @@ CALL = ModelToolCall(ToolCallId("call_1"), "read_file", '{"path":"x"}')
 CALLS = [{"id": "call_1", "type": "function", "function": {"name": "read_file", "arguments": '{"path":"x"}'}}]
 
 
-@pytest.mark.req("PR-3", part="the four kinds of message")
 def test_message_union_supports_all_four_roles() -> None:
     messages: list[Message] = [
         SystemMessage("You are helpful"),
@@ -33,7 +32,6 @@ def test_message_union_supports_all_four_roles() -> None:
     assert [message.role for message in messages] == ["system", "user", "assistant", "assistant", "tool"]
 
 
-@pytest.mark.req("RN-1", part="messages with metadata, as they are recorded")
 def test_append_message_stores_and_retrieves_metadata() -> None:
     message = AssistantMessage(tool_calls=(CALL,))
 

@@ -1,7 +1,5 @@
 """The union of stream events, and the messages built from them."""
 
-import pytest
-
 from toolcrib.core.errors import ProviderError, ProviderErrorKind
 from toolcrib.core.messages import AssistantMessage, ModelToolCall, ProviderMetadata, ToolCallId
 from toolcrib.core.model_stream import (
@@ -43,7 +41,6 @@ def received(*events: StreamEvent) -> MessageBuilder:
     return reception
 
 
-@pytest.mark.req("PR-5", part="errors carry status and body")
 def test_provider_error_stores_status_and_body() -> None:
     error = ProviderError(401, "Unauthorized")
 
@@ -52,7 +49,6 @@ def test_provider_error_stores_status_and_body() -> None:
     assert isinstance(error, Exception)
 
 
-@pytest.mark.req("PR-2", part="one union of events")
 def test_stream_event_discriminated_union_covers_all_variants() -> None:
     events: list[StreamEvent] = [
         *CALLS,
@@ -74,7 +70,6 @@ def test_stream_event_discriminated_union_covers_all_variants() -> None:
     }
 
 
-@pytest.mark.req("PR-2", part="several calls in a message keep apart")
 def test_a_message_is_assembled_from_its_events() -> None:
     note = ProviderMetadata("p", "m", {"x": 1})
     reception = received(*CALLS, StreamFinish(FinishReason.TOOL_CALLS, note))
@@ -84,7 +79,6 @@ def test_a_message_is_assembled_from_its_events() -> None:
     assert reception.usage == TokenUsage(5, 3)
 
 
-@pytest.mark.req("PR-5", part="a cut stream is never finalised")
 def test_an_interrupted_message_has_no_tool_calls() -> None:
     error = ProviderError(0, "cut", kind=ProviderErrorKind.BROKEN_STREAM)
     reception = received(*CALLS[:-3], StreamFailed(error))

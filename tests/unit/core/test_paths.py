@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from toolcrib.core.paths import Mount, WorkspacePath, mount_root, path_from_row
 
-pytestmark = pytest.mark.req("WS-1", part="places")
-
 names = st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1, max_size=8)
 paths = st.lists(names, min_size=1, max_size=5).map(lambda parts: "/" + "/".join(parts))
 path_strategy = st.builds(WorkspacePath, st.sampled_from(Mount), paths, st.sampled_from(["", "run-1"]))

@@ -7,8 +7,6 @@ import uvloop
 
 from toolcrib.runtime.reusable_timeout import ReusableTimeout
 
-pytestmark = pytest.mark.req("PR-1", part="a turn ends in time")
-
 SOON, NEVER = 0.01, 3600.0
 
 

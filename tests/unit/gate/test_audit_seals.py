@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from toolcrib.gate.audit_seals import runs
 
-pytestmark = pytest.mark.req("AU-1", part="what a seal covers")
-
 
 @given(st.sets(st.integers(1, 60)).map(sorted))
 def test_ranges_cover_the_positions_and_nothing_else(positions: list[int]) -> None:

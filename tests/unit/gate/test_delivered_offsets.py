@@ -1,7 +1,5 @@
 """The thinking and the text of a message are two streams: neither hides the other from a subscriber."""
 
-import pytest
-
 from toolcrib.core.events import Delta, DeltaType
 from toolcrib.core.ids import SessionId, WorkspaceId, new_id
 from toolcrib.events.deltas import DeliveredOffsets, PartialTexts
@@ -13,7 +11,6 @@ def piece(kind: DeltaType, text: str, offset: int = 0) -> Delta:
     return Delta(WORKSPACE, SESSION, kind, "message", text, attempt=1, offset=offset)
 
 
-@pytest.mark.req("EV-2", part="words after thoughts")
 def test_text_is_delivered_after_thinking_of_the_same_length() -> None:
     ledger = DeliveredOffsets()
     ledger.undelivered(piece(DeltaType.THINKING, "Let me see."))

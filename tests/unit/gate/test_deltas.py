@@ -2,14 +2,11 @@
 
 import asyncio
 
-import pytest
-
 from tests.wait_until import PATIENCE
 from toolcrib.core.events import Delta, DeltaType
 from toolcrib.core.ids import SessionId, WorkspaceId, new_id
 from toolcrib.events.deltas import MAX_COALESCED_CHARACTERS, DeltaCoalescer
 
-pytestmark = pytest.mark.req("EV-1", part="deltas are joined")
 WORKSPACE, SESSION = WorkspaceId(new_id()), SessionId(new_id())
 
 

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 
-import pytest
 from anyio import create_memory_object_stream
 from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
@@ -22,7 +21,6 @@ SERVER = McpServer(
 )  # fmt: skip
 
 
-@pytest.mark.req("MC-1", part="audit")
 async def test_contacts_are_those_of_the_call_in_whose_time_they_were_made() -> None:
     listeners: list[OnContact] = []
 

@@ -9,8 +9,6 @@ from toolcrib.core.errors import BadArguments
 from toolcrib.policy.agent_definition import parse_definition, render_definition
 from toolcrib.policy.protected_paths import PATTERNS
 
-pytestmark = pytest.mark.req("PO-1", part="the YAML form")
-
 DECLARED = """
 # In workflow/agent definition
 tool_permissions:

@@ -15,7 +15,6 @@ READS = Effects(reads=(A_FILE,))
 WRITES = Effects(writes=(A_FILE,))
 
 
-@pytest.mark.req("PO-3", part="supervised, guided, autonomous")
 @pytest.mark.parametrize(
     ("trust", "danger", "verdict"),
     [
@@ -34,7 +33,6 @@ def test_trust_and_danger_decide_whether_approval_is_needed(
     assert (decision.action, decision.rule, decision.error) == (verdict, f"trust.{trust}.{danger}", None)
 
 
-@pytest.mark.req("PO-3", part="trust never adds permissions")
 @pytest.mark.parametrize("trust", list(TrustLevel))
 def test_a_denied_call_is_denied_at_every_trust_level(trust: TrustLevel) -> None:
     caller = agent(trust=trust, tool_permissions={"write": {"allowed": True, "paths": ["docs/**"]}})
@@ -43,7 +41,6 @@ def test_a_denied_call_is_denied_at_every_trust_level(trust: TrustLevel) -> None
     assert authorize(caller, WRITE, Effects(writes=(project("/docs/.env"),))).action is AuthorizationAction.DENY
 
 
-@pytest.mark.req("PO-1", part="people act by role")
 @pytest.mark.parametrize(
     ("tool", "effects", "role"),
     [
@@ -64,7 +61,6 @@ def test_a_person_needs_no_approval_and_is_bound_by_role_only(
     assert (decision.action, decision.required_role, decision.rule) == (AuthorizationAction.ALLOW, role, f"role.{role}")
 
 
-@pytest.mark.req("PO-1", part="who answers for an agent")
 def test_the_user_behind_an_agent_needs_the_role_that_the_call_needs() -> None:
     assert authorize(agent(), READ, READS).required_role is WorkspaceRole.VIEWER
     assert authorize(agent(), WRITE, WRITES).required_role is WorkspaceRole.MEMBER
@@ -74,7 +70,6 @@ READER = agent(tool_permissions=None)
 NARROW = agent(tool_permissions={"write": {"allowed": True, "paths": ["src/**"]}, "read": {"allowed": False}})
 
 
-@pytest.mark.req("PO-1", "PO-6", part="which rule refuses, with which error")
 @pytest.mark.parametrize(
     ("caller", "tool", "effects", "rule", "error"),
     [
@@ -102,13 +97,11 @@ def test_the_first_rule_that_applies_denies(
     assert decision.reason == decision.error.message
 
 
-@pytest.mark.req("PO-6", part="refused permissions are no violations")
 def test_a_protected_path_is_a_violation_and_a_missing_permission_is_not() -> None:
     assert isinstance(authorize(agent(), READ, Effects(reads=(project("/.env"),))).error, SandboxViolation)
     assert not isinstance(authorize(READER, WRITE, WRITES).error, SandboxViolation)
 
 
-@pytest.mark.req("WS-4", part="what becomes code is asked about")
 @pytest.mark.parametrize("trust", list(TrustLevel))
 @pytest.mark.parametrize("path", ["/.git", "/.git/hooks/x", "/.vscode/tasks.json"])
 def test_writing_files_that_become_code_needs_approval_at_every_trust_level(trust: TrustLevel, path: str) -> None:
@@ -118,13 +111,11 @@ def test_writing_files_that_become_code_needs_approval_at_every_trust_level(trus
     assert authorize(agent(trust=trust), READ, Effects(reads=(project(path),))).rule != "protected-name"
 
 
-@pytest.mark.req("WS-4", part="batches")
 def test_files_of_a_batch_are_left_to_the_path_guard() -> None:
     decision = authorize(agent(), Tool("cat"), Effects(reads_batch=(A_FILE, project("/.env"))))
     assert decision.action is AuthorizationAction.ALLOW
 
 
-@pytest.mark.req("PO-5", part="every rule considered is listed")
 def test_the_evaluated_rules_are_listed_in_order_with_their_results() -> None:
     passed = [
         "mount.read-only: not denied",
@@ -172,8 +163,6 @@ EFFECTS = [
 ]
 
 
-@pytest.mark.req("PO-3", part="review")
-@pytest.mark.req("CT-1", part="what cannot be undone asks")
 @pytest.mark.parametrize(("tool", "effects", "asks"), [row[1:] for row in EFFECTS], ids=[row[0] for row in EFFECTS])
 def test_trust_and_effect_decide_who_is_asked(tool: Tool, effects: Effects, asks: str) -> None:
     for trust, answer in zip(TrustLevel, asks.split(), strict=True):
@@ -182,7 +171,6 @@ def test_trust_and_effect_decide_who_is_asked(tool: Tool, effects: Effects, asks
         assert decision.action is (AuthorizationAction.ASK if answer == "yes" else AuthorizationAction.ALLOW), trust
 
 
-@pytest.mark.req("PO-3", part="review")
 def test_review_says_what_cannot_be_undone() -> None:
     caller = agent(trust=TrustLevel.REVIEW, tool_permissions=EACH)
     decision = authorize(caller, MAKE, CONTACTS)
@@ -193,7 +181,6 @@ def test_review_says_what_cannot_be_undone() -> None:
     assert (applied.rule, applied.undoable_only) == ("trust.review.undoable", True)
 
 
-@pytest.mark.req("CT-1", part="what cannot be undone asks")
 def test_hosts_of_the_definition_are_a_standing_grant() -> None:
     permissions = {"make": {"allowed": True, "hosts": ["pypi.org"]}}
     caller = agent(trust=TrustLevel.REVIEW, tool_permissions=permissions)

@@ -7,8 +7,6 @@ from toolcrib.core.tool_calls import Effects
 from toolcrib.policy.command_patterns import entry_flaw, suggested_entries
 from toolcrib.policy.grants import grant_covers
 
-pytestmark = pytest.mark.req("CT-3", part="commands by argument prefix")
-
 
 def covers(entries: tuple[str, ...], command: str) -> bool:
     return grant_covers(GrantRule(("bash",), commands=entries), "bash", Effects(command=command))

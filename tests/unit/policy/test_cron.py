@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from toolcrib.core.errors import BadArguments
 from toolcrib.policy.cron import next_firing
 
-pytestmark = pytest.mark.req("SC-9", part="schedules")
-
 
 def at(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)

@@ -4,8 +4,6 @@ import pytest
 
 from toolcrib.policy.environment import clean_environment
 
-pytestmark = pytest.mark.req("SH-2", part="the allow-list")
-
 
 def test_ac7_the_path_is_passed_and_an_api_key_is_not() -> None:
     assert clean_environment({"MY_API_KEY": "secret", "PATH": "/usr/bin"}) == {"PATH": "/usr/bin"}

@@ -1,6 +1,5 @@
 """Explaining a call without running it."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,8 +9,6 @@ from toolcrib.core.callers import Caller
 from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.core.tool_calls import Effects
 from toolcrib.policy.authorization import AuthorizationAction, DeniedFile, authorize, explain
-
-pytestmark = pytest.mark.req("PO-5")
 
 _paths = st.lists(
     st.sampled_from([project("/a"), project("/.env"), project("/.git"), WorkspacePath(Mount.PKG, "/a"), project("/")])

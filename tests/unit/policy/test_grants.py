@@ -41,7 +41,6 @@ def paths() -> list[WorkspacePath]:
     return [*around, *(WorkspacePath(mount, odd) for mount in (Mount.CENTRAL, Mount.STATE) for odd in ODD)]
 
 
-@pytest.mark.req("HU-1", part="a grant is as narrow as it was seen")
 def test_the_exact_rule_covers_that_one_path_and_no_other() -> None:
     rules = {path: exact_rule(path) for path in paths()}
 
@@ -98,7 +97,6 @@ def test_every_path_that_a_call_touches_must_be_covered() -> None:
     assert not grant_covers(rule, "write", Effects())
 
 
-@pytest.mark.req("CT-3", part="files by glob")
 def test_a_folder_or_all_edits_are_suggested_beside_the_file() -> None:
     folder, exact, anywhere = suggest_rules(WRITE, Effects(writes=(project("/src/a b/x.py"),)))
 
@@ -136,7 +134,6 @@ def test_a_command_of_another_tool_is_covered_only_if_identical() -> None:
         check_rule(GrantRule(("write",)), WRITE, Effects(command="make test"))
 
 
-@pytest.mark.req("CT-3", part="commands by argument prefix")
 def test_grants_cover_the_parts_of_a_command_together() -> None:
     some, more = ("git diff *",), ("make test", "cd web")
     caller = granting(GrantRule(("bash",), commands=some), GrantRule(("bash",), commands=more))
@@ -150,7 +147,6 @@ def test_grants_cover_the_parts_of_a_command_together() -> None:
     assert find_grant(caller, BASH, Effects(command="git diff > x && make test")) is None
 
 
-@pytest.mark.req("CT-3", part="commands by argument prefix")
 def test_a_grant_of_another_session_does_not_take_part() -> None:
     caller = granting(GrantRule(("bash",), commands=("git diff *",)))
     assert caller.agent is not None
@@ -160,7 +156,6 @@ def test_a_grant_of_another_session_does_not_take_part() -> None:
     assert find_grant(caller, BASH, Effects(command="git diff")) is None
 
 
-@pytest.mark.req("CT-3", part="hosts")
 @pytest.mark.parametrize(
     ("rules", "command", "hosts", "missing"),
     [
@@ -194,7 +189,6 @@ def test_a_rule_about_hosts_covers_no_command() -> None:
     assert find_grant(caller, BASH, Effects(command="curl a.org", hosts=("a.org",))) is None
 
 
-@pytest.mark.req("CT-3", part="MCP tools with argument patterns")
 @pytest.mark.parametrize(
     ("globs", "arguments", "is_covered"),
     [
@@ -220,7 +214,6 @@ GITHUB = Tool("mcp:hub/create_issue", Danger.DANGEROUS, "mcp:hub", ToolCategory.
 GIVEN = Effects(command="mcp:hub", hosts=("api.hub.example",), arguments={}, access=("secret:TOKEN", "workspace:read"))
 
 
-@pytest.mark.req("HU-1", part="asked again if it reaches more")
 @pytest.mark.parametrize(
     ("later", "is_covered"),
     [
@@ -268,7 +261,6 @@ def test_a_rule_for_an_mcp_server_names_exactly_what_it_was_given(changed: dict[
     assert list(refused.value.fields) == [field]
 
 
-@pytest.mark.req("CT-3", part="seen and edited before it is saved")
 @pytest.mark.parametrize(
     ("rule", "field"),
     [

@@ -8,8 +8,6 @@ from toolcrib.core.errors import TooCostly
 from toolcrib.policy.json_schema import is_quick, is_quick_schema, schema_error, size_error, validation_error
 from toolcrib.workspace.text.worker_calls import answer_flaw, flaw_of_schema
 
-pytestmark = pytest.mark.req("SY-1", part="answers and schemas")
-
 FORM = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 10}, "age": {"type": "integer"}}}
 # Blocked the loop for seconds: every number is checked against every schema.
 MANY_PARTS: dict[str, Any] = {"items": {"allOf": [{"type": "integer"}] * 900}}

@@ -11,8 +11,6 @@ from toolcrib.policy.model_results import bounded_text, model_result, model_text
 CALL = UUID("01a1e48a-bc5f-77f4-ba62-25f500b9d2a5")
 PICTURE = {"type": "image", "mime_type": "image/png", "data": "A" * 90_000}
 
-pytestmark = pytest.mark.req("TL-3", part="what a model reads, by dialect")
-
 
 @pytest.mark.parametrize(
     ("result", "text"),
@@ -51,7 +49,6 @@ def test_an_error_has_its_message_and_its_fields() -> None:
     assert model_text(None, error) == ("Wrong.: path: Missing.", True)
 
 
-@pytest.mark.req("TL-8", part="a cut result says so")
 @pytest.mark.parametrize(
     "result",
     [
@@ -78,7 +75,6 @@ def test_a_truncated_result_fits_and_names_the_offset_of_the_rest(result: Any) -
     assert bounded_text(shown.value, None, CALL) == bounded_text(result, None, CALL) == (text, False)
 
 
-@pytest.mark.req("TL-8", part="reading on")
 def test_pieces_make_the_complete_text_and_each_fits() -> None:
     whole = '"é\x01\U0001f600' * 30_000
     text, offset = "", 0

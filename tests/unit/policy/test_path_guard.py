@@ -11,7 +11,6 @@ PKG_FILE = WorkspacePath(Mount.PKG, "/guide.md")
 LOG_FILE = WorkspacePath(Mount.STATE, "/logs/execution.jsonl")
 
 
-@pytest.mark.req("PO-6", part="writes to @pkg")
 def test_pkg_is_readable_and_never_writable() -> None:
     for caller in (person(), agent()):
         PathGuard(caller, "write").check_read(PKG_FILE)
@@ -19,7 +18,6 @@ def test_pkg_is_readable_and_never_writable() -> None:
             PathGuard(caller, "write").check_write(PKG_FILE)
 
 
-@pytest.mark.req("WS-1", part="the logs of @state")
 @pytest.mark.parametrize("path", [LOG_FILE, LOG_FILE.parent])
 def test_no_tool_writes_the_logs_and_every_tool_reads_them(path: WorkspacePath) -> None:
     for caller in (person(), agent()):
@@ -32,7 +30,6 @@ def test_the_rest_of_state_is_writable() -> None:
     PathGuard(agent(), "write").check_write(WorkspacePath(Mount.STATE, "/logs.md"))
 
 
-@pytest.mark.req("WS-4", part="one place at a time")
 def test_protected_names_are_denied_to_an_agent_and_not_to_a_person() -> None:
     PathGuard(person(), "read").check_read(project("/.env"))
     PathGuard(person(), "write").check_write(project("/.git/hooks/pre-commit"))
@@ -42,7 +39,6 @@ def test_protected_names_are_denied_to_an_agent_and_not_to_a_person() -> None:
         PathGuard(agent(), "write").check_write(project("/.vscode/tasks.json"))
 
 
-@pytest.mark.req("WS-4", part="who is to be asked")
 def test_files_that_become_code_need_approval_and_secrets_are_always_denied() -> None:
     closed: list[WorkspacePath] = []
     guard = PathGuard(agent(), "write", ask=closed.append)
@@ -53,14 +49,12 @@ def test_files_that_become_code_need_approval_and_secrets_are_always_denied() ->
     assert closed == [project("/.vscode/tasks.json")]
 
 
-@pytest.mark.req("WS-4", part="lifting single patterns")
 def test_an_owner_lifts_a_pattern_for_one_agent() -> None:
     PathGuard(agent(unprotected_paths=[".env"]), "read").check_read(project("/.env"))
     with pytest.raises(ProtectedPath):
         PathGuard(agent(unprotected_paths=[".env"]), "read").check_read(project("/.env.local"))
 
 
-@pytest.mark.req("PO-1", part="path globs")
 def test_an_agent_stays_on_the_paths_of_the_tool_it_uses() -> None:
     caller = agent(tool_permissions={"write": {"allowed": True, "paths": ["src/**"]}, "read": {"allowed": True}})
     PathGuard(caller, "write").check_write(project("/src/a.py"))

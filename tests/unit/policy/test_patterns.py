@@ -17,8 +17,6 @@ from toolcrib.policy.patterns import (
     glob_expression,
 )
 
-pytestmark = pytest.mark.req("SY-1", part="patterns and rules")
-
 # With Python's matcher each took minutes or longer.
 EXPLODE = [
     "*a*a*a*a*a*a*a*a*a*a*a*a*b",

@@ -25,7 +25,6 @@ DANGEROUS_TOOLS = [
 BUILTIN = {tool.name: tool for tool in discover_tools(toolcrib.tools)}
 
 
-@pytest.mark.req("PO-1", part="absent permissions mean read-only")
 @pytest.mark.parametrize("permissions", [None, {}])
 def test_ac10_without_permissions_an_agent_only_reads(permissions: dict[str, object] | None) -> None:
     reader = rules(tool_permissions=permissions)
@@ -34,7 +33,6 @@ def test_ac10_without_permissions_an_agent_only_reads(permissions: dict[str, obj
     assert not any(is_permitted(reader, BUILTIN[name]) for name in DANGEROUS_TOOLS)
 
 
-@pytest.mark.req("PO-2", part="which tools an agent may use")
 def test_ac9_only_the_tools_that_are_allowed_may_be_used() -> None:
     scope = rules(tool_permissions={"file_read": {"allowed": True}, "web_search": {"allowed": True}})
     allowed = [n for n in (*READING_TOOLS, *OTHER_SAFE_TOOLS) if is_permitted(scope, BUILTIN[n])]
@@ -42,13 +40,11 @@ def test_ac9_only_the_tools_that_are_allowed_may_be_used() -> None:
     assert not any(is_permitted(scope, BUILTIN[name]) for name in DANGEROUS_TOOLS)
 
 
-@pytest.mark.req("PO-2", part="which tools an agent may use")
 @pytest.mark.parametrize("entry", [{"allowed": False}, {}])
 def test_a_tool_that_is_listed_but_not_allowed_may_not_be_used(entry: dict[str, object]) -> None:
     assert not is_permitted(rules(tool_permissions={"read": entry}), READ)
 
 
-@pytest.mark.req("PO-2", part="which toolsets an agent has")
 def test_a_tool_is_offered_if_its_toolset_is_enabled_and_it_is_allowed() -> None:
     assert is_offered(AgentRules(), READ)
     assert not is_offered(AgentRules(), Tool("read_file", toolset="project"))
@@ -57,7 +53,6 @@ def test_a_tool_is_offered_if_its_toolset_is_enabled_and_it_is_allowed() -> None
     assert not is_offered(rules(toolsets=["studio"]), BASH)
 
 
-@pytest.mark.req("PO-2", part="which toolsets an agent has")
 def test_allowing_a_tool_by_name_offers_it_unless_an_mcp_server_provides_it() -> None:
     permissions = {"bash": {"allowed": True}, "deploy": {"allowed": True}}
     deploy = Tool("deploy", Danger.DANGEROUS, "mcp:ops")
@@ -66,7 +61,6 @@ def test_allowing_a_tool_by_name_offers_it_unless_an_mcp_server_provides_it() ->
     assert is_offered(rules(tool_permissions=permissions, toolsets=["mcp:ops"]), deploy)
 
 
-@pytest.mark.req("PO-1", part="path globs")
 @pytest.mark.parametrize(
     ("glob", "inside", "outside"),
     [
@@ -92,7 +86,6 @@ def test_a_glob_without_a_mount_applies_to_both_mounts(glob: str, inside: list[s
         assert [path for path in outside if path_allowed(permission, WorkspacePath(zone, path))] == []
 
 
-@pytest.mark.req("PO-1", part="path globs")
 def test_a_glob_with_a_mount_applies_to_that_mount_only() -> None:
     permission = ToolPermission(allowed=True, paths=("@project/src/**", "@central"))
     assert path_allowed(permission, project("/src/a.py"))
@@ -101,27 +94,23 @@ def test_a_glob_with_a_mount_applies_to_that_mount_only() -> None:
     assert path_allowed(permission, mount_root(Mount.CENTRAL))
 
 
-@pytest.mark.req("PO-1", part="path globs")
 def test_a_later_glob_may_except_from_an_earlier_one() -> None:
     permission = ToolPermission(allowed=True, paths=("**", "!infra/**"))
     assert path_allowed(permission, project("/src/a.py"))
     assert not path_allowed(permission, project("/infra/main.tf"))
 
 
-@pytest.mark.req("PO-1", part="path globs")
 def test_without_globs_every_path_is_allowed_and_with_an_empty_list_none() -> None:
     assert path_allowed(ToolPermission(allowed=True), project("/a"))
     assert path_allowed(None, project("/a"))
     assert not path_allowed(ToolPermission(allowed=True, paths=()), project("/a"))
 
 
-@pytest.mark.req("PO-1", part="path globs")
 @pytest.mark.parametrize("mount", [Mount.STATE, Mount.PKG])
 def test_globs_do_not_restrict_state_and_pkg(mount: Mount) -> None:
     assert path_allowed(ToolPermission(allowed=True, paths=("src/**",)), WorkspacePath(mount, "/notes.md"))
 
 
-@pytest.mark.req("PO-1", part="what is taken away")
 @pytest.mark.parametrize(
     ("globs", "path"),
     [

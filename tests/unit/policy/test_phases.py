@@ -14,8 +14,6 @@ from toolcrib.policy.agent_definition import parse_definition
 from toolcrib.policy.authorization import AuthorizationAction, authorize
 from toolcrib.policy.trust import bound_agent, in_phase, reject_unknown_phase
 
-pytestmark = pytest.mark.req("PO-1", part="phases")
-
 DECLARED = """
 trust: autonomous
 toolsets: [workspace, studio]

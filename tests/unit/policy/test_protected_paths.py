@@ -8,8 +8,6 @@ from tests.unit.policy.builders import project
 from toolcrib.core.paths import Mount, WorkspacePath, mount_root
 from toolcrib.policy.protected_paths import PATTERNS, READING, WRITING_ONLY, ProtectedPaths
 
-pytestmark = pytest.mark.req("WS-4", part="which names are protected")
-
 ALL = ProtectedPaths()
 UNSEEN = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u202a\u202e\u2066\u2069\u034f\ufe0f\x07"
 

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from tests.wait_until import PATIENCE
 from toolcrib.policy.shell_parser import SimpleCommand, parse_command
 
-pytestmark = pytest.mark.req("CT-3", part="commands by argument prefix")
-
 NAMES = ("a", "b", "git", "ls", "cd", "python3")
 # Each program writes its words to a file of its own, because those of a pipe run at once. All have the same exit code.
 HARNESS = """

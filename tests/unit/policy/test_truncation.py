@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from tests.wait_until import is_quick
 from toolcrib.policy.truncation import SMALLEST_LIMIT, truncate
 
-pytestmark = pytest.mark.req("TL-8", part="bounding")
-
 _scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=400)
 _json = st.recursive(
     _scalars,

@@ -36,7 +36,6 @@ REQUEST = ModelRequest(
 NAMES = ToolNameEncoder.of(REQUEST.tools, REQUEST.messages)
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
 def test_responses() -> None:
     body = openai_responses.request_body(REQUEST, NAMES, provider="openai", reasons=True)
 
@@ -47,7 +46,6 @@ def test_responses() -> None:
     assert strictness.responses_refusal(body, wires.ENCRYPTED) is None
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
 def test_anthropic() -> None:
     body = anthropic_messages.request_body(REQUEST, NAMES, provider="anthropic")
 
@@ -59,7 +57,6 @@ def test_anthropic() -> None:
     assert strictness.anthropic_refusal(body, wires.SIGNATURE) is None
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
 def test_gemini() -> None:
     body = gemini.request_body(REQUEST, NAMES, provider="gemini")
 
@@ -69,7 +66,6 @@ def test_gemini() -> None:
     assert strictness.gemini_refusal(body, "m", wires.SIGNATURE) is None
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
 def test_chat_completions_show_what_results_bring_after_them() -> None:
     body = chat_completions.request_body(REQUEST, NAMES, provider="openai", max_tokens_field="max_tokens")
 
@@ -88,7 +84,6 @@ def test_ollama_gets_images() -> None:
     assert strictness.ollama_refusal(body) is None
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
 @pytest.mark.parametrize(("provider", "model"), [("openai", "gpt-3.5-turbo"), ("openai", "o3-mini")])
 def test_a_model_without_images_reads_a_note(provider: str, model: str) -> None:
     request = ModelRequest(model, REQUEST.messages, tools=TOOLS)

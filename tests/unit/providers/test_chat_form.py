@@ -48,7 +48,6 @@ async def answered() -> AssistantMessage:
     return received(await read_bytes("openai", stream)).message()
 
 
-@pytest.mark.req("PR-3", part="what a provider noted goes back to it")
 async def test_thinking_and_signatures_are_sent_back_with_tool_results() -> None:
     message = await answered()
     result = sent(UserMessage("Go."), message, ToolResultMessage(message.tool_calls[0].id, "x"))[1]
@@ -75,7 +74,6 @@ async def test_another_provider_or_model_gets_neither_thinking_nor_signatures(mo
     assert result["tool_calls"][0].keys() == {"id", "type", "function"}
 
 
-@pytest.mark.req("PR-3", part="OpenAI's form")
 def test_the_conversation_is_encoded_in_openais_format() -> None:
     call = ModelToolCall(ToolCallId("call_1"), "fs.read", "{oops")
 

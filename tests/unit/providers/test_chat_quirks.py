@@ -97,7 +97,6 @@ TWO_CALLS: dict[str, list[bytes]] = {
 }
 
 
-@pytest.mark.req("PR-2", part="several calls in a message keep apart, whatever the server's habits")
 @pytest.mark.parametrize("stream", TWO_CALLS.values(), ids=TWO_CALLS)
 @pytest.mark.parametrize("end", [[DONE], []], ids=["with [DONE]", "without"])
 async def test_two_calls_are_parsed(stream: list[bytes], end: list[bytes]) -> None:
@@ -177,7 +176,6 @@ async def test_a_model_refusal_is_text_with_a_finish_reason() -> None:
     assert reception.finish.reason is FinishReason.REFUSAL
 
 
-@pytest.mark.req("PR-5", part="errors within a stream")
 @pytest.mark.parametrize(
     ("error", "kind"),
     [

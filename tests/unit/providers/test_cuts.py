@@ -24,7 +24,6 @@ LAST = {
 }
 
 
-@pytest.mark.req("PR-5", part="a cut stream is never finalised")
 @pytest.mark.parametrize("broken", [True, False], ids=["connection broke", "body just ended"])
 @pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES)
 @pytest.mark.parametrize("wire", WIRES)
@@ -61,7 +60,6 @@ async def test_how_the_bytes_are_split_makes_no_difference(wire: str, scene: Sce
     assert plain(await read_bytes(wire, pieces)) == plain(await read_bytes(wire, [whole]))
 
 
-@pytest.mark.req("PR-2", part="a call that the limit cut off is not given as whole")
 @pytest.mark.parametrize("wire", ["anthropic", "openai", "responses"])
 async def test_a_call_that_the_token_limit_cut_off_does_not_end(wire: str) -> None:
     cut_off = SceneCall("call_two", "list_directory", '{"path": "some/')

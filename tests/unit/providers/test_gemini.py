@@ -37,7 +37,6 @@ async def answered(model: str = MODEL) -> tuple[Message, ...]:
     return (UserMessage("Go."), message, *(ToolResultMessage(call.id, "X") for call in message.tool_calls))
 
 
-@pytest.mark.req("PR-6", part="Gemini")
 async def test_signatures_go_back_where_they_came_from() -> None:
     contents = sent(SystemMessage("Be brief."), *await answered())["contents"]
 
@@ -49,7 +48,6 @@ async def test_signatures_go_back_where_they_came_from() -> None:
     assert [part["functionResponse"]["id"] for part in contents[2]["parts"]] == ["call_one", "call_two"]
 
 
-@pytest.mark.req("PR-6", part="Gemini")
 async def test_calls_of_another_model_are_accepted_without_its_signature() -> None:
     body = sent(*await answered("gemini-2.5-pro"))
 

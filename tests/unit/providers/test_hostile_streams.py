@@ -74,7 +74,6 @@ HOSTILE = {
 }
 
 
-@pytest.mark.req("PR-5", part="hostile streams end as errors")
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE)
 async def test_a_hostile_response_is_a_broken_stream(wire: str, data: bytes) -> None:

@@ -19,7 +19,6 @@ from toolcrib.providers.request_check import request_flaw
 USAGE = TokenUsage(1_000_000, 100_000, cached_input_tokens=400_000, cache_write_tokens=100_000)
 
 
-@pytest.mark.req("PR-6", part="prices and limits from a catalogue")
 def test_prices_count_cached_tokens_at_their_own_price() -> None:
     at = datetime(2026, 11, 17, tzinfo=UTC)
     cost = price("anthropic", "claude-opus-4-7", USAGE, at=at)
@@ -30,7 +29,6 @@ def test_prices_count_cached_tokens_at_their_own_price() -> None:
     assert cost.total == Decimal("5.825")
 
 
-@pytest.mark.req("PR-6", part="prices and limits from a catalogue")
 @pytest.mark.parametrize(
     ("provider", "model", "window"),
     [
@@ -66,7 +64,6 @@ def test_the_data_has_a_date() -> None:
     assert checked_on().year >= 2026
 
 
-@pytest.mark.req("PR-6", part="Anthropic adaptive thinking and effort")
 @pytest.mark.parametrize(
     ("provider", "model", "effort", "explained"),
     [
@@ -90,7 +87,6 @@ def test_an_effort_of_an_unknown_model_is_left_to_its_server() -> None:
     assert request_flaw("openai-compatible", request) is None
 
 
-@pytest.mark.req("PR-6", part="prices and limits from a catalogue")
 @pytest.mark.parametrize(
     ("model", "window", "tools", "output"),
     [

@@ -58,7 +58,6 @@ async def answered() -> tuple[Message, ...]:
     return (UserMessage("Go."), loaded, *results)
 
 
-@pytest.mark.req("PR-6", part="OpenAI Responses")
 async def test_encrypted_reasoning_is_sent_back_before_what_followed_it() -> None:
     items = sent(SystemMessage("Be brief."), *await answered())["input"]
 
@@ -71,7 +70,6 @@ async def test_a_dated_version_of_the_model_gets_the_reasoning_back() -> None:
     assert REASONING in sent(*await answered(), model=f"{MODEL}-2026-07-01")["input"]
 
 
-@pytest.mark.req("PR-6", part="OpenAI Responses")
 @pytest.mark.parametrize(("model", "provider"), [("gpt-5.5", "openai"), (MODEL, "copilot")])
 async def test_another_model_or_provider_gets_no_reasoning(model: str, provider: str) -> None:
     body = sent(*await answered(), model=model, provider=provider)

@@ -30,7 +30,6 @@ KINDS = [
 ]
 
 
-@pytest.mark.req("PR-5", part="errors carry status and body")
 @pytest.mark.parametrize(("status", "body", "kind"), KINDS, ids=lambda value: str(value)[:30])
 def test_an_error_has_its_status_its_body_and_its_kind(status: int, body: str, kind: ProviderErrorKind) -> None:
     error = response_error(status, body)
@@ -39,7 +38,6 @@ def test_an_error_has_its_status_its_body_and_its_kind(status: int, body: str, k
     assert error.message.startswith(f"Provider error ({status}): {body}")
 
 
-@pytest.mark.req("PR-5", part="rate limits")
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [

@@ -54,7 +54,6 @@ class Attempts:
         return await taken(retrying(self.begin, patience=patience, pause=self.pause))
 
 
-@pytest.mark.req("PR-5", part="retried where nothing was shown yet")
 @pytest.mark.parametrize(
     "kind",
     [
@@ -72,7 +71,6 @@ async def test_a_transient_failure_is_retried(kind: ProviderErrorKind) -> None:
     assert 0.25 <= attempts.pauses[0] <= 0.5 <= attempts.pauses[1] <= 1
 
 
-@pytest.mark.req("PR-5", part="reported with what was received")
 @pytest.mark.parametrize(
     "shown", [TEXT, ThinkingDelta("Hm"), ToolCallStart(0, ToolCallId("1"), "read")], ids=lambda event: event.type
 )
@@ -93,7 +91,6 @@ async def test_a_permanent_failure_is_returned_at_once(kind: ProviderErrorKind) 
     assert attempts.begun == 1
 
 
-@pytest.mark.req("PR-5", part="rate limits")
 async def test_the_providers_retry_after_is_used() -> None:
     attempts = Attempts([failed(retry_after=7.5)], WHOLE)
 
@@ -116,7 +113,6 @@ async def test_after_the_last_attempt_the_failure_is_returned() -> None:
     assert attempts.begun == 3
 
 
-@pytest.mark.req("RN-2", part="the limit of a model turn")
 async def test_a_turn_that_takes_too_long_ends_with_an_error_and_is_closed() -> None:
     closed = asyncio.Event()
 

@@ -1,6 +1,5 @@
 """Tool names in the form that the APIs accept: they round-trip, and no two are equal."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +12,6 @@ tool_names = st.lists(
 )
 
 
-@pytest.mark.req("TL-3", part="names that an API refuses are encoded on its wire only")
 @given(tool_names)
 def test_names_round_trip_and_are_valid_on_the_wire(names: list[str]) -> None:
     wire = ToolNameEncoder(names)

@@ -46,8 +46,6 @@ messages = st.lists(
 ).map(lambda drawn: (*drawn, UserMessage("Go.")))
 
 
-@pytest.mark.req("PR-5", part="no orphan tool call is ever sent")
-@pytest.mark.req("PR-3", part="any conversation becomes each provider's form")
 @pytest.mark.parametrize("tools", [TOOLS, ()], ids=["tools", "no tools"])
 @given(messages=messages, thinking=st.sampled_from([0, 2000]))
 @settings(max_examples=100, deadline=None)

@@ -41,7 +41,6 @@ async def shown(*results: Any, tool: str = "mcp:charts/draw") -> list[ToolResult
     return [one for one in conversation("", [said], calls, read) if isinstance(one, ToolResultMessage)]
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
 async def test_an_image_of_an_mcp_result_is_shown_besides_its_text() -> None:
     (result,) = await shown({"text": "Here it is.", "media": [MEDIUM]})
 

@@ -13,8 +13,6 @@ from toolcrib.core.errors import Misconfigured
 from toolcrib.runtime.disk_identity import DiskIdentity
 from toolcrib.settings import Settings, load_settings
 
-pytestmark = pytest.mark.req("SC-1", part="a node has one disk")
-
 
 def settings_at(data_dir: Path, **given: Any) -> Settings:
     secret = SecretStr("")

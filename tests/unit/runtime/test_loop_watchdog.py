@@ -8,12 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.wait_until import PATIENCE
 from toolcrib.runtime.loop_watchdog import LIMIT_SECONDS, LoopWatchdog
-
-pytestmark = pytest.mark.req("SY-1", part="watchdog")
 
 
 def compute(seconds: float) -> None:

@@ -9,8 +9,6 @@ from toolcrib.core.errors import Misconfigured
 from toolcrib.settings import Settings, load_settings
 from toolcrib.wiring.tool_runtime import command_sandbox
 
-pytestmark = pytest.mark.req("SH-6", part="addresses are pinned, and none is private")
-
 REGISTRY = "registry.corp.example"
 METADATA_V4 = ("169.254.169.254", "168.63.129.16", "100.100.100.200", "192.0.0.192")
 METADATA = (

@@ -28,8 +28,6 @@ from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.tools.dialects.mounts_dialect import failed
 from toolcrib.tools.tool_registry import ToolRegistry, discover_tools
 
-pytestmark = pytest.mark.req("TL-5", part="codes")
-
 TOOLS = {tool.name: tool for tool in discover_tools(toolcrib.tools) if tool.toolset == "mounts"}
 
 
@@ -73,14 +71,12 @@ def test_a_violation_names_its_kind() -> None:
     assert failed(ReadOnlyMount("x"))["error"]["details"] == {"violation": "read_only_mount"}
 
 
-@pytest.mark.req("TL-1", part="the mounts toolset")
 def test_names_dangers_and_categories() -> None:
     assert {name for name, tool in TOOLS.items() if tool.danger is Danger.SAFE} == {"fs.list", "fs.read", "fs.search"}
     assert {name for name, tool in TOOLS.items() if tool.danger is Danger.DANGEROUS} == {"fs.write", "fs.apply_patch"}
     assert {tool.category for tool in TOOLS.values()} == {ToolCategory.FILE}
 
 
-@pytest.mark.req("TL-1", part="effects")
 @pytest.mark.parametrize(
     ("name", "more", "writes"),
     [

@@ -4,13 +4,10 @@ import re
 from hashlib import sha256
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.workspace.text.content import HeadTailReader
-
-pytestmark = pytest.mark.req("TL-5", part="windows and streaming hashes")
 
 TEXTS = st.text(alphabet="ab\n\r€", max_size=60).map(str.encode)
 

@@ -8,8 +8,6 @@ from toolcrib.core.errors import InvalidFrontmatter
 from toolcrib.tools.dialects.mounts_dialect import FrontmatterUpdate
 from toolcrib.workspace.text.frontmatter_patch import patched
 
-pytestmark = pytest.mark.req("TL-5", part="updateFrontmatter")
-
 DOCUMENT = """\
 ---
 # Kept by the runtime.

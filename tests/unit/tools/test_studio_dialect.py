@@ -6,8 +6,6 @@ from toolcrib.core.errors import BadArguments, PathOutsideMount
 from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.tools.dialects.studio_dialect import HostPath, parse_zone_path, paths_of
 
-pytestmark = pytest.mark.req("TL-3", part="paths of studio")
-
 
 @pytest.mark.parametrize(
     ("text", "path"),

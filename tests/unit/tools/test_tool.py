@@ -18,7 +18,6 @@ def project(path: str) -> WorkspacePath:
     return WorkspacePath(Mount.PROJECT, path)
 
 
-@pytest.mark.req("TL-7", part="bad arguments say which field and what was expected")
 @pytest.mark.parametrize(
     ("tool", "arguments", "field", "words"),
     [
@@ -62,14 +61,12 @@ def test_several_wrong_arguments_are_reported_at_once() -> None:
     assert set(caught.value.fields) == {"path", "limit", "colour"}
 
 
-@pytest.mark.req("WS-2", part="a path that leaves is a violation, not a wrong argument")
 @pytest.mark.parametrize("tool", ["read", "ls", "write", "rm", "touch", "mkdir", "file_info"])
 def test_a_path_that_climbs_out_is_a_violation(tool: str) -> None:
     with pytest.raises(PathOutsideMount):
         REGISTRY.require(tool).parse({"path": "/../etc/passwd", **({"content": ""} if tool == "write" else {})})
 
 
-@pytest.mark.req("TL-1", part="effects")
 @pytest.mark.parametrize(
     ("tool", "arguments", "effects"),
     [
@@ -101,7 +98,6 @@ def test_the_declared_effects_of_a_call(tool: str, arguments: dict[str, Any], ef
     assert found.effects(found.parse(arguments)) == effects
 
 
-@pytest.mark.req("TL-1", part="definitions")
 def test_ac2_tool_definitions_are_camel_case() -> None:
     result = BASH.definition().model_dump(by_alias=True)
 

@@ -20,8 +20,6 @@ from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.tools.tool import Tool
 from toolcrib.tools.tool_registry import ToolRegistry
 
-pytestmark = pytest.mark.req("TL-10")
-
 
 @tool()
 def word_count(path: AbsolutePath, words: list[str], case: bool = True, most: Annotated[int, Field(ge=1)] = 10) -> int:

@@ -4,8 +4,6 @@ import pytest
 
 from toolcrib.websearch.text_sanitizer import find_secret
 
-pytestmark = pytest.mark.req("SE-1", part="a secret in a query is not sent")
-
 
 @pytest.mark.parametrize(
     ("text", "kind"),

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from toolcrib.websearch.text_sanitizer import to_plain_text, web_address
 
-pytestmark = pytest.mark.req("SE-1", part="results are made harmless")
-
 
 @pytest.mark.parametrize(
     ("text", "result"),

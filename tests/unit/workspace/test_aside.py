@@ -3,12 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
-
 from toolcrib.core.ids import WorkspaceId, new_id
 from toolcrib.workspace.fs.aside import AsideDirectory
-
-pytestmark = pytest.mark.req("SC-7", part="trees that were put aside have a bound")
 
 NOW = datetime.now(UTC)
 SIZE = 100_000

@@ -12,8 +12,6 @@ from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.workspace.sync.crash_recovery import DiskChanges
 from toolcrib.workspace.sync.reconcile import attribute_changes
 
-pytestmark = pytest.mark.req("SH-5", part="whose doing a change is")
-
 STATE = EntryState(WorkspacePath(Mount.PROJECT, "/a"), EntryKind.FILE, 0o644)
 ADA, BOB = UserId(UUID(int=1)), UserId(UUID(int=2))
 

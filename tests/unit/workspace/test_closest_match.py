@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 from tests.wait_until import is_quick
 from toolcrib.workspace.text.closest_match import explain_no_match
 
-pytestmark = pytest.mark.req("TL-4", part="edit: what is said of a passage that is not found")
-
 FUNCTIONS = "".join(
     f"def function_{number}(argument):\n    value = compute({number}, argument)\n    return value\n\n"
     for number in range(12_500)

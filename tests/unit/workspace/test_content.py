@@ -22,8 +22,6 @@ from toolcrib.workspace.text.content import (
     line_window,
 )
 
-pytestmark = pytest.mark.req("TL-4", part="windows of lines")
-
 texts = st.text(st.sampled_from("ab\n\r\f\u2028\ufeff\t"), max_size=40)
 
 
@@ -91,7 +89,6 @@ def test_a_files_lines_are_counted_as_a_window_counts_them(text: str) -> None:
     assert line_count(text.encode()) == line_window(text, offset=0, limit=None).total_lines
 
 
-@pytest.mark.req("WS-6", part="a value that is no string is stored as JSON text")
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False),
@@ -195,7 +192,6 @@ def test_invalid_utf_8_is_returned_with_replacements() -> None:
     assert decode_content(b"caf\xe9\n") == "caf\ufffd\n"
 
 
-@pytest.mark.req("WS-6", part="hash, size and lines are of the bytes on disk")
 def test_hash_size_and_lines_are_of_the_bytes() -> None:
     state = file_state(WorkspacePath(Mount.PROJECT, "/a"), b"\xef\xbb\xbfa\r\nb")
 

@@ -16,8 +16,6 @@ from toolcrib.workspace.text.edits import (
     replaced,
 )
 
-pytestmark = pytest.mark.req("TL-4", part="edit")
-
 # What real files contain: line ends of both kinds, a BOM, half a character, a NUL.
 bodies = st.lists(
     st.sampled_from([b"a", b"b", b"\n", b"\r\n", b"\r", b"\xef\xbb\xbf", b"\xff\xfe", b"\xc3", b"\0", "é".encode()]),

@@ -11,7 +11,6 @@ _LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"\n", b"\xff\n", b"l
 _TEXTS = st.builds(lambda lines, end: b"".join(lines) + end, _LINES, st.sampled_from([b"", b"no newline"]))
 
 
-@pytest.mark.req("CT-1", part="one review, by file and by hunk")
 @given(_TEXTS, _TEXTS)
 def test_reverting_every_hunk_gives_the_text_before_and_none_the_text_after(before: bytes, after: bytes) -> None:
     ids = [hunk.id for hunk in split_hunks(before, after)]
@@ -20,7 +19,6 @@ def test_reverting_every_hunk_gives_the_text_before_and_none_the_text_after(befo
     assert revert_hunks(before, after, []) == after
 
 
-@pytest.mark.req("CT-1", part="one review, by file and by hunk")
 @given(_TEXTS, _TEXTS, st.data())
 def test_any_hunks_can_be_reverted_and_the_others_stay(before: bytes, after: bytes, data: st.DataObject) -> None:
     hunks = split_hunks(before, after)
@@ -52,7 +50,6 @@ def test_an_unknown_hunk_is_refused() -> None:
         revert_hunks(b"a\n", b"b\n", ["0" * 16])
 
 
-@pytest.mark.req("CT-1", part="one review, by file and by hunk")
 def test_hunks_of_a_person_are_told_apart_from_the_agents() -> None:
     before = b"1\n2\n3\n4\n5\n"
     agent = b"1\nTWO\n3\n4\n5\n"

@@ -100,7 +100,6 @@ def test_a_fingerprint_taken_late_enough_proves_that_nothing_changed(disk: Mount
     assert fingerprint.is_proof_of(again.fingerprint) is (fingerprint.ctime_ns + 20_000_000 < fingerprint.checked_ns)
 
 
-@pytest.mark.req("WS-7", part="fingerprint")
 def test_a_time_beyond_64_bits_is_clamped(disk: MountWriter, root: Path) -> None:
     (root / "future").touch()
     os.utime(root / "future", (0, 14_000_000_000))
@@ -112,8 +111,6 @@ def test_a_time_beyond_64_bits_is_clamped(disk: MountWriter, root: Path) -> None
     assert node.mtime.year == 2262
 
 
-@pytest.mark.req("WS-3", part="links")
-@pytest.mark.req("WS-3", part="the fallback walk")
 def test_a_link_in_the_path_is_named(disk: MountWriter, root: Path) -> None:
     (root / "real").mkdir()
     (root / "real/file").touch()
@@ -221,7 +218,6 @@ def test_a_tree_deeper_than_path_max_is_walked_and_removed(disk: MountWriter) ->
 # Writing
 
 
-@pytest.mark.req("WS-5", part="a write makes or replaces a file whole")
 def test_write_creates_a_file_with_its_mode_and_its_parent_folders(disk: MountWriter, root: Path) -> None:
     previous = os.umask(0o077)
     try:
@@ -238,7 +234,6 @@ def test_write_creates_a_file_with_its_mode_and_its_parent_folders(disk: MountWr
     assert not temporaries(root)
 
 
-@pytest.mark.req("WS-5", part="a write makes or replaces a file whole")
 def test_write_replaces_the_file_and_open_readers_keep_the_old_one(disk: MountWriter, root: Path) -> None:
     (root / "file").write_bytes(b"old")
     with (root / "file").open("rb") as reader:
@@ -290,7 +285,6 @@ def test_a_name_reserved_for_temporary_files_cannot_be_written(disk: MountWriter
             disk.write(at(path), b"", mode=0o644)
 
 
-@pytest.mark.req("WS-5", part="failure")
 def test_a_failed_write_leaves_the_old_content_and_no_temporary_file(disk: MountWriter, root: Path) -> None:
     (root / "file").write_bytes(b"old")
 
@@ -451,7 +445,6 @@ def test_removing_a_folder_that_is_not_empty_conflicts(disk: MountWriter) -> Non
         disk.remove(at("/a"))
 
 
-@pytest.mark.req("WS-5", part="recovery")
 def test_sweep_removes_temporary_files_directly_in_a_folder_and_nothing_else(disk: MountWriter, root: Path) -> None:
     (root / "a").mkdir()
     for name in (STRAY, ".~toolcrib-notes.tmp", "file", f"a/{STRAY}"):
@@ -551,7 +544,6 @@ def test_no_descriptor_is_left_open(disk: MountWriter, root: Path) -> None:
     assert os.listdir("/proc/self/fd") == before
 
 
-@pytest.mark.req("WS-3", part="openat2")
 def test_openat2_is_available_and_the_default(root: Path) -> None:
     assert has_openat2()
     with MountWriter(root) as disk:

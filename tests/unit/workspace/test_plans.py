@@ -25,8 +25,6 @@ from toolcrib.workspace.text.plans import (
     require_plan_name,
 )
 
-pytestmark = pytest.mark.req("HU-3", part="plan files")
-
 NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
 BY_HAND = b"""---
 # Ada decides.

@@ -8,8 +8,6 @@ from tests.wait_until import is_quick
 from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.workspace.sync.apply_to_disk import RenameOrder
 
-pytestmark = pytest.mark.req("WS-12", part="any sequence of file operations")
-
 
 def at(path: str) -> WorkspacePath:
     return WorkspacePath(Mount.PROJECT, path)

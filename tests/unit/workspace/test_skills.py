@@ -10,7 +10,6 @@ def parsed(folder: str, text: str) -> Skill:
     return Skill(*fields)
 
 
-@pytest.mark.req("AG-1", part="skills")
 @pytest.mark.parametrize(
     ("folder", "head", "flaw"),
     [

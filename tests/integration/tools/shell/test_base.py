@@ -14,8 +14,6 @@ from toolcrib.core.callers import Caller
 from toolcrib.core.errors import Conflict, PermissionDenied, ReadOnlyMount
 from toolcrib.core.tool_calls import Outcome, ToolCall
 
-pytestmark = pytest.mark.req("SH-4", part="a touched file that changed since the command began is a conflict")
-
 
 @dataclass
 class Running:
@@ -139,7 +137,6 @@ async def test_command_right_after_a_write_has_no_conflict(workspace: WorkspaceF
         assert (await ran(workspace, f"echo more >> f; echo more >> g{number}"))["is_error"] is False
 
 
-@pytest.mark.req("PO-1", part="an agent's paths bind every place of a command's effect")
 async def test_effect_outside_the_agents_paths_is_denied_completely(workspace: WorkspaceFixture) -> None:
     agent = await hand(workspace, paths=["src/**"])
 
@@ -158,7 +155,6 @@ async def test_command_cannot_write_the_logs_of_a_state(workspace: WorkspaceFixt
     assert isinstance(outcome.error, ReadOnlyMount)
 
 
-@pytest.mark.req("SC-5", part="commands")
 async def test_workspace_runs_four_commands_at_once_and_blocks_no_other_workspace(
     workspace: WorkspaceFixture,
 ) -> None:

@@ -19,8 +19,6 @@ from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 from toolcrib.storage.users import ActingUser
 
-pytestmark = pytest.mark.req("SH-1", part="behind the gate")
-
 
 async def test_ac15_echo_hello_is_output_with_exit_code_0(workspace: WorkspaceFixture) -> None:
     result = await ran(workspace, "echo hello")
@@ -102,7 +100,6 @@ async def test_output_is_shown_while_the_command_runs(workspace: WorkspaceFixtur
     assert "".join(heard) == "one\ntwo\n"
 
 
-@pytest.mark.req("SH-2", part="of bash")
 async def test_environment_has_no_secret_of_the_server(
     workspace: WorkspaceFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +117,6 @@ async def test_agents_own_limit_ends_a_command_that_asked_for_more(workspace: Wo
     assert outcome.error.code == "TIMED_OUT"
 
 
-@pytest.mark.req("SH-4", part="timeout or cancel leaves the tree untouched")
 async def test_cancelling_raises_and_leaves_the_tree_untouched(workspace: WorkspaceFixture) -> None:
     begun = asyncio.Event()
     call = ToolCall("bash", {"command": "echo x > made; echo begun; sleep 300"})
@@ -134,7 +130,6 @@ async def test_cancelling_raises_and_leaves_the_tree_untouched(workspace: Worksp
     assert list(workspace.project.iterdir()) == []
 
 
-@pytest.mark.req("SH-1", part="no process outlives its call")
 async def test_no_process_outlives_its_command(workspace: WorkspaceFixture) -> None:
     mark = f"toolcrib-{secrets.token_hex(8)}"
     detach = f"(setsid sh -c 'trap \"\" TERM HUP; : {mark}; sleep 300' >/dev/null 2>&1 &)"
@@ -168,7 +163,6 @@ async def test_common_programs_work_in_a_repository(workspace: WorkspaceFixture,
     assert result["output"].strip() == said
 
 
-@pytest.mark.req("WS-12", part="a git commit by an agent")
 async def test_agents_git_commit_is_undone_completely(workspace: WorkspaceFixture) -> None:
     await ran(workspace, "git init -q && echo a > a && git add a && git commit -qm first")
     agent = await hand(workspace)
@@ -194,7 +188,6 @@ async def test_isolation_level_is_in_the_result_and_in_the_audit_log(workspace: 
     assert isolation == "namespaces"
 
 
-@pytest.mark.req("SH-3", part="without isolation nothing runs, and the reason is told")
 async def test_without_isolation_bash_is_not_offered_and_the_error_gives_the_reason(
     database: Database, settings: Settings
 ) -> None:

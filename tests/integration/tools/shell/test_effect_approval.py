@@ -10,8 +10,6 @@ from toolcrib.core.errors import Conflict
 from toolcrib.core.paused_calls import PauseState
 from toolcrib.core.tool_calls import OutcomeState
 
-pytestmark = pytest.mark.req("SH-4", part="approval on the effect")
-
 
 async def careful(workspace: WorkspaceFixture, trust: str = "guided") -> Caller:
     return await hand(workspace, trust=trust, approve="effect")
@@ -99,7 +97,6 @@ async def test_stale_effect_is_computed_and_asked_about_again(workspace: Workspa
     assert (workspace.project / "a").read_text() == "2\nmore\n"
 
 
-@pytest.mark.req("SH-4", part="a proposed effect outlives the process that made it")
 async def test_effect_proposed_by_one_process_is_committed_by_another(workspace: WorkspaceFixture) -> None:
     approval = await asked(
         workspace, await careful(workspace), "bash", command="echo a > a; mkdir d; ln -s a d/l; chmod 600 a"

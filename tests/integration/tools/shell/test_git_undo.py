@@ -6,8 +6,6 @@ from tests.integration.conftest import WorkspaceFixture
 from tests.integration.tools.shell.git_builders import Repository, new_repository
 from tests.integration.workspace.undo_builders import snapshot
 
-pytestmark = pytest.mark.req("CT-5", part="objects, refs, HEAD, index and configuration")
-
 COMMIT = "echo agent > a.txt; echo new > c.txt; git add -A; git commit -qm agent"
 PERSON = "echo person > p.txt; git add p.txt; git commit -qm person"
 
@@ -157,7 +155,6 @@ async def test_branch_that_a_person_moves_and_packs_between_commits_stays(reposi
     repository.check()
 
 
-@pytest.mark.req("CT-5", part="git runs only inside the sandbox")
 async def test_undo_runs_no_program_of_the_repository(repository: Repository) -> None:
     marker = repository.root.parent / "ran"
     hooks = repository.root / ".git" / "hooks"
@@ -177,7 +174,6 @@ async def test_undo_runs_no_program_of_the_repository(repository: Repository) ->
     assert not marker.exists()
 
 
-@pytest.mark.req("CT-5", part="no commit or staged change of a person is lost")
 async def test_a_commit_on_top_stays_with_what_it_stands_on(repository: Repository) -> None:
     await repository.agent(COMMIT)
     repository.person(PERSON)
@@ -191,7 +187,6 @@ async def test_a_commit_on_top_stays_with_what_it_stands_on(repository: Reposito
     assert (repository.root / "a.txt").read_text() == "one\n"
 
 
-@pytest.mark.req("CT-5", part="no commit or staged change of a person is lost")
 async def test_branch_stays_that_has_what_a_moved_branch_left(repository: Repository) -> None:
     left = repository.state().refs["refs/heads/main"]
     await repository.agent("git branch backup; git branch other HEAD~1; git reset -q --soft HEAD~1")

@@ -23,7 +23,6 @@ async def fresh(workspace: WorkspaceFixture, caller: Caller) -> Caller:
     return replace(caller, agent=(await workspace.stores.agents.get(workspace.tenant, caller.agent.id)).as_caller)
 
 
-@pytest.mark.req("CT-3", part="commands by argument prefix")
 async def test_the_suggested_pattern_covers_the_next_command_in_this_session(workspace: WorkspaceFixture) -> None:
     agent = await in_session(workspace, await hand(workspace, trust="guided"))
     approval = await asked(workspace, agent, "bash", command="mkdir -p build && ls -la build 2>&1 | tail -1")
@@ -48,7 +47,6 @@ async def test_the_suggested_pattern_covers_the_next_command_in_this_session(wor
     assert (await workspace.call("bash", elsewhere, command="ls")).is_waiting
 
 
-@pytest.mark.req("CT-3", part="commands by argument prefix")
 async def test_a_granted_command_that_would_write_a_protected_name_asks(workspace: WorkspaceFixture) -> None:
     agent = await in_session(workspace, await hand(workspace, trust="guided"))
     approval = await asked(workspace, agent, "bash", command="cp a b")
@@ -61,7 +59,6 @@ async def test_a_granted_command_that_would_write_a_protected_name_asks(workspac
     assert not (workspace.project / ".envrc").exists()
 
 
-@pytest.mark.req("CT-3", part="seen and edited before it is saved")
 async def test_a_person_edits_the_rule_and_a_wrong_one_is_refused_by_its_field(workspace: WorkspaceFixture) -> None:
     agent = await in_session(workspace, await hand(workspace, trust="guided"))
     approval = await asked(workspace, agent, "bash", command="ls -la")
@@ -83,7 +80,6 @@ async def test_a_person_edits_the_rule_and_a_wrong_one_is_refused_by_its_field(w
     assert (await workspace.call("bash", agent, command="ls")).is_waiting
 
 
-@pytest.mark.req("CT-3", part="files by glob")
 async def test_a_rule_for_a_folder_or_for_all_edits_covers_other_tools(workspace: WorkspaceFixture) -> None:
     permissions = {name: {"allowed": True} for name in ("write", "edit", "rm", "mkdir")}
     agent = await in_session(workspace, await workspace.agent(tool_permissions=permissions))

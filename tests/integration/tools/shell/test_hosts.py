@@ -14,8 +14,6 @@ from toolcrib.core.errors import BadArguments
 from toolcrib.core.ids import CallId
 from toolcrib.policy.agent_definition import parse_definition
 
-pytestmark = pytest.mark.req("SH-6", part="through the gate")
-
 
 @pytest.fixture
 def open_crib(workspace: WorkspaceFixture) -> WorkspaceFixture:

@@ -22,8 +22,6 @@ def open_crib(workspace: WorkspaceFixture) -> WorkspaceFixture:
     return workspace.with_engine(sandbox=PRETENDED)
 
 
-@pytest.mark.req("CT-4", part="the hosts argument")
-@pytest.mark.req("CT-4", part="granted once, for the session or always, and the call continues")
 @pytest.mark.parametrize("trust", ["guided", "review", "autonomous"])
 async def test_a_command_that_names_a_host_asks_and_continues_with_exactly_that_host(
     open_crib: WorkspaceFixture, trust: str
@@ -48,8 +46,6 @@ async def test_a_command_that_names_a_host_asks_and_continues_with_exactly_that_
     assert again.is_waiting, "once is once"
 
 
-@pytest.mark.req("CT-3", part="hosts")
-@pytest.mark.req("CT-4", part="granted once, for the session or always, and the call continues")
 @pytest.mark.parametrize("scope", [GrantScope.SESSION, GrantScope.ALWAYS])
 async def test_a_granted_host_is_not_asked_about_again(open_crib: WorkspaceFixture, scope: GrantScope) -> None:
     async with upstream() as (port, got):
@@ -77,7 +73,6 @@ async def test_a_granted_host_is_not_asked_about_again(open_crib: WorkspaceFixtu
     assert there.is_waiting == (scope is GrantScope.SESSION)
 
 
-@pytest.mark.req("CT-3", part="hosts")
 async def test_a_rule_with_a_command_and_a_host_covers_only_both(open_crib: WorkspaceFixture) -> None:
     agent = await in_session(open_crib, await hand(open_crib, trust="guided"))
     approval = await asked(open_crib, agent, "bash", command="echo 1", hosts=["example.org"])
@@ -94,7 +89,6 @@ async def test_a_rule_with_a_command_and_a_host_covers_only_both(open_crib: Work
     assert (await open_crib.call("bash", agent, command="echo", hosts=["example.com"])).is_waiting
 
 
-@pytest.mark.req("CT-4", part="the hosts argument")
 async def test_a_host_of_the_agents_definition_is_not_asked_about(open_crib: WorkspaceFixture) -> None:
     agent = await hand(open_crib, hosts=("*.example.org",))
 
@@ -105,7 +99,6 @@ async def test_a_host_of_the_agents_definition_is_not_asked_about(open_crib: Wor
     assert (explained.action, explained.rule) == (AuthorizationAction.ASK, UNGRANTED_HOSTS)
 
 
-@pytest.mark.req("CT-4", part="the hosts argument")
 @pytest.mark.parametrize("host", ["127.0.0.1", "https://pypi.org", "pypi.org/simple", "*", "a b", ""])
 async def test_only_host_names_can_be_named(open_crib: WorkspaceFixture, host: str) -> None:
     outcome = await open_crib.call("bash", await hand(open_crib), command="true", hosts=[host])
@@ -115,7 +108,6 @@ async def test_only_host_names_can_be_named(open_crib: WorkspaceFixture, host: s
     assert "is not a host" in outcome.error.fields["hosts.0"]
 
 
-@pytest.mark.req("CT-4", part="told that the network is closed, and how to ask")
 async def test_a_command_that_fails_without_network_is_told_how_to_ask(open_crib: WorkspaceFixture) -> None:
     agent = await hand(open_crib)
     lookup = "python3 -c 'import urllib.request as u; u.urlopen(\"http://pypi.org/\")'"
@@ -129,7 +121,6 @@ async def test_a_command_that_fails_without_network_is_told_how_to_ask(open_crib
     assert "closed" not in fine["output"] + other["output"]
 
 
-@pytest.mark.req("CT-4", part="told that the network is closed, and how to ask")
 @pytest.mark.parametrize(
     "command",
     [
@@ -148,7 +139,6 @@ async def test_a_pipeline_that_succeeds_without_network_is_told_how_to_ask(
     assert "[the network is closed for this command." in result["output"]
 
 
-@pytest.mark.req("CT-4", part="told that the network is closed, and how to ask")
 async def test_loopback_and_the_own_host_name_are_no_network(open_crib: WorkspaceFixture) -> None:
     serves = (
         "import socket, threading, urllib.request as u\n"
@@ -164,7 +154,6 @@ async def test_loopback_and_the_own_host_name_are_no_network(open_crib: Workspac
     assert "closed" not in result["output"]
 
 
-@pytest.mark.req("CT-4", part="told that the network is closed, and how to ask")
 async def test_a_refused_host_is_named_with_how_to_ask(open_crib: WorkspaceFixture) -> None:
     async with upstream() as (port, _):
         agent = await hand(open_crib, hosts=(f"api.example.org:{port}",))

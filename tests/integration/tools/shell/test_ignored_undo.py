@@ -6,8 +6,6 @@ from tests.integration.conftest import WorkspaceFixture
 from tests.integration.tools.shell.git_builders import Repository
 from tests.integration.workspace.undo_builders import Snapshot, snapshot
 
-pytestmark = pytest.mark.req("CT-6", part="ignored folders as units, byte for byte")
-
 SCRIPTS = {
     "made, then changed": ["mkdir build; echo 1 > build/a; echo 2 > build/b", "echo 3 > build/a"],
     "made, then added to": ["mkdir build; echo 1 > build/a", "mkdir build/deep; echo 3 > build/deep/c"],

@@ -5,8 +5,6 @@ import pytest
 from tests.integration.conftest import WorkspaceFixture
 from tests.integration.tools.shell.builders import ran
 
-pytestmark = pytest.mark.req("SH-4", part="modes, also of locked folders")
-
 LOCKED = "mkdir -p d/e; echo a > d/e/a; echo b > d/b; chmod 400 d/b; chmod 500 d/e d"
 
 

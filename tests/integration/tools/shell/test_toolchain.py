@@ -67,7 +67,6 @@ async def said(workspace: WorkspaceFixture, command: str, *caller: Any) -> str:
     return str((await ran(workspace, command, *caller))["output"])
 
 
-@pytest.mark.req("AG-4", part="PATH and home tool directories")
 async def test_programs_of_the_person_work_in_their_order(workspace: WorkspaceFixture, home: Path) -> None:
     agent = await hand(workspace)
 
@@ -85,7 +84,6 @@ async def test_programs_of_the_person_work_in_their_order(workspace: WorkspaceFi
     ]
 
 
-@pytest.mark.req("AG-4", part="PATH and home tool directories")
 async def test_tools_cannot_be_changed_and_nothing_else_of_the_home_is_there(
     workspace: WorkspaceFixture, home: Path
 ) -> None:
@@ -104,7 +102,6 @@ async def test_tools_cannot_be_changed_and_nothing_else_of_the_home_is_there(
     assert {path: path.stat().st_mtime_ns for path in home.rglob("*")} == before
 
 
-@pytest.mark.req("AG-4", part="PATH and home tool directories")
 @pytest.mark.parametrize("lifted", [(), ("id_ed25519*", ".env", "*credential*")])
 async def test_secrets_among_the_tools_are_hidden(
     workspace: WorkspaceFixture, home: Path, lifted: tuple[str, ...]
@@ -127,7 +124,6 @@ async def test_secrets_among_the_tools_are_hidden(
     assert SECRET not in await said(workspace, f"grep -r . {home} 2>&1; true")
 
 
-@pytest.mark.req("AG-4", part="PATH and home tool directories")
 async def test_directories_that_are_links_or_overlap_are_left_out(workspace: WorkspaceFixture, home: Path) -> None:
     shutil.rmtree(home / ".local/bin")
     (home / ".local/bin").symlink_to(home / ".ssh")
@@ -151,7 +147,6 @@ async def test_directories_that_are_links_or_overlap_are_left_out(workspace: Wor
     )
 
 
-@pytest.mark.req("AG-4", part="PATH and home tool directories")
 async def test_what_an_agent_writes_never_comes_before_the_persons_programs(workspace: WorkspaceFixture) -> None:
     agent = await hand(workspace)
     program(workspace.project / "bin/black", "echo planted")
@@ -160,7 +155,6 @@ async def test_what_an_agent_writes_never_comes_before_the_persons_programs(work
     assert "planted" not in await said(workspace, "black; ls", agent)
 
 
-@pytest.mark.req("AG-4", part="PATH and home tool directories")
 async def test_background_processes_have_the_tools_too(workspace: WorkspaceFixture, home: Path) -> None:
     (home / ".rustup/id_ed25519").write_text(SECRET)
     command = f"black; cat {home}/.rustup/id_ed25519; touch {home}/.cargo/bin/evil; echo end"
@@ -178,7 +172,6 @@ async def test_background_processes_have_the_tools_too(workspace: WorkspaceFixtu
     assert SECRET not in text
 
 
-@pytest.mark.req("AG-4", part="caches, writable and private")
 async def test_cache_is_kept_between_commands_and_private_to_the_agent(
     workspace: WorkspaceFixture, database: Database, settings: Settings, home: Path
 ) -> None:
@@ -197,7 +190,6 @@ async def test_cache_is_kept_between_commands_and_private_to_the_agent(
     assert (await said(workspace, "ls -A ~", agent)).split() == [".cache"]
 
 
-@pytest.mark.req("AG-4", part="caches, writable and private")
 async def test_cache_cannot_grow_without_bound_or_lead_outside(workspace: WorkspaceFixture, home: Path) -> None:
     agent = await hand(workspace)
     small = behind(workspace, home, command_cache_bytes=1_000_000)

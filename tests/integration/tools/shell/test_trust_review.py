@@ -22,7 +22,6 @@ async def reviewed(workspace: WorkspaceFixture, *names: str, trust: str = "revie
     )
 
 
-@pytest.mark.req("CT-1", part="what can be undone is applied without asking")
 async def test_file_tools_and_commands_are_applied_and_undone(workspace: WorkspaceFixture) -> None:
     await ran(workspace, "echo 1 > a; echo build/ > .gitignore; mkdir build; echo 1 > build/x; echo old > gone")
     agent = await reviewed(workspace)
@@ -43,7 +42,6 @@ async def test_file_tools_and_commands_are_applied_and_undone(workspace: Workspa
     assert (workspace.project / "a").read_text() == (workspace.project / "build" / "x").read_text() == "1\n"
 
 
-@pytest.mark.req("CT-1", part="what can be undone is applied without asking")
 async def test_audit_log_says_why_nobody_was_asked(workspace: WorkspaceFixture) -> None:
     outcome = await workspace.call("bash", await reviewed(workspace), command="echo a > a")
 
@@ -51,7 +49,6 @@ async def test_audit_log_says_why_nobody_was_asked(workspace: WorkspaceFixture) 
     assert (record.decision, record.rule) == ("allow", "trust.review.undoable")
 
 
-@pytest.mark.req("CT-1", part="what cannot be undone asks")
 async def test_protected_name_in_an_effect_is_asked_about_with_the_effect(workspace: WorkspaceFixture) -> None:
     agent = await reviewed(workspace)
 
@@ -66,7 +63,6 @@ async def test_protected_name_in_an_effect_is_asked_about_with_the_effect(worksp
     assert (workspace.project / ".vscode" / "tasks.json").exists()
 
 
-@pytest.mark.req("CT-1", part="what cannot be undone asks")
 async def test_effect_that_the_trash_cannot_hold_is_asked_about(workspace: WorkspaceFixture) -> None:
     await ran(workspace, "echo data/ > .gitignore; mkdir data; head -c 3000 /dev/zero > data/x; echo y > data/y")
     small = another_engine(workspace, trash_max_bytes=2_000)
@@ -88,7 +84,6 @@ async def test_effect_that_the_trash_cannot_hold_is_asked_about(workspace: Works
     assert not (workspace.project / "data").exists()
 
 
-@pytest.mark.req("CT-1", part="what cannot be undone asks")
 async def test_full_trash_is_asked_about(workspace: WorkspaceFixture) -> None:
     await ran(workspace, "echo data/ > .gitignore; mkdir data; for n in 1 2; do head -c 1500 /dev/zero > data/$n; done")
     small = another_engine(workspace, trash_max_bytes=2_000)
@@ -100,7 +95,6 @@ async def test_full_trash_is_asked_about(workspace: WorkspaceFixture) -> None:
     assert "it keeps 1,500 of at most 2,000 bytes" in approval.approval.reason
 
 
-@pytest.mark.req("CT-1", part="what cannot be undone asks")
 async def test_background_command_and_hosts_are_asked_about_before_they_run(workspace: WorkspaceFixture) -> None:
     agent = await reviewed(workspace, "bash_start", "bash_input")
 
@@ -111,7 +105,6 @@ async def test_background_command_and_hosts_are_asked_about_before_they_run(work
     assert not (workspace.project / "made").exists()
 
 
-@pytest.mark.req("CT-1", part="what cannot be undone asks")
 async def test_own_tool_is_applied_if_its_whole_effect_is_a_change_set(workspace: WorkspaceFixture) -> None:
     own = with_tools(workspace, put, launch)
     agent = await reviewed(own, "put", "launch")
@@ -123,7 +116,6 @@ async def test_own_tool_is_applied_if_its_whole_effect_is_a_change_set(workspace
     assert "declares no files that it changes" in outcome.metadata["reason"]
 
 
-@pytest.mark.req("CT-2", part="the effect is asked about")
 async def test_review_runs_a_command_first_even_if_its_approval_point_is_the_command(
     workspace: WorkspaceFixture,
 ) -> None:
@@ -133,7 +125,6 @@ async def test_review_runs_a_command_first_even_if_its_approval_point_is_the_com
     assert (workspace.project / "a").exists()
 
 
-@pytest.mark.req("PO-3", part="what WS-4 and the workspace’s rules demand is asked at every level")
 @pytest.mark.parametrize("trust", ["supervised", "guided", "review", "autonomous"])
 async def test_protected_name_is_asked_about_at_every_level(workspace: WorkspaceFixture, trust: str) -> None:
     agent = await reviewed(workspace, trust=trust, approve="effect")
@@ -144,7 +135,6 @@ async def test_protected_name_is_asked_about_at_every_level(workspace: Workspace
     assert by_tool.approval.rule == by_command.approval.rule == "protected-name"
 
 
-@pytest.mark.req("PO-3", part="trust adds no permission")
 async def test_review_adds_no_permission(workspace: WorkspaceFixture) -> None:
     agent = await hand(workspace, trust="review", paths=("docs/**",))
 
@@ -154,7 +144,6 @@ async def test_review_adds_no_permission(workspace: WorkspaceFixture) -> None:
     assert not (workspace.project / "a").exists()
 
 
-@pytest.mark.req("CT-1", part="what cannot be undone asks")
 async def test_approval_of_a_removed_worktree_is_carried_out_at_once(workspace: WorkspaceFixture) -> None:
     new_repository(workspace).person(
         "echo trees/ >> .gitignore; mkdir sub; echo x > sub/x; : > sub/empty; ln -s a.txt link; ln -s ../sub sub/link; "

@@ -6,8 +6,6 @@ from tests.integration.conftest import WorkspaceFixture
 from tests.integration.tools.shell.builders import ran
 from toolcrib.core.paths import Mount, mount_root
 
-pytestmark = pytest.mark.req("WS-10", part="not on disk")
-
 
 async def begun(workspace: WorkspaceFixture) -> str:
     session = await workspace.stores.sessions.create(workspace.tenant, title="Talk")

@@ -24,14 +24,12 @@ async def applied(workspace: WorkspaceFixture, agent: Caller, command: str) -> N
     assert outcome.succeeded, outcome
 
 
-@pytest.mark.req("CT-2", part="an empty effect is not asked about")
 async def test_empty_effect_is_not_asked_about(workspace: WorkspaceFixture) -> None:
     await ran(workspace, "echo a > a")
 
     await applied(workspace, await careful(workspace), "cat a; ls; touch x; rm x")
 
 
-@pytest.mark.req("CT-2", part="an empty effect is not asked about")
 async def test_refreshed_index_of_git_is_not_asked_about_and_a_staged_file_is(workspace: WorkspaceFixture) -> None:
     repository = Repository(workspace)
     repository.person("git init -q .; echo 1 > a; git add a; git commit -qm first; touch -d '1 hour ago' a")
@@ -47,7 +45,6 @@ async def test_refreshed_index_of_git_is_not_asked_about_and_a_staged_file_is(wo
     assert "/.git/index" in {change["path"] for change in approval.approval.changes}
 
 
-@pytest.mark.req("CT-2", part="ignored folders")
 async def test_ignored_folders_that_the_sessions_agent_created_are_not_asked_about(workspace: WorkspaceFixture) -> None:
     await ran(workspace, IGNORING)
     agent = await careful(workspace)
@@ -63,7 +60,6 @@ async def test_ignored_folders_that_the_sessions_agent_created_are_not_asked_abo
     assert [path.name for path in (workspace.project / "build").iterdir()] == ["d"]
 
 
-@pytest.mark.req("CT-2", part="ignored folders")
 @pytest.mark.parametrize(
     "command",
     [
@@ -81,7 +77,6 @@ async def test_what_reaches_out_of_an_ignored_folder_is_asked_about(workspace: W
     await asked(workspace, agent, "bash", command=command)
 
 
-@pytest.mark.req("CT-2", part="ignored folders")
 async def test_ignore_rules_are_those_from_before_the_command(workspace: WorkspaceFixture) -> None:
     agent = await careful(workspace)
 
@@ -92,7 +87,6 @@ async def test_ignore_rules_are_those_from_before_the_command(workspace: Workspa
     assert inner.approval.changes != []
 
 
-@pytest.mark.req("CT-2", part="ignored folders")
 async def test_ignored_folder_that_existed_before_is_asked_about_once_per_folder_and_session(
     workspace: WorkspaceFixture,
 ) -> None:
@@ -116,7 +110,6 @@ async def test_ignored_folder_that_existed_before_is_asked_about_once_per_folder
     assert again.approval.effects["ignored_folders"] == ["/.venv"]
 
 
-@pytest.mark.req("CT-2", part="ignored folders")
 @pytest.mark.parametrize("by", ["command", "other program"])
 async def test_folder_that_a_person_replaced_is_not_the_agents_any_more(workspace: WorkspaceFixture, by: str) -> None:
     await ran(workspace, IGNORING)
@@ -133,7 +126,6 @@ async def test_folder_that_a_person_replaced_is_not_the_agents_any_more(workspac
     await asked(workspace, agent, "bash", command="echo 2 > build/a")
 
 
-@pytest.mark.req("CT-2", part="ignored folders")
 async def test_folder_that_got_the_inode_of_the_agents_is_not_the_agents(workspace: WorkspaceFixture) -> None:
     await ran(workspace, IGNORING)
     agent = await careful(workspace)
@@ -155,7 +147,6 @@ async def test_folder_that_got_the_inode_of_the_agents_is_not_the_agents(workspa
     await asked(workspace, agent, "bash", command="echo 2 > build/a")
 
 
-@pytest.mark.req("CT-2", part="ignored folders")
 async def test_supervised_agent_and_one_without_a_session_are_asked_about_everything(
     workspace: WorkspaceFixture,
 ) -> None:

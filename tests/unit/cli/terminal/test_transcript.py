@@ -3,8 +3,6 @@
 from decimal import Decimal
 from typing import Any
 
-import pytest
-
 from toolcrib.cli.terminal.transcript import (
     AgentBlock,
     CallBlockState,
@@ -70,7 +68,6 @@ def test_the_messages_of_a_conversation_that_began_elsewhere_are_blocks_and_star
     assert transcript.run_id is None
 
 
-@pytest.mark.req("OP-7", part="cost is shown where tokens are")
 def test_the_cost_counts_turns_summaries_and_child_runs() -> None:
     def used(cost: str | None) -> dict[str, Any]:
         return {"inputTokens": 9, "outputTokens": 1, "contextTokens": 10, "cost": cost}
@@ -167,7 +164,6 @@ def test_the_end_of_a_run_clears_pending_requests_and_shows_its_reason() -> None
     assert transcript.blocks[-1].text == "Cancelled."
 
 
-@pytest.mark.req("CT-7", part="queued messages stay visible and do not start")
 def test_a_queued_message_is_listed_and_does_not_replace_the_run_that_can_be_stopped() -> None:
     transcript = story_of(
         messages("message", runId="r1", messageId="r1", role="user", content="Wait"),
@@ -206,7 +202,6 @@ def test_leaving_plan_mode_is_detected_and_the_last_plan_is_kept() -> None:
     assert (transcript.mode, transcript.last_plan) == ("build", "/plans/a.plan")
 
 
-@pytest.mark.req("SC-9", part="child runs")
 def test_a_run_that_waits_says_for_what_until_it_goes_on() -> None:
     waits = messages("run-state", 1, runId="r", state="waiting", waitsFor="child")
     limited = messages("run-state", 2, runId="r", state="ready", waitsFor="provider", until="2026-01-01T12:03:00+00:00")
@@ -217,7 +212,6 @@ def test_a_run_that_waits_says_for_what_until_it_goes_on() -> None:
     assert story_of(waits, goes_on).run_wait is None
 
 
-@pytest.mark.req("AG-6", part="files, commands and images")
 def test_output_of_the_persons_own_command_grows_in_its_block() -> None:
     transcript = Transcript()
     before_start = transcript.add_own_output("one\n")

@@ -11,8 +11,6 @@ from toolcrib.workspace.search.regex_translation import (
     to_postgres_regex,
 )
 
-pytestmark = pytest.mark.req("TL-6", part="translation")
-
 
 def reach(pattern: str, *, ignore_case: bool = False) -> MatchCertainty:
     return plan_search(pattern, ignore_case=ignore_case).reach

@@ -7,8 +7,6 @@ from toolcrib.core.errors import BadArguments
 from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.workspace.search.find_files import globs
 
-pytestmark = pytest.mark.req("TL-4", part="glob")
-
 ROOT = WorkspacePath(Mount.PROJECT, "/")
 
 

@@ -5,8 +5,6 @@ import pytest
 from tests.wait_until import is_quick
 from toolcrib.workspace.search.file_filter import like_pattern
 
-pytestmark = pytest.mark.req("TL-4", part="grep")
-
 
 @pytest.mark.parametrize(
     ("pattern", "path"),
