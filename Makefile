@@ -6,16 +6,17 @@ PYTEST := $(PYTHON) -m pytest
 CODE   := src tests scripts examples packages deploy hatch_build.py $(wildcard bench)
 UV     := 0.13.7
 
+# What the gate leaves out, by marks.
+GATE := not long and not race and not crash and not real and not redteam and not root and not deploy
+
 # One file per subject: the gate, commits, durable runs, undo.
 CORE_TESTS := $(addprefix tests/integration/,gate/test_gate.py gate/test_commit.py runs/test_durable.py workspace/test_undo.py)
 # Unit tests that take seconds each; the gate runs them.
 SLOW_UNITS := test_wheel.py test_patterns_are_literal.py tools/test_modules.py policy/test_patterns.py providers/test_cuts.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv check format format-check lint types layers docs docs-site web web-check web-types screens fixtures test \
-        test-fast clients check-long race crash kills nodes db-faults git-undo undo-scale rendering sessions redteam \
-        redteam-root restore-drill test-real first-minute bench engine trace reqs lock \
-        release release-tools release-check deploy-check clean
+.PHONY: help setup venv check static format format-check lint types layers docs docs-site web web-check web-types screens test \
+        test-fast durations clients campaigns planted planted-coverage bench trace lock release release-tools release-check clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,7 +27,12 @@ setup: ## Prepare this machine: system packages (as root), PostgreSQL, the virtu
 venv: ## Create or refresh .venv from the lock files
 	@scripts/setup venv
 
-check: format-check lint types layers docs web-check fixtures test ## Run all checks: format, lint, types, layers, docs, web, tests
+check: ## Run all checks: format, lint, types, layers, docs, web, paths of calls, tests
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target static
+	@$(MAKE) --no-print-directory test
+
+# The longest first.
+static: types web-check trace layers lint format-check docs
 
 format: ## Format the code and sort the imports
 	$(PYTHON) -m ruff check --quiet --select I --fix $(CODE)
@@ -45,9 +51,8 @@ types: ## Check the types
 layers: ## Check that imports point down the layers
 	.venv/bin/lint-imports --no-logo --cache-dir .cache/import-linter
 
-docs: ## Check the links in the docs and the requirement ids in the tests
+docs: ## Check the links in the docs
 	$(PYTHON) scripts/doclinks.py
-	$(PYTHON) scripts/reqs.py --quiet
 
 web: ## Build the web UI into the package
 	@scripts/setup web
@@ -65,12 +70,11 @@ web-types: ## Generate the web UI's types from the OpenAPI document
 docs-site: ## Build the documentation site into build/site
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
 
-fixtures: ## Check that every test finds its fixtures, without running it: a gate ends after seconds, not at its end
-	@mkdir -p .cache
-	@$(PYTEST) --setup-plan > .cache/fixtures.txt || { grep -E "^E  |^(ERROR|FAILED)" .cache/fixtures.txt; exit 1; }
-
 test: ## Run the tests of the gate
-	@PYTHON="$(PYTHON)" PYTEST="$(PYTEST)" scripts/run_tests --durations 25 --durations-min 5 -m "not long and not race and not crash and not real and not redteam and not root and not deploy"
+	@PYTHON="$(PYTHON)" PYTEST="$(PYTEST)" scripts/run_tests --durations 25 --durations-min 5 -m "$(GATE)"
+
+durations: ## Print how long each test and fixture of the last run of the gate took, by file and by fixture
+	@$(PYTHON) -m scripts.durations
 
 test-fast: ## Run the unit tests and the core integration tests
 	$(PYTEST) -n 2 --dist loadgroup -m "not long" --hypothesis-profile quick \
@@ -79,75 +83,26 @@ test-fast: ## Run the unit tests and the core integration tests
 clients: ## Run the four clients' tables against a server and print the results
 	@$(PYTHON) -m tests.clients
 
-check-long: ## Run the long tests (minutes)
-	$(PYTEST) -m long tests
+campaigns: ## Run all that takes too long for the gate, in three hours at most (ONLY="kills nodes", SKIP=…, FLAGS=… of one)
+	@$(PYTHON) -m scripts.campaigns $(if $(ONLY),--only $(ONLY)) $(if $(SKIP),--skip $(SKIP)) $(if $(FLAGS),-- $(FLAGS))
 
-race: ## Run the long races against the file access code
-	$(PYTEST) -m race tests/adversarial
+planted-coverage: ## Record which lines each test of the gate runs, in all its processes (PATHS="tests/unit" for some)
+	$(PYTHON) -m scripts.planted record $(FLAGS) -- -q -m "$(GATE)" $(PATHS)
 
-crash: ## Kill servers several hundred times and check the result
-	$(PYTEST) -m crash tests
-
-kills: ## Kill and stop two servers 100 times under runs, with runs that kill their server (minutes)
-	$(PYTEST) -n 0 -m "crash or not crash" tests/faults/test_run_kills.py tests/faults/test_run_zombie.py \
-	    tests/redteam/test_poison_pills.py
-	$(PYTHON) -m bench kill_resume --kills 100
-
-nodes: ## Kill, freeze, cut off and empty three nodes 200 times under load (FLAGS="--seed N" repeats one; half an hour)
-	$(PYTHON) -m tests.faults.nodes_campaign --faults 200 --forwarding $(FLAGS)
-
-db-faults: ## Stop, kill and cut off the database 100 times under 12 runs and check what models were told
-	$(PYTEST) -n 0 -s -m crash tests/faults/test_database_faults.py
-
-git-undo: ## Undo generated git work of an agent and a person, 500 times (minutes)
-	TOOLCRIB_GIT_INTERLEAVINGS=500 $(PYTEST) -n 2 tests/integration/tools/shell/test_git_interleavings.py
-	$(PYTEST) -n 2 -m "long or not long" tests/integration/tools/shell/test_git_undo.py
-
-undo-scale: ## Undo and redo changes of up to 100,000 files, and print what they cost (minutes)
-	$(PYTEST) -m long tests/integration/tools/shell/test_undo_scale.py
-
-rendering: ## Show 200 generated change sets in the browser and in a terminal, and look for every line (minutes)
-	$(PYTEST) -n 2 -m "long or not long" tests/web/test_rendering.py
-
-sessions: ## Play realistic sessions with git, pip, npm and make; count questions, undo, redo (minutes)
-	$(PYTEST) -n 2 -m "long or not long" tests/sessions
-
-restore-drill: ## Restore the database of 1,000 workspaces without their disk, and read every file (minutes)
-	$(PYTEST) -n 0 -m "long or not long" tests/acceptance/test_restore_drill.py
-
-redteam: ## Run every attack (minutes); fails if one succeeds
-	$(PYTEST) -n 2 --dist loadgroup -m "not root" tests/redteam tests/adversarial
-
-redteam-root: ## Run the attacks that need root and a second user of the machine
-	$(PYTEST) -n 0 -m root tests/redteam
-
-first-minute: ## Play a new user's first minute, from the wheel to undo, with times
-	$(PYTHON) -m scripts.first_minute
-
-test-real: ## Build a real, small model once (12 minutes), and run its tests
-	scripts/real_model
-	$(PYTEST) -m real tests/real
+planted: ## Plant defects, one at a time, and see which tests find them (ONLY=name; FLAGS="--keep --anew --seconds 240")
+	$(PYTHON) -m scripts.planted run $(if $(ONLY),--only "$(ONLY)") $(FLAGS)
 
 bench: ## Run the benchmarks against the bare baseline
 	$(PYTHON) -m bench
 
-engine: ## Measure the durable queue with two processes; fails if a goal is missed (FLAGS=--quick is short)
-	$(PYTHON) -m bench engine $(FLAGS)
-
-trace: ## Count the files that one call crosses; fails above the targets (FLAGS=--list shows them)
+trace: ## Count the files that one call crosses; fails above the ceilings (FLAGS="--list --moves" shows them)
 	$(PYTHON) -m scripts.trace_call --check $(FLAGS)
-
-reqs: ## List which tests cover which requirement; NEED="WS-1 WS-2" requires some
-	@$(PYTHON) scripts/reqs.py $(NEED)
 
 release: web ## Build sdist, wheels, SBOM, notes and checksums into build/release; uploads nothing
 	@scripts/release
 
 release-tools: ## Install the locked tools of a release into .local/release
 	@scripts/release tools
-
-deploy-check: release-tools ## Check the image's files, compose file, chart, unit and proxies with their own tools
-	$(PYTEST) -n 0 -m deploy tests/deploy
 
 release-check: release ## Install and start the release in every form that this machine can, with one smoke test (as root; scripts/setup release)
 	$(PYTHON) -m scripts.release_check $(FLAGS)

@@ -1,4 +1,4 @@
-"""``make engine``: measure the durable queue with two worker processes, and the statements that it repeats at scale.
+"""Measure the durable queue with two worker processes, and its repeated statements at scale: the campaign ``engine``.
 
 usage: python -m bench engine [--quick]
 
@@ -60,12 +60,14 @@ _QUICK = Sizes(300, 50, 20, 10, 3, 4.0, 10_000, 2_000)
 class Table:
     """The measured values beside their goals."""
 
+    goals: int = 0
     missed: list[str] = field(default_factory=list)
 
     def add(self, what: str, value: float, goal: float, unit: str) -> None:
         print(
             f"| {what} | ≤ {goal:g} {unit} | {value:.3g} {unit} | {'yes' if value <= goal else '**no**'} |", flush=True
         )
+        self.goals += 1
         if value > goal:
             self.missed.append(what)
 
@@ -87,6 +89,7 @@ def main(arguments: Sequence[str]) -> None:
         rows = {"workspaces": sizes.workspace_rows, "running": sizes.running_rows}
         for statement, milliseconds in asyncio.run(statement_times(settings, url_of(name), **rows)).items():
             table.add(f"statement `{statement}`", milliseconds, 5, "ms")
+    print(f"{table.goals} tried, {table.goals - len(table.missed)} held")
     if table.missed:
         raise SystemExit(f"Missed {len(table.missed)} goals: {'; '.join(table.missed)}.")
 

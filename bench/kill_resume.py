@@ -96,7 +96,9 @@ def main(argv: Sequence[str]) -> None:
         for durability in ("async", "sync") if options.langgraph else ():
             with langgraph(options.langgraph, model_url, durability, think_ms=options.think_ms) as other:
                 _report(other, trials(other, scratch, model_url, kills=options.kills, seed=options.seed))
-    if wrong := [trial for trial in mine if trial.again or not trial.ended]:
+    wrong = [trial for trial in mine if trial.again or not trial.ended]
+    print(f"{len(mine)} tried, {len(mine) - len(wrong)} held")
+    if wrong:
         raise SystemExit(f"{len(wrong)} kills did harm: {wrong[0]}")
 
 

@@ -15,8 +15,7 @@ HEAD = """# Compatibility
 Toolcrib implements the protocols of four kinds of existing clients, so they can use it with few changes. Each promise
 of their specifications is a row of a table in `tests/clients`. For each client, a program runs its table against a
 server; `make clients` prints the results. This page lists the promises that Toolcrib deliberately keeps differently,
-the [requirement](requirements.md) that decides, and what Toolcrib does instead. Line numbers refer to the
-specification.
+and what Toolcrib does instead. Line numbers refer to the specification.
 
 `scripts/compatibility.py` generates this page from the tables, and a test compares them.
 """
@@ -37,17 +36,17 @@ def _lines() -> Iterator[str]:
     yield HEAD.rstrip()
     for client, title in CLIENTS.items():
         criteria = read_criteria(client)
-        differing = [one for one in criteria.values() if one.decided_by]
+        differing = [one for one in criteria.values() if one.instead]
         yield ""
         yield f"## {title}"
         yield ""
         yield f"{len(criteria)} promises, of which {len(differing)} are kept differently."
         yield ""
-        yield "| line | promised | decided by | instead |"
-        yield "|---|---|---|---|"
+        yield "| line | promised | instead |"
+        yield "|---|---|---|"
         for one in differing:
             what = one.what.replace("|", "\\|")
-            yield f"| {one.line} | {what} | {one.decided_by} | {one.reason} |"
+            yield f"| {one.line} | {what} | {one.instead} |"
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def _forms(base: Path) -> dict[str, Callable[[], str]]:
         "behind Caddy with TLS": lambda: _smoked(forms.behind_caddy(_program(release), base / "caddy")),
         "behind nginx with TLS": lambda: _smoked(forms.behind_nginx(_program(release), base / "nginx")),
         "README's first command": lambda: _readme(base),
-        "Helm chart": lambda: _unavailable("needs a cluster; `make deploy-check` renders and validates it"),
+        "Helm chart": lambda: _unavailable("needs a cluster; `make campaigns ONLY=deploy` renders and validates it"),
         "image and compose, by Docker": lambda: _unavailable("needs a Docker daemon; podman runs the same files"),
     }
 

@@ -4,21 +4,16 @@ import gc
 import os
 import secrets
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import hypothesis
-import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
 from pydantic import SecretStr
 
 from tests import never_logged
-from toolcrib.runs import durable
+from tests.databases import RUN_VARIABLE, DatabaseUrls, drop_template, migrated_database, urls_of
 from toolcrib.settings import Settings
-from toolcrib.storage import migrate
 from toolcrib.storage.database import Database
 
 ROOT = Path(__file__).parent.parent
@@ -46,8 +41,25 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
         assert open_descriptors() <= MOST_DESCRIPTORS, "The tests of this process keep too many files open."
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     never_logged.note_requests()
+    if RUN_VARIABLE not in os.environ:
+        # Test processes inherit it. The first of a run outlives the others.
+        os.environ[RUN_VARIABLE] = secrets.token_hex(4)
+        config.add_cleanup(drop_template)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a test that names an unknown fixture before any test runs, not when its turn comes."""
+    missing = [
+        f"{item.nodeid}: {name}"
+        for item in items
+        if isinstance(item, pytest.Function)
+        # pytest tells which fixtures a test names, but only here which of them exist.
+        for name in {*item.fixturenames} - {*item._fixtureinfo.name2fixturedefs, "request"}
+    ]
+    if missing:
+        raise pytest.UsageError("Unknown fixtures:\n" + "\n".join(missing))
 
 
 @pytest.fixture(autouse=True)
@@ -61,49 +73,11 @@ def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-@dataclass(frozen=True)
-class DatabaseUrls:
-    """One test database: the URLs of its owner and of the two server roles."""
-
-    owner: str
-    app: str
-    system: str
-
-
-def admin_url() -> str:
-    """The server for test databases: from the environment, or the one that ``make setup`` found."""
-    if url := os.environ.get("TOOLCRIB_TEST_DATABASE_URL"):
-        return url
-    noted = ROOT / ".local" / "test-database-url"
-    if noted.exists():
-        return noted.read_text().strip()
-    return "postgresql://postgres@127.0.0.1:5432/postgres"
-
-
-def url_for(database: str, user: str | None = None) -> str:
-    facts = conninfo_to_dict(admin_url())
-    return f"postgresql://{user or facts.get('user', 'postgres')}@{facts['host']}:{facts.get('port', 5432)}/{database}"
-
-
 @pytest.fixture(scope="session")
-def empty_database() -> Iterator[str]:
-    """An empty database."""
-    name = f"toolcrib_test_{os.getpid()}_{secrets.token_hex(3)}"
-    with psycopg.connect(admin_url(), autocommit=True) as connection:
-        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-        yield name
-        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
-
-
-@pytest.fixture(scope="session")
-def database_urls(empty_database: str) -> DatabaseUrls:
+def database_urls() -> Iterator[DatabaseUrls]:
     """A database with the current schema."""
-    durable.upgrade(url_for(empty_database))
-    return DatabaseUrls(
-        owner=url_for(empty_database),
-        app=url_for(empty_database, migrate.APP_ROLE),
-        system=url_for(empty_database, migrate.SYSTEM_ROLE),
-    )
+    with migrated_database() as name:
+        yield urls_of(name)
 
 
 @pytest.fixture
