@@ -291,6 +291,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/workspaces/{workspace_id}/paused-calls/{pause_id}/changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Proposed Changes
+         * @description Return some changes of a pending call with all their lines, however many it has.
+         */
+        get: operations["list_proposed_changes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workspaces/{workspace_id}/paused-calls/{pause_id}/file": {
         parameters: {
             query?: never;
@@ -2229,8 +2249,11 @@ export interface components {
             /** Reason */
             reason?: string | null;
             rule?: components["schemas"]["GrantRuleIn"] | null;
-            /** Arguments Sha256 */
-            arguments_sha256?: string | null;
+            /**
+             * Arguments Sha256
+             * @description The hash in the approval that the person saw. A decision on other arguments is refused.
+             */
+            arguments_sha256: string;
             /**
              * Edits
              * @description Contents that are committed instead of the proposed ones. Only with the scope `once`.
@@ -2739,6 +2762,19 @@ export interface components {
          */
         ChangeKind: "created" | "modified" | "moved" | "deleted" | "touched";
         /**
+         * ChangesPageOut
+         * @description Some changes of a pending call, with all their lines.
+         */
+        ChangesPageOut: {
+            /** Changes */
+            changes: components["schemas"]["PreviewChangeOut"][];
+            /**
+             * Next
+             * @description The `first` of the next page. Null: no more.
+             */
+            next: number | null;
+        };
+        /**
          * CheckState
          * @description The state of one check. Only ``failed`` takes the node out of service.
          * @enum {string}
@@ -2904,7 +2940,7 @@ export interface components {
              * @description Stable error code for programs.
              * @enum {string}
              */
-            code: "VALIDATION_ERROR" | "TOOL_FAILED" | "INVALID_TOKEN" | "FORBIDDEN" | "NOT_PERMITTED" | "APPROVAL_REQUIRED" | "APPROVAL_DENIED" | "GIVEN_UP" | "APPROVAL_EXPIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "CONFLICT" | "SUPERSEDED" | "INTERRUPTED" | "IDEMPOTENCY_KEY_IN_USE" | "IDEMPOTENCY_ANSWER_LOST" | "IDEMPOTENCY_EFFECT_UNKNOWN" | "TOO_LARGE" | "IDEMPOTENCY_KEY_REUSED" | "RATE_LIMITED" | "INTERNAL_ERROR" | "MISCONFIGURED" | "PROVIDER_ERROR" | "UNAVAILABLE" | "OVERLOADED" | "QUARANTINED" | "NOT_ON_DISK" | "TIMED_OUT";
+            code: "VALIDATION_ERROR" | "TOOL_FAILED" | "INVALID_TOKEN" | "FORBIDDEN" | "NOT_PERMITTED" | "APPROVAL_REQUIRED" | "APPROVAL_DENIED" | "GIVEN_UP" | "APPROVAL_EXPIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "CONFLICT" | "SUPERSEDED" | "INTERRUPTED" | "IDEMPOTENCY_KEY_IN_USE" | "IDEMPOTENCY_ANSWER_LOST" | "IDEMPOTENCY_EFFECT_UNKNOWN" | "TOO_LARGE" | "IDEMPOTENCY_KEY_REUSED" | "RATE_LIMITED" | "INTERNAL_ERROR" | "MISCONFIGURED" | "PROVIDER_ERROR" | "OUTPUT_LIMIT" | "ANSWER_REFUSED" | "EMPTY_ANSWER" | "UNAVAILABLE" | "OVERLOADED" | "QUARANTINED" | "NOT_ON_DISK" | "TIMED_OUT";
             /**
              * Fields
              * @description What was expected, for each invalid field.
@@ -4726,9 +4762,19 @@ export interface components {
             diff?: string | null;
             /**
              * No Diff
-             * @description Why changed content has no diff.
+             * @description Why changed content has no diff. `large` and `unread`: `GET …/changes` has it while the call is pending. `costly`: comparing takes too long. `failed`: the server failed to compare it.
              */
-            no_diff?: ("binary" | "large" | "secret" | "unread") | null;
+            no_diff?: ("binary" | "large" | "secret" | "unread" | "costly" | "failed") | null;
+            /**
+             * Number
+             * @description Which change of the call it is, on a page of changes.
+             */
+            number?: number | null;
+            /**
+             * Next Line
+             * @description On a page of changes: where its next lines begin, if not all are here.
+             */
+            next_line?: number | null;
             /**
              * Diff Omitted
              * @description The diff is omitted because it is too long for a list.
@@ -5037,6 +5083,18 @@ export interface components {
              * @description With `all`: the `version` of the review.
              */
             version?: string | null;
+            /**
+             * Unshown
+             * @description To keep all: the review's `unshown`, told to the person.
+             * @default []
+             */
+            unshown: string[];
+            /**
+             * Left Out
+             * @description To keep all: the review's `left_out`, told to the person.
+             * @default 0
+             */
+            left_out: number;
         };
         /**
          * ReviewDecisionOut
@@ -5106,17 +5164,50 @@ export interface components {
             mode: string[] | null;
             /** Size */
             size: number | null;
+            /** @description Null unless it was a file. */
+            before: components["schemas"]["ReviewSideOut"] | null;
+            /** @description Null unless it is a file. */
+            after: components["schemas"]["ReviewSideOut"] | null;
             /** Added */
             added: number | null;
             /** Removed */
             removed: number | null;
-            /** Hunks */
+            /**
+             * Hunks
+             * @description Those of this page. One that other pages continue has only the lines of this page.
+             */
             hunks: components["schemas"]["ReviewHunkOut"][];
+            /**
+             * Hunks Total
+             * @description How many hunks the change has.
+             */
+            hunks_total: number;
+            /**
+             * Lines
+             * @description How many lines all its hunks have.
+             */
+            lines: number;
+            /**
+             * Next Line
+             * @description Where the next page of lines begins: ask for `path` with it as `from_line`. Null: no more.
+             */
+            next_line: number | null;
+            /**
+             * Inside
+             * @description Of a git directory: its files that may run code, with their lines.
+             * @default []
+             */
+            inside: components["schemas"]["UncommonGitFileOut"][];
             /**
              * Note
              * @description Why there are no hunks, or what the entry summarizes.
              */
             note: string | null;
+            /**
+             * Flaw
+             * @description Why its changes could not be shown, although there are some. Its counts are missing.
+             */
+            flaw: string | null;
             /**
              * Changed By Others
              * @description Someone else has changed it since the agent did.
@@ -5168,12 +5259,49 @@ export interface components {
             version: string;
             /** Files */
             files: components["schemas"]["ReviewFileOut"][];
-            /** Total */
+            /**
+             * Total
+             * @description How many files the review has.
+             */
             total: number;
-            /** Added */
+            /**
+             * Added
+             * @description Of the files listed here.
+             */
             added: number;
-            /** Removed */
+            /**
+             * Removed
+             * @description Of the files listed here.
+             */
             removed: number;
+            /**
+             * Unshown
+             * @description The files listed here whose changes could not be shown.
+             */
+            unshown: string[];
+            /**
+             * Left Out
+             * @description How many files are not listed here, and not in the sums.
+             */
+            left_out: number;
+            /**
+             * Next Offset
+             * @description Where the next page of files begins: pass it as `offset`. Null: no more.
+             */
+            next_offset: number | null;
+        };
+        /**
+         * ReviewSideOut
+         * @description A file before or after the change.
+         */
+        ReviewSideOut: {
+            /** Size */
+            size: number;
+            /**
+             * Sha256
+             * @description Null if the content was not kept.
+             */
+            sha256: string | null;
         };
         /**
          * RunEnding
@@ -5220,7 +5348,7 @@ export interface components {
              * @default false
              */
             held: boolean;
-            /** @description What the run waits for: `release` (held), `queue` (an earlier run of the session, or room among the workspace's runs), `worker` (a free place in a server process, or the recovery of its workspace), `provider` (it limits requests), `credential` (its limits leave no room), `child` (a child run) or `person`. Null if it does not wait. */
+            /** @description What the run waits for: `release` (held), `queue` (an earlier run of the session, or room among the workspace's runs), `worker` (a free place in a server process, or the recovery of its workspace), `provider` (it limits requests), `credential` (its limits leave no room), `child` (a child run), `person`, or `nobody` (its server process is gone, and no other has taken it over). Null if it does not wait. */
             waits_for?: components["schemas"]["RunWait"] | null;
             /**
              * Not Before
@@ -5297,10 +5425,11 @@ export interface components {
          *
          *     ``queue``: an earlier run of its session, or room among the workspace's runs. ``worker``: a free place in a server
          *     process, or the recovery of its workspace. ``child``: a child run. ``provider``: the model's provider limits
-         *     requests. ``credential``: the credential's own limits have no room for another request.
+         *     requests. ``credential``: the credential's own limits have no room for another request. ``nobody``: its process is
+         *     gone and no other has taken it over, or it is not in the queue.
          * @enum {string}
          */
-        RunWait: "release" | "queue" | "worker" | "person" | "child" | "provider" | "credential";
+        RunWait: "release" | "queue" | "worker" | "person" | "child" | "provider" | "credential" | "nobody";
         /**
          * ScheduleCreate
          * @description A message to an agent, sent as you at the times of a cron expression. Each time starts a new session.
@@ -5428,7 +5557,7 @@ export interface components {
             title?: string | null;
             /**
              * Agent Id
-             * @description The session's agent. Without it, calls in the session are your own.
+             * @description The session's agent, which makes the calls in it for you. Without it, they are your own.
              */
             agent_id?: string | null;
             /** @default build */
@@ -5832,6 +5961,25 @@ export interface components {
          * @enum {string}
          */
         TrustLevel: "supervised" | "guided" | "review" | "autonomous";
+        /**
+         * UncommonGitFileOut
+         * @description A file of a git directory that may run code, such as a hook. It is decided with the directory.
+         */
+        UncommonGitFileOut: {
+            /** Path */
+            path: string;
+            change: components["schemas"]["ChangeKind"];
+            /**
+             * Diff
+             * @description Its changed lines in unified format, without the names of files.
+             */
+            diff: string | null;
+            /**
+             * Note
+             * @description Why there is no diff.
+             */
+            note: string | null;
+        };
         /**
          * UsageOut
          * @description The storage of a workspace. ``stored_bytes`` is after compression, ``content_bytes`` before.
@@ -6492,6 +6640,31 @@ export interface components {
             /** Synced */
             synced: boolean;
         };
+        /** ReopenedReviewEntry */
+        ReopenedReviewEntry: {
+            /** Path */
+            path: string;
+            /**
+             * File Id
+             * Format: uuid
+             */
+            file_id: string;
+            /**
+             * Session Id
+             * Format: uuid
+             */
+            session_id: string;
+            /**
+             * Expected
+             * @description Up to which version the file was reviewed.
+             */
+            expected: number;
+            /**
+             * Version Number
+             * @description Up to which version it is reviewed now; 0 for none.
+             */
+            version_number: number;
+        };
         /** RevertedFile */
         RevertedFile: {
             /** Path */
@@ -6621,17 +6794,49 @@ export interface components {
             mode: string[] | null;
             /** Size */
             size: number | null;
+            /** @description Null unless it was a file. */
+            before: components["schemas"]["ReviewSide"] | null;
+            /** @description Null unless it is a file. */
+            after: components["schemas"]["ReviewSide"] | null;
             /** Added */
             added: number | null;
             /** Removed */
             removed: number | null;
-            /** Hunks */
+            /**
+             * Hunks
+             * @description Those of this page. One that other pages continue has only the lines of this page.
+             */
             hunks: components["schemas"]["ReviewHunk"][];
+            /**
+             * Hunks Total
+             * @description How many hunks the change has.
+             */
+            hunks_total: number;
+            /**
+             * Lines
+             * @description How many lines all its hunks have.
+             */
+            lines: number;
+            /**
+             * Next Line
+             * @description Where the next page of lines begins: ask for `path` with it as `from_line`. Null: no more.
+             */
+            next_line: number | null;
+            /**
+             * Inside
+             * @description Of a git directory: its files that may run code, such as hooks. Decided with it.
+             */
+            inside: components["schemas"]["UncommonGitFile"][];
             /**
              * Note
              * @description Why there are no hunks, or what the entry summarizes.
              */
             note: string | null;
+            /**
+             * Flaw
+             * @description Why its changes could not be shown, although there are some. Its counts are missing.
+             */
+            flaw: string | null;
             /**
              * Changed By Others
              * @description Someone else has changed it since the agent did.
@@ -6680,12 +6885,49 @@ export interface components {
             version: string;
             /** Files */
             files: components["schemas"]["ReviewFile"][];
-            /** Total */
+            /**
+             * Total
+             * @description How many files the review has.
+             */
             total: number;
-            /** Added */
+            /**
+             * Added
+             * @description Of the files listed here.
+             */
             added: number;
-            /** Removed */
+            /**
+             * Removed
+             * @description Of the files listed here.
+             */
             removed: number;
+            /**
+             * Unshown
+             * @description The files listed here whose changes could not be shown.
+             */
+            unshown: string[];
+            /**
+             * Left Out
+             * @description How many files are not listed here, and not in the sums.
+             */
+            left_out: number;
+            /**
+             * Next Offset
+             * @description Where the next page of files begins: pass it as `offset`. Null: no more.
+             */
+            next_offset: number | null;
+        };
+        /**
+         * ReviewSide
+         * @description A file before or after the change.
+         */
+        ReviewSide: {
+            /** Size */
+            size: number;
+            /**
+             * Sha256
+             * @description Null if the content was not kept.
+             */
+            sha256: string | null;
         };
         /** ReviewedVersionEntry */
         ReviewedVersionEntry: {
@@ -6723,6 +6965,22 @@ export interface components {
             input_tokens: number;
             /** Output Tokens */
             output_tokens: number;
+        };
+        /** UncommonGitFile */
+        UncommonGitFile: {
+            /** Path */
+            path: string;
+            change: components["schemas"]["ChangeKind"];
+            /**
+             * Diff
+             * @description Its changed lines in unified format, without the names of files.
+             */
+            diff: string | null;
+            /**
+             * Note
+             * @description Why there is no diff.
+             */
+            note: string | null;
         };
         /** UndoConflictEntry */
         UndoConflictEntry: {
@@ -6765,6 +7023,16 @@ export interface components {
              * @description How many files were not changed because of a conflict.
              */
             total_conflicts: number;
+            /**
+             * Reopened
+             * @description Files that wait for a review again, because a decision about them was undone.
+             */
+            reopened: components["schemas"]["ReopenedReviewEntry"][];
+            /**
+             * Note
+             * @description What the agent whose changes these were is told with the next message.
+             */
+            note: string;
         };
         /** UndoneCallIds */
         UndoneCallIds: {
@@ -6918,9 +7186,15 @@ export interface operations {
                     };
                     /**
                      * Session Id
-                     * @description The session of the call.
+                     * @description The session of the call. If it has an agent, the agent calls for you, by its rules.
                      */
                     session_id?: string | null;
+                    /**
+                     * As Person
+                     * @description Call as yourself also in the session of an agent. Only for people; an agent's key gets 403.
+                     * @default false
+                     */
+                    as_person?: boolean;
                 };
             };
         };
@@ -7745,6 +8019,70 @@ export interface operations {
             };
             /** @description Unprocessable Entity */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
+    list_proposed_changes: {
+        parameters: {
+            query?: {
+                /** @description The number of the first change. */
+                first?: number;
+                /** @description Where the lines of the first one begin. */
+                from_line?: number;
+            };
+            header?: never;
+            path: {
+                workspace_id: string;
+                pause_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangesPageOut"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Conflict */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8693,8 +9031,12 @@ export interface operations {
     get_review: {
         parameters: {
             query?: {
-                /** @description Show only this file, whatever its size. */
+                /** @description Show only this file, by pages of its lines. */
                 path?: string | null;
+                /** @description With `path`: the first line, from the page before. */
+                from_line?: number;
+                /** @description The first file, from the page before. */
+                offset?: number;
             };
             header?: never;
             path: {

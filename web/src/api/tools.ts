@@ -22,7 +22,10 @@ interface Results {
   undo: Schema["UndoResult"];
 }
 
-/** Calls a tool and returns its result. Throws `ApiError` on failure. The call belongs to the history of `sessionId`. */
+/**
+ * Calls a tool and returns its result. Throws `ApiError` on failure. The call belongs to the history of `sessionId`, and is
+ * the person's own there too: the UI does what the person clicked, and not as the session's agent.
+ */
 export async function callTool<Name extends keyof Results>(
   workspaceId: string,
   tool: Name,
@@ -32,7 +35,7 @@ export async function callTool<Name extends keyof Results>(
   const response = await unwrap(
     api.POST("/api/v1/workspaces/{workspace_id}/tools", {
       params: { path: { workspace_id: workspaceId } },
-      body: { tool, args, session_id: sessionId ?? null },
+      body: { tool, args, session_id: sessionId ?? null, as_person: true },
     }),
   );
   return (response as { result: unknown }).result as Results[Name];

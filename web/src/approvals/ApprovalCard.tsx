@@ -14,7 +14,7 @@ import { escapedLine } from "../components/shownText";
 import type { Approval } from "../events/conversation";
 import { shownAccess } from "./access";
 import { ChangeList } from "./ChangeList";
-import { type Decision, type EditedCall, useDecide, useFullPause } from "./pausedCalls";
+import { type Decision, type EditedCall, mayBeCut, useDecide, useFullPause } from "./pausedCalls";
 
 const RuleEditor = lazy(() => import("./RuleEditor"));
 
@@ -28,16 +28,8 @@ interface CardProps extends Props {
   isReadOnly?: boolean;
 }
 
-/** Events carry at most 16,000 bytes of the effects, such as a long command. */
-const MAY_BE_CUT = 4_000;
-
 export function ApprovalCard({ workspaceId, approval, isReadOnly = false }: CardProps) {
-  const isTruncated =
-    approval.changes.some((change) => change.diff_omitted || change.change === "omitted") ||
-    JSON.stringify(approval.effects).length > MAY_BE_CUT;
   const mayDecide = useMayWrite(workspaceId) && !isReadOnly;
-  const full = useFullPause(workspaceId, approval.id, isTruncated);
-  const shown = full.data?.kind === "approval" ? full.data : approval;
   return (
     <section
       aria-label={`Approval of ${approval.tool}`}
@@ -58,11 +50,7 @@ export function ApprovalCard({ workspaceId, approval, isReadOnly = false }: Card
         </span>
       </header>
       <div className="space-y-3 p-4">
-        <ApprovalFacts approval={shown}>
-          {isTruncated && full.isPending && <Loading what="all changes" />}
-          <ErrorNote error={full.error} />
-          <ChangeList changes={shown.changes} />
-        </ApprovalFacts>
+        <WholeApproval workspaceId={workspaceId} approval={approval} />
         {mayDecide ? (
           <DecisionForm workspaceId={workspaceId} approval={approval} />
         ) : (
@@ -70,6 +58,20 @@ export function ApprovalCard({ workspaceId, approval, isReadOnly = false }: Card
         )}
       </div>
     </section>
+  );
+}
+
+/** All that a person decides about: why it is asked, and each change with its lines, also where an event cuts them. */
+export function WholeApproval({ workspaceId, approval }: Props) {
+  const isTruncated = mayBeCut(approval);
+  const full = useFullPause(workspaceId, approval.id, isTruncated);
+  const shown = full.data?.kind === "approval" ? full.data : approval;
+  return (
+    <ApprovalFacts approval={shown}>
+      {isTruncated && full.isPending && <Loading what="all changes" />}
+      <ErrorNote error={full.error} />
+      <ChangeList changes={shown.changes} />
+    </ApprovalFacts>
   );
 }
 
@@ -139,8 +141,8 @@ export function DecisionForm({ workspaceId, approval, edited = null }: DecisionP
   const [openForm, setOpenForm] = useState<OpenForm>(null);
   const decide = useDecide(workspaceId, approval);
   const busy = decide.isPending;
-  // Protected names can become code on a person's machine, so no rule can approve them.
-  const isOnceOnly = approval.rule === "protected-name" || edited !== null;
+  // Protected names can become code on a person's machine, and links lead out of the workspace: no rule can approve them.
+  const isOnceOnly = ["protected-name", "outward-link"].includes(approval.rule) || edited !== null;
   const submit = (decision: Decision) => decide.mutate(decision);
   return (
     <div className="space-y-3">

@@ -2,7 +2,7 @@
 import { useMutation, useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, type Schema, unwrap } from "../api/client";
-import type { Approval, Pause } from "../events/conversation";
+import { type Approval, isDecidedByOther, type Pause } from "../events/conversation";
 import type { Change, Effects, Item, Rule } from "../events/messages";
 
 const pendingKey = (workspaceId: string) => [workspaceId, "pending"] as const;
@@ -33,11 +33,22 @@ async function fetchPending(workspaceId: string): Promise<PendingCall[]> {
 
 /** A paused call with full diffs, for events that truncate them. */
 export function useFullPause(workspaceId: string, pauseId: string, isEnabled: boolean) {
-  return useQuery({
-    queryKey: [workspaceId, "pause", pauseId],
-    queryFn: () => fetchPause(workspaceId, pauseId),
-    enabled: isEnabled,
-  });
+  return useQuery({ ...fullPauseQuery(workspaceId, pauseId), enabled: isEnabled });
+}
+
+export function fullPauseQuery(workspaceId: string, pauseId: string) {
+  return { queryKey: [workspaceId, "pause", pauseId], queryFn: () => fetchPause(workspaceId, pauseId) };
+}
+
+/** Events carry at most 16,000 bytes of the effects, such as a long command. */
+const MAY_BE_CUT = 4_000;
+
+/** Whether an approval may lack a part of what it would do: a diff, files, or the end of its effects. */
+export function mayBeCut({ changes, effects }: Approval): boolean {
+  return (
+    changes.some((change) => change.diff_omitted || change.change === "omitted") ||
+    JSON.stringify(effects).length > MAY_BE_CUT
+  );
 }
 
 async function fetchPause(workspaceId: string, pauseId: string): Promise<Pause> {
@@ -76,11 +87,6 @@ export function useDecidedByOthers(workspaceId: string, pending: readonly Pendin
       })),
     combine: (found) => found.flatMap(({ data }) => (data && isDecidedByOther(data, me) ? [data] : [])),
   });
-}
-
-/** Whether another person has decided or answered it. */
-export function isDecidedByOther(pause: Pause, me: string | null): boolean {
-  return me !== null && pause.decidedById !== null && pause.decidedById !== me;
 }
 
 /** Says who was faster, and when. */

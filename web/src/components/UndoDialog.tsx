@@ -10,6 +10,8 @@ export interface UndoRequest {
   what: string;
   /** The target is an undo, so undoing it redoes the original change. */
   isRedo?: boolean;
+  /** The target is a decision of a review: its undo brings the agent's changes back. */
+  isDecision?: boolean;
 }
 
 export interface UndoProps {

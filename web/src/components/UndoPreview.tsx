@@ -12,6 +12,7 @@ import { Empty } from "./Empty";
 import { ErrorNote } from "./ErrorNote";
 import { Loading } from "./Loading";
 import { RelativeTime } from "./RelativeTime";
+import { escapedLine } from "./shownText";
 import type { UndoProps } from "./UndoDialog";
 
 const TextDiff = lazy(() => import("../editor/TextDiff"));
@@ -46,6 +47,7 @@ export default function UndoPreview({ workspaceId, sessionId, request, onClose, 
 
   const verb = request?.isRedo ? "Redo" : "Undo";
   const count = preview.data?.total_changes ?? 0;
+  const reopened = preview.data?.reopened.length ?? 0;
   return (
     <Dialog
       title={`${verb} ${request?.what ?? ""}`}
@@ -55,8 +57,13 @@ export default function UndoPreview({ workspaceId, sessionId, request, onClose, 
       foot={
         <>
           <Button onClick={close}>Cancel</Button>
-          <Button variant="primary" busy={undo.isPending} disabled={count === 0} onClick={() => undo.mutate()}>
-            {verb} {filesOf(count)}
+          <Button
+            variant="primary"
+            busy={undo.isPending}
+            disabled={count + reopened === 0}
+            onClick={() => undo.mutate()}
+          >
+            {verb} {request?.isDecision ? "the decision" : filesOf(count)}
           </Button>
         </>
       }
@@ -64,7 +71,9 @@ export default function UndoPreview({ workspaceId, sessionId, request, onClose, 
       <div className="space-y-3">
         {preview.isPending && <Loading what="preview" />}
         <ErrorNote error={preview.error ?? undo.error} />
-        {preview.data && <Preview workspaceId={workspaceId} found={preview.data} />}
+        {preview.data && (
+          <Preview workspaceId={workspaceId} found={preview.data} isDecision={request?.isDecision ?? false} />
+        )}
         {preview.data && (force || preview.data.conflicts.some((conflict) => conflict.theirs !== null)) && (
           <label className="flex items-start gap-2">
             <input
@@ -81,10 +90,16 @@ export default function UndoPreview({ workspaceId, sessionId, request, onClose, 
   );
 }
 
-function Preview({ workspaceId, found }: { workspaceId: string; found: Schema["UndoResult"] }) {
+interface PreviewProps {
+  workspaceId: string;
+  found: Schema["UndoResult"];
+  isDecision: boolean;
+}
+
+function Preview({ workspaceId, found, isDecision }: PreviewProps) {
   return (
     <>
-      {found.changes.length === 0 && found.conflicts.length === 0 && (
+      {found.changes.length + found.conflicts.length + found.reopened.length === 0 && (
         <Empty title="Nothing to undo">The files already have this content.</Empty>
       )}
       {found.changes.length > 0 && (
@@ -93,7 +108,19 @@ function Preview({ workspaceId, found }: { workspaceId: string; found: Schema["U
           <ul className="space-y-2">
             {found.changes.map((one) => (
               <li key={one.file_id} className="rounded-md border border-line">
-                <RevertedFile workspaceId={workspaceId} change={one} />
+                <RevertedFile workspaceId={workspaceId} change={one} isDecision={isDecision} />
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
+      {found.reopened.length > 0 && (
+        <section aria-label="Back in the review" className="space-y-2">
+          <h3 className="font-medium">{filesOf(found.reopened.length)} will wait for a review again</h3>
+          <ul className="space-y-1 text-xs">
+            {found.reopened.map((one) => (
+              <li key={one.file_id} className="wrap-anywhere">
+                <code className="[direction:ltr] [unicode-bidi:bidi-override]">{escapedLine(one.path)}</code>
               </li>
             ))}
           </ul>
@@ -122,13 +149,19 @@ const RESULTS: Record<Schema["RevertedFile"]["change"], string> = {
   moved: "will be moved back",
 };
 
-function RevertedFile({ workspaceId, change }: { workspaceId: string; change: Schema["RevertedFile"] }) {
+interface RevertedProps {
+  workspaceId: string;
+  change: Schema["RevertedFile"];
+  isDecision: boolean;
+}
+
+function RevertedFile({ workspaceId, change, isDecision }: RevertedProps) {
   const [isOpen, setIsOpen] = useState(false);
   const head = (
     <span className="inline-flex w-[calc(100%-1.25rem)] flex-wrap items-center gap-2 align-middle">
       <ChangeBadge change={change.change} />
       <span className="min-w-0 wrap-anywhere">{pathOf(change)}</span>
-      <span className="text-muted">{RESULTS[change.change]}</span>
+      <span className="text-muted">{isDecision ? "gets the agent's change back" : RESULTS[change.change]}</span>
     </span>
   );
   if (change.kind !== "file") return <div className="px-3 py-2">{head}</div>;
@@ -154,7 +187,7 @@ function Conflict({ workspaceId, conflict }: { workspaceId: string; conflict: Sc
   const names = useNames(workspaceId);
   const head = (
     <span className="inline-flex w-[calc(100%-1.25rem)] flex-wrap items-center gap-2 align-middle">
-      <span className="min-w-0 font-medium wrap-anywhere">{conflict.path}</span>
+      <span className="min-w-0 font-medium wrap-anywhere">{escapedLine(conflict.path)}</span>
       <span>{conflict.reason}</span>
       {conflict.theirs && (
         <span>
@@ -203,7 +236,7 @@ function VersionDiff({ workspaceId, before, after, path }: VersionDiffProps) {
   if (old === null || now === null) return <p className="text-muted">The content is binary or was not kept.</p>;
   return (
     <Suspense fallback={<Loading what="diff" />}>
-      <TextDiff before={old} after={now} path={path} label={`Changes to ${path}`} />
+      <TextDiff before={old} after={now} path={path} label={`Changes to ${escapedLine(path)}`} />
     </Suspense>
   );
 }

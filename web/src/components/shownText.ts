@@ -70,6 +70,9 @@ export function escapedLine(text: string): string {
   return escaped(text).replaceAll("\n", "\\n").replaceAll("\t", "\\t");
 }
 
+/** Classes for a name: its letters stand in the order of the bytes, whatever script they are of. */
+export const ONE_WAY = "[direction:ltr] [unicode-bidi:bidi-override]";
+
 function escapeOf(found: string): string {
   const code = found.codePointAt(0) ?? 0;
   return SHORT[found] ?? (code <= 0xffff ? `\\u${hex(code, 4)}` : `\\U${hex(code, 8)}`);
@@ -136,9 +139,11 @@ export function grouped(count: number): string {
 
 const REASONS: Readonly<Record<string, string>> = {
   binary: "binary",
-  large: "too large to show",
+  large: "too large to show here",
   secret: "may be secret, not shown",
-  unread: "not compared",
+  unread: "not compared here",
+  costly: "takes too long to compare",
+  failed: "the server failed to compare it",
 };
 
 /** Returns what happens to one file, without its lines. */

@@ -179,3 +179,8 @@ export function timeOf(id: string): Date | null {
   const digits = id.replaceAll("-", "").slice(0, 12);
   return /^[0-9a-f]{12}$/.test(digits) ? new Date(Number.parseInt(digits, 16)) : null;
 }
+
+/** Whether another person has decided or answered it. */
+export function isDecidedByOther(pause: Pause, me: string | null): boolean {
+  return me !== null && pause.decidedById !== null && pause.decidedById !== me;
+}

@@ -37,6 +37,8 @@ export interface Change {
   no_diff?: string | null;
   /** The event truncated the diff; the approval has all of it. */
   diff_omitted?: boolean | null;
+  number?: number | null;
+  next_line?: number | null;
   count?: number | null;
 }
 

@@ -1,5 +1,8 @@
-/** Decides the selected approvals, after a list of them. On a phone it is where the thumb is. */
+/** Decides the selected approvals, after showing what each of them would do. On a phone it is where the thumb is. */
+import { useQueries } from "@tanstack/react-query";
 import { useState } from "react";
+import { WholeApproval } from "../approvals/ApprovalCard";
+import { fullPauseQuery, mayBeCut } from "../approvals/pausedCalls";
 import { Button } from "../components/Button";
 import { Dialog } from "../components/Dialog";
 import type { WaitingApproval } from "./decideSeveral";
@@ -14,6 +17,13 @@ interface Props {
 
 export function BulkBar({ chosen, isBusy, onClear, onDecide }: Props) {
   const [asked, setAsked] = useState<"Approve" | "Reject" | null>(null);
+  /** Whether everything that is decided about is on the page. */
+  const isShown = useQueries({
+    queries: chosen
+      .filter(({ pause }) => asked !== null && mayBeCut(pause))
+      .map(({ pause, workspace }) => fullPauseQuery(workspace.workspace_id, pause.id)),
+    combine: (found) => found.every(({ isSuccess }) => isSuccess),
+  });
   if (chosen.length === 0) return null;
   const count = chosen.length === 1 ? "1 call" : `${chosen.length} calls`;
 
@@ -43,31 +53,41 @@ export function BulkBar({ chosen, isBusy, onClear, onDecide }: Props) {
       <Dialog
         title={`${asked ?? "Approve"} ${count}?`}
         isOpen={asked !== null}
+        wide
         onClose={() => setAsked(null)}
         foot={
           <>
             <Button onClick={() => setAsked(null)}>Cancel</Button>
-            <Button variant={asked === "Reject" ? "danger" : "primary"} onClick={go}>
+            <Button
+              variant={asked === "Reject" ? "danger" : "primary"}
+              disabled={asked === "Approve" && !isShown}
+              onClick={go}
+            >
               {asked} {count}
             </Button>
           </>
         }
       >
-        <ul className="space-y-2">
+        <div className="space-y-3">
           {chosen.map(({ pause, workspace }) => {
             const { title, detail } = summaryOf(pause);
             return (
-              <li key={pause.id}>
-                <p>
-                  {title} <span className="text-muted">in {workspace.name}</span>
-                </p>
-                {detail && <code className="block text-xs wrap-anywhere text-muted">{detail}</code>}
-              </li>
+              <section
+                key={pause.id}
+                aria-label={`${title} ${detail}`}
+                className="space-y-3 rounded-md border border-line p-3"
+              >
+                <h3 className="font-medium">
+                  {title} <span className="font-normal text-muted">in {workspace.name}</span>
+                </h3>
+                <WholeApproval workspaceId={workspace.workspace_id} approval={pause} />
+              </section>
             );
           })}
-        </ul>
+        </div>
         <p className="mt-4 text-sm text-muted">
-          Each is decided once, for the arguments that you see here. A call that has changed since is not decided.
+          Each is decided once, for what you see here. A call whose effect changes before its turn is not applied, and
+          is asked about again.
         </p>
       </Dialog>
     </>

@@ -3,6 +3,7 @@ import { CheckCheck } from "lucide-react";
 import { type ReactNode, useState } from "react";
 import { PageHead } from "../app/PageHead";
 import { useTitle } from "../app/title";
+import { Button } from "../components/Button";
 import { Empty } from "../components/Empty";
 import { ErrorNote } from "../components/ErrorNote";
 import { Skeleton } from "../components/Skeleton";
@@ -11,6 +12,7 @@ import { BulkBar } from "./BulkBar";
 import { useDecideSeveral, type WaitingApproval } from "./decideSeveral";
 import { FailedRunRow, ReviewRow } from "./InboxLinks";
 import { useInbox, useWaiting } from "./inbox";
+import { type DecisionResult, resultsOf, whyAgain } from "./results";
 import { WaitingRow } from "./WaitingRow";
 
 export default function InboxPage() {
@@ -49,6 +51,10 @@ function Contents() {
   const nameOf = (id: string) => workspaces.find(({ workspace_id }) => workspace_id === id)?.name ?? "";
   const reviews = data?.reviews ?? [];
   const failed = data?.failed_runs ?? [];
+  const results = resultsOf(
+    several.decided,
+    waiting.calls.map(({ pause }) => pause),
+  );
   const isEmpty = !waiting.isPending && waiting.calls.length + reviews.length + failed.length === 0;
 
   function toggle(id: string): void {
@@ -61,6 +67,7 @@ function Contents() {
     <>
       <ErrorNote error={waiting.error} />
       {waiting.isPending && <Skeleton what="what waits for you" rows={4} />}
+      {results.length > 0 && <Results results={results} onClose={several.clear} />}
       {isEmpty && <Nothing />}
       <Group
         title="Approvals"
@@ -84,7 +91,7 @@ function Contents() {
           <WaitingRow
             key={call.pause.id}
             call={call}
-            failure={several.failures[call.pause.id]}
+            notice={whyAgain(call.pause, results)}
             isSelected={selected.has(call.pause.id)}
             onToggle={() => toggle(call.pause.id)}
           />
@@ -115,6 +122,34 @@ function Contents() {
         }}
       />
     </>
+  );
+}
+
+const OUTCOMES = {
+  approved: "text-good",
+  rejected: "text-muted",
+  "asked-again": "text-warn",
+  "not-decided": "text-bad",
+} as const;
+
+/** What became of each call that was decided with others. */
+function Results({ results, onClose }: { results: readonly DecisionResult[]; onClose: () => void }) {
+  return (
+    <section aria-label="Results" className="rounded-xl border border-line bg-surface p-3">
+      <header className="flex items-center gap-2">
+        <h2 className="grow text-sm font-semibold">Results</h2>
+        <Button small variant="quiet" onClick={onClose}>
+          Close
+        </Button>
+      </header>
+      <ul className="mt-1 space-y-1 text-sm">
+        {results.map(({ id, call, workspace, outcome, text }) => (
+          <li key={id} className="wrap-anywhere">
+            {call} <span className="text-muted">in {workspace}</span>: <span className={OUTCOMES[outcome]}>{text}</span>
+          </li>
+        ))}
+      </ul>
+    </section>
   );
 }
 

@@ -12,14 +12,14 @@ import { summaryOf } from "./summary";
 
 interface Props {
   call: Waiting;
-  /** Why it could not be decided with others. */
-  failure?: string | undefined;
+  /** Why it waits although it was decided with others. */
+  notice?: string | null;
   isSelected?: boolean;
   /** Only approvals can be selected. */
   onToggle?: () => void;
 }
 
-export function WaitingRow({ call, failure, isSelected = false, onToggle }: Props) {
+export function WaitingRow({ call, notice = null, isSelected = false, onToggle }: Props) {
   const [isOpen, setIsOpen] = useState(false);
   const id = useId();
   const { pause, workspace, sessionId } = call;
@@ -61,9 +61,9 @@ export function WaitingRow({ call, failure, isSelected = false, onToggle }: Prop
           />
         </button>
       </div>
-      {failure && (
-        <p role="alert" className="px-3 pb-2 text-sm text-bad">
-          Not decided: {failure}
+      {notice !== null && (
+        <p role="alert" className="px-3 pb-2 text-sm text-bad first-letter:uppercase">
+          {notice}
         </p>
       )}
       <div id={id} hidden={!isOpen} className="space-y-2 px-3 pb-3">

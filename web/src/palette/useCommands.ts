@@ -86,7 +86,7 @@ export function useCommands(workspaceId: string, text: string): Command[] {
       (path): Command => ({
         id: `file ${path}`,
         group: "Files",
-        label: path,
+        label: escapedLine(path),
         icon: FileText,
         run: to(`files?path=${encodeURIComponent(path)}`),
       }),

@@ -3,13 +3,20 @@ import { Ban, CircleCheck, CircleDashed, CircleX, Hand, LoaderCircle, Undo2 } fr
 import { useMemo, useState } from "react";
 import { ApprovalCard } from "../../approvals/ApprovalCard";
 import { ChangeList } from "../../approvals/ChangeList";
-import { alreadyDecided, decidedText, isDecidedByOther } from "../../approvals/pausedCalls";
+import { alreadyDecided, decidedText } from "../../approvals/pausedCalls";
 import { QuestionForm } from "../../approvals/QuestionForm";
 import { Badge } from "../../components/Badge";
 import { Button } from "../../components/Button";
 import { EXACT, ShownText } from "../../components/Code";
 import { UndoDialog } from "../../components/UndoDialog";
-import { type Call, type CallStatus, isPending, type Pause, type Question } from "../../events/conversation";
+import {
+  type Call,
+  type CallStatus,
+  isDecidedByOther,
+  isPending,
+  type Pause,
+  type Question,
+} from "../../events/conversation";
 import { ChildRunBlock } from "./ChildRunBlock";
 import { CallChanges } from "./results/CallChanges";
 import { CallDetails } from "./results/CallDetails";

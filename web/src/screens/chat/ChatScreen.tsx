@@ -33,7 +33,9 @@ export default function ChatScreen({ workspaceId }: ScreenProps) {
         ) : (
           <div className="m-auto">
             <MessagesSquare aria-hidden className="mx-auto size-10 text-muted" strokeWidth={1.2} />
-            <Empty title="No session selected">Select a session on the left or start a new one.</Empty>
+            <Empty title="No session selected">
+              {mayAct ? "Select a session on the left or start a new one." : "Select a session on the left."}
+            </Empty>
           </div>
         )}
       </div>

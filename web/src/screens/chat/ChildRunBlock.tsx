@@ -1,13 +1,14 @@
 /** A child run below the call that started it: its agent and state, and its conversation when it is opened. */
 import { ChevronRight, ExternalLink } from "lucide-react";
-import { useMemo } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { Link } from "wouter";
 import { create } from "zustand";
 import { Badge, type Tone } from "../../components/Badge";
 import { escapedLine } from "../../components/shownText";
-import { type ChildRun, type Conversation, type Run, waitingCalls } from "../../events/conversation";
+import { type ChildRun, type Conversation, isPending, type Run, waitingCalls } from "../../events/conversation";
 import { useConversation } from "../../events/LiveProvider";
 import { CallBlock } from "./CallBlock";
+import { staysShown } from "./childCalls";
 import { RowView } from "./RowView";
 import { SpeakersContext, useSpeakers } from "./speakers";
 
@@ -28,6 +29,8 @@ export function ChildRunBlock({ workspaceId, child, isOver }: Props) {
   const opened = useOpened((state) => state.open[child.runId]);
   const setOpened = useOpened((state) => state.set);
   const isOpen = opened ?? false;
+  /** Calls that waited for the person on this screen: they are told what became of them, even when the run is over. */
+  const [asked, setAsked] = useState<ReadonlySet<string>>(new Set());
   const title = escapedLine(child.title) || "Child run";
   return (
     <section aria-label={`Child run: ${title}`} className="ml-4 rounded-lg border border-line bg-surface">
@@ -58,7 +61,9 @@ export function ChildRunBlock({ workspaceId, child, isOver }: Props) {
       {isOpen ? (
         <Whole workspaceId={workspaceId} child={child} />
       ) : (
-        !isOver && <WaitingCalls workspaceId={workspaceId} child={child} />
+        (!isOver || asked.size > 0) && (
+          <WaitingCalls workspaceId={workspaceId} child={child} isOver={isOver} asked={asked} onAsked={setAsked} />
+        )
       )}
     </section>
   );
@@ -79,13 +84,21 @@ function stateOf(conversation: Conversation, run: Run | undefined): [string, Ton
   return run.waitsFor === "child" ? ["waiting for its child runs", "accent"] : ["working", "accent"];
 }
 
+interface WaitingProps extends Props {
+  asked: ReadonlySet<string>;
+  onAsked: (asked: ReadonlySet<string>) => void;
+}
+
 /** What a person must decide, although the conversation is closed. Child runs of its own are shown for theirs. */
-function WaitingCalls({ workspaceId, child }: Omit<Props, "isOver">) {
+function WaitingCalls({ workspaceId, child, isOver, asked, onAsked }: WaitingProps) {
   const conversation = useConversation(child.sessionId);
-  const shown = conversation.order
-    .map((id) => conversation.rows[id])
-    .filter((row) => row?.kind === "call")
-    .filter((call) => call.pause?.state === "pending" || (call.child !== null && call.result === null));
+  const { me } = useSpeakers();
+  const calls = conversation.order.map((id) => conversation.rows[id]).filter((row) => row?.kind === "call");
+  const fresh = calls.filter(({ id, pause }) => isPending(pause) && !asked.has(id)).map(({ id }) => id);
+  useEffect(() => {
+    if (fresh.length > 0) onAsked(new Set([...asked, ...fresh]));
+  });
+  const shown = calls.filter((call) => staysShown(call, { isOver, asked, me }));
   if (shown.length === 0) return null;
   return (
     <div className="space-y-2 border-t border-line p-2">

@@ -1,5 +1,5 @@
 /** Whether the page offers controls: not to viewers, and not on a read-only link. The server checks every request. */
-import { useSearchParams } from "wouter";
+import { useQueryParameters } from "../../app/query";
 import { useWorkspace } from "../../app/workspaces";
 
 const READ_ONLY = "readonly";
@@ -12,7 +12,7 @@ export function useMayAct(workspaceId: string): boolean {
 }
 
 export function useIsReadOnlyLink(): boolean {
-  const [at] = useSearchParams();
+  const [at] = useQueryParameters();
   return at.has(READ_ONLY);
 }
 

@@ -1,4 +1,5 @@
 /** Lists and restores deleted files. */
+
 import { RotateCcw } from "lucide-react";
 import { useMayWrite } from "../../app/workspaces";
 import { IconButton } from "../../components/Button";
@@ -6,6 +7,7 @@ import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
 import { RelativeTime } from "../../components/RelativeTime";
 import { SkeletonTree } from "../../components/Skeleton";
+import { escapedLine, ONE_WAY } from "../../components/shownText";
 import { useDeletedFiles, useRestore } from "./files";
 
 export function DeletedFiles({ workspaceId, onRestored }: { workspaceId: string; onRestored: (path: string) => void }) {
@@ -22,14 +24,14 @@ export function DeletedFiles({ workspaceId, onRestored }: { workspaceId: string;
         {deleted.data.map((file) => (
           <li key={file.file_id} className="flex items-center gap-2 px-1 py-2">
             <span className="min-w-0 grow">
-              <span className="block truncate">{file.path}</span>
+              <span className={`block truncate ${ONE_WAY}`}>{escapedLine(file.path)}</span>
               <span className="block text-xs text-muted">
                 Deleted <RelativeTime time={file.updated_at} />
               </span>
             </span>
             {mayWrite && (
               <IconButton
-                label={`Restore ${file.path}`}
+                label={`Restore ${escapedLine(file.path)}`}
                 busy={restore.isPending && restore.variables.fileId === file.file_id}
                 onClick={() =>
                   restore.mutate(

@@ -1,4 +1,5 @@
 /** The versions of a file, their diffs, and restore. */
+
 import { RotateCcw } from "lucide-react";
 import { lazy, Suspense, useState } from "react";
 import { asText } from "../../api/content";
@@ -11,6 +12,7 @@ import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
 import { Loading } from "../../components/Loading";
 import { RelativeTime } from "../../components/RelativeTime";
+import { escapedLine } from "../../components/shownText";
 import { type FileVersion, useFileId, useRestore, useVersion, useVersions } from "./files";
 
 const TextDiff = lazy(() => import("../../editor/TextDiff"));
@@ -153,7 +155,7 @@ function Difference({ workspaceId, before, after }: DifferenceProps) {
     <div className="space-y-2">
       {before !== undefined && before.path !== after.path && (
         <p className="text-muted">
-          Moved from {before.path} to {after.path}.
+          Moved from {escapedLine(before.path)} to {escapedLine(after.path)}.
         </p>
       )}
       {texts[0] === texts[1] ? (

@@ -1,10 +1,12 @@
 /** The file tree. Folders are loaded when they are opened; arrow keys move the focus. */
+
 import { useQueries } from "@tanstack/react-query";
 import { ChevronRight, CircleDashed, File, Folder, FolderOpen, LoaderCircle } from "lucide-react";
 import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
 import { SkeletonTree } from "../../components/Skeleton";
+import { escapedLine, ONE_WAY } from "../../components/shownText";
 import { type Entry, folderQuery, MAX_ENTRIES } from "./files";
 import { foldersAbove, neighbour, type Row, rowsOf } from "./rows";
 
@@ -86,7 +88,8 @@ export function FileTree({ workspaceId, shown, onShow }: Props) {
         ([path, entries]) =>
           entries.length >= MAX_ENTRIES && (
             <p key={path} className="px-3 py-1 text-xs text-warn">
-              Showing the first {MAX_ENTRIES.toLocaleString()} entries of {path}. Use search to find others.
+              Showing the first {MAX_ENTRIES.toLocaleString()} entries of {escapedLine(path)}. Use search to find
+              others.
             </p>
           ),
       )}
@@ -110,7 +113,7 @@ function TreeRow({ row, isShown, isStop, isLoading, onChoose, onKeyDown }: RowPr
     <div
       role="treeitem"
       data-path={entry.path}
-      aria-label={`${entry.display_name}${isFolder ? ", folder" : ""}${entry.synced ? "" : ", untracked"}`}
+      aria-label={`${escapedLine(entry.display_name)}${isFolder ? ", folder" : ""}${entry.synced ? "" : ", untracked"}`}
       aria-level={level}
       aria-posinset={row.position}
       aria-setsize={row.siblings}
@@ -131,7 +134,7 @@ function TreeRow({ row, isShown, isStop, isLoading, onChoose, onKeyDown }: RowPr
         />
       )}
       <Icon aria-hidden className={`size-4 shrink-0 ${isFolder ? "text-accent" : "text-muted"}`} />
-      <span className="min-w-0 grow truncate">{entry.display_name}</span>
+      <span className={`min-w-0 grow truncate ${ONE_WAY}`}>{escapedLine(entry.display_name)}</span>
       {!entry.is_virtual && !entry.synced && <UntrackedMark />}
     </div>
   );

@@ -1,4 +1,5 @@
 /** One file: its content and its history. */
+
 import { ArrowLeft, FileText, History, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { useMayWrite } from "../../app/workspaces";
@@ -8,6 +9,7 @@ import { Dialog } from "../../components/Dialog";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
 import { SkeletonLines } from "../../components/Skeleton";
+import { escapedLine, ONE_WAY } from "../../components/shownText";
 import { FileContent } from "./FileContent";
 import { FileHistory } from "./FileHistory";
 import { nameOf, useDelete, useFileInfo } from "./files";
@@ -34,8 +36,13 @@ export function FileView({ workspaceId, path, line, at, go }: Props) {
         <IconButton label="Back to files" className="md:hidden" onClick={() => go({ path: null, line: null })}>
           <ArrowLeft aria-hidden className="size-4" />
         </IconButton>
-        <h1 id="file-title" tabIndex={-1} title={path} className="min-w-0 max-w-full truncate font-semibold">
-          {path}
+        <h1
+          id="file-title"
+          tabIndex={-1}
+          title={escapedLine(path)}
+          className={`min-w-0 max-w-full truncate font-semibold ${ONE_WAY}`}
+        >
+          {escapedLine(path)}
         </h1>
         {info.data && <Facts info={info.data} />}
         <span className="grow" />
@@ -112,7 +119,7 @@ function DeleteButton({ workspaceId, path, onDeleted }: { workspaceId: string; p
         <Trash2 aria-hidden className="size-4" />
       </IconButton>
       <Dialog
-        title={`Delete ${nameOf(path)}?`}
+        title={`Delete ${escapedLine(nameOf(path))}?`}
         isOpen={isConfirming}
         onClose={() => setIsConfirming(false)}
         foot={
@@ -128,7 +135,7 @@ function DeleteButton({ workspaceId, path, onDeleted }: { workspaceId: string; p
           </>
         }
       >
-        <p className="wrap-anywhere">{path} stays in the history. Restore it under “Deleted”.</p>
+        <p className="wrap-anywhere">{escapedLine(path)} stays in the history. Restore it under “Deleted”.</p>
         <ErrorNote error={remove.error} />
       </Dialog>
     </>

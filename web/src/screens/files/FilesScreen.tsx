@@ -2,7 +2,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { RefreshCw } from "lucide-react";
 import { useCallback, useEffect } from "react";
-import { useSearchParams } from "wouter";
+import { useQueryParameters } from "../../app/query";
 import type { ScreenProps } from "../../app/screenProps";
 import { useMayWrite } from "../../app/workspaces";
 import { IconButton } from "../../components/Button";
@@ -19,23 +19,11 @@ type Panel = keyof typeof PANELS;
 
 /** The address holds the selected file and view, so that it can be shared and `back` works. */
 export default function FilesScreen({ workspaceId }: ScreenProps) {
-  const [at, setAt] = useSearchParams();
+  const [at, go] = useQueryParameters();
   const path = at.get("path");
   const panel = panelOf(at.get("panel"));
   const line = Number(at.get("line")) || undefined;
 
-  const go = useCallback(
-    (to: Record<string, string | null>) =>
-      setAt((before) => {
-        const after = new URLSearchParams(before);
-        for (const [name, value] of Object.entries(to)) {
-          if (value === null) after.delete(name);
-          else after.set(name, value);
-        }
-        return after;
-      }),
-    [setAt],
-  );
   const show = useCallback(
     (shown: string, shownLine?: number) =>
       go({ path: shown, line: shownLine === undefined ? null : String(shownLine), view: null, version: null }),

@@ -1,4 +1,5 @@
 /** Search by content or by name. */
+
 import { type FormEvent, useState } from "react";
 import { Button } from "../../components/Button";
 import { Empty } from "../../components/Empty";
@@ -6,6 +7,7 @@ import { ErrorNote } from "../../components/ErrorNote";
 import { Field } from "../../components/Field";
 import { Loading } from "../../components/Loading";
 import { Select } from "../../components/Select";
+import { escapedLine } from "../../components/shownText";
 import { type Hit, type SearchQuery, useSearch } from "./files";
 
 interface Props {
@@ -84,7 +86,7 @@ function Hits({ hits, onShow }: { hits: readonly Hit[]; onShow: Props["onShow"] 
             onClick={() => onShow(path, found[0]?.line)}
             className="block w-full truncate rounded-sm px-1 text-left font-medium hover:bg-accent-soft"
           >
-            {path}
+            {escapedLine(path)}
           </button>
           {found.map(
             (hit) =>

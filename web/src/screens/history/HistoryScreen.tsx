@@ -1,5 +1,5 @@
 /** The history of a workspace: session timelines with changes and undo, and the audit log. */
-import { useSearchParams } from "wouter";
+import { useQueryParameters } from "../../app/query";
 import type { ScreenProps } from "../../app/screenProps";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
@@ -15,7 +15,7 @@ type View = keyof typeof VIEWS;
 
 /** The address holds the view, so that it can be shared. */
 export default function HistoryScreen({ workspaceId }: ScreenProps) {
-  const [at, setAt] = useSearchParams();
+  const [at, setAt] = useQueryParameters();
   const view: View = at.get("view") === "audit-log" ? "audit-log" : "timeline";
   return (
     <Page
@@ -28,7 +28,7 @@ export default function HistoryScreen({ workspaceId }: ScreenProps) {
               key={name}
               type="button"
               aria-pressed={view === name}
-              onClick={() => setAt(name === "audit-log" ? { view: "audit-log" } : {})}
+              onClick={() => setAt({ view: name === "audit-log" ? "audit-log" : null, session: null })}
               className="min-h-8 rounded-md px-3 text-muted hover:bg-accent-soft hover:text-ink aria-pressed:bg-accent-soft aria-pressed:font-medium aria-pressed:text-accent"
             >
               {VIEWS[name]}

@@ -18,7 +18,7 @@ import type { ReviewFile } from "./reviewFiles";
 import { readLines, useApproval } from "./reviewSources";
 
 export function ApprovalReview({ workspaceId, pauseId }: { workspaceId: string; pauseId: string }) {
-  const { found, sessionId, approval, files: proposed } = useApproval(workspaceId, pauseId);
+  const { found, sessionId, approval, files: proposed, more } = useApproval(workspaceId, pauseId);
   const edits = useProposalEdits(workspaceId, pauseId);
   const [editing, setEditing] = useState<string | null>(null);
   const mayWrite = useMayWrite(workspaceId);
@@ -46,6 +46,7 @@ export function ApprovalReview({ workspaceId, pauseId }: { workspaceId: string; 
       back={{ href: `/w/${workspaceId}/approvals`, label: "Back to approvals" }}
       files={files}
       read={async (file) => ({ lines: await readLines(workspaceId, file.fromPath ?? file.path), side: "before" })}
+      {...(isPending && edits.files === null ? { more } : {})}
       {...(mayDecide
         ? {
             control: {
@@ -57,9 +58,11 @@ export function ApprovalReview({ workspaceId, pauseId }: { workspaceId: string; 
                   onDiscard={() => edits.discard(file.path)}
                 />
               ),
-              keys: [
+              pageKeys: [
                 { keys: "a", does: "Approve the call", act: () => press("Approve") },
                 { keys: "r", does: "Reject the call", act: () => press("Reject") },
+              ],
+              keys: [
                 {
                   keys: "e",
                   does: "Edit the file before approving",
@@ -69,7 +72,7 @@ export function ApprovalReview({ workspaceId, pauseId }: { workspaceId: string; 
             },
           }
         : {})}
-      decision={null}
+      decision={() => null}
     >
       <section aria-label="The call" className="space-y-3 rounded-lg border border-warn/60 bg-surface p-3">
         <ApprovalFacts approval={approval} />

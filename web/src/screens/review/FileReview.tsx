@@ -1,6 +1,6 @@
 /** One file of a review: its header with what a person can do, and its lines in parts that are rendered when near. */
 import { ChevronDown, ChevronRight, Copy, UnfoldVertical } from "lucide-react";
-import { memo, type ReactNode, useMemo, useState } from "react";
+import { memo, type ReactNode, useCallback, useEffect, useMemo, useState } from "react";
 import { Badge, type Tone } from "../../components/Badge";
 import { Button, IconButton } from "../../components/Button";
 import { copyText } from "../../components/clipboard";
@@ -31,6 +31,8 @@ export interface FileActions {
   onMark?: (file: ReviewFile, hunk: ReviewHunk) => void;
   /** Reads the lines of the file on one side. */
   read: (file: ReviewFile) => Promise<{ lines: readonly string[]; side: "before" | "after" }>;
+  /** Loads more of the lines that the change has. */
+  more?: (file: ReviewFile) => Promise<void>;
 }
 
 interface Props extends FileActions {
@@ -118,7 +120,10 @@ function FileContent(props: Props) {
           </label>
         </span>
       </header>
-      {!isFolded && (file.hunks.length > 0 ? <FileLines {...props} /> : <NoLines file={file} />)}
+      {!isFolded && (file.hunks.length > 0 ? <FileLines {...props} /> : file.rest === null && <NoLines file={file} />)}
+      {!isFolded && file.rest !== null && props.more && (
+        <MoreLines key={`${file.version} ${file.rest.from}`} file={file} rest={file.rest} more={props.more} />
+      )}
     </>
   );
 }
@@ -128,14 +133,59 @@ function hasUnchangedLines({ change, hasContent }: ReviewFile): boolean {
   return hasContent && change !== "created";
 }
 
+/** Loads the next lines of a long change: the first ones by itself, the others when a person asks for them. */
+function MoreLines({ file, rest, more }: { file: ReviewFile; rest: NonNullable<ReviewFile["rest"]>; more: LoadMore }) {
+  const [isBusy, setIsBusy] = useState(false);
+  const [flaw, setFlaw] = useState<string | null>(null);
+  const isFirst = file.hunks.length === 0 && file.change !== "omitted";
+  const load = useCallback(async () => {
+    setIsBusy(true);
+    setFlaw(null);
+    try {
+      await more(file);
+    } catch (thrown) {
+      setFlaw(thrown instanceof Error ? thrown.message : String(thrown));
+    } finally {
+      setIsBusy(false);
+    }
+  }, [file, more]);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: once, when the file comes near
+  useEffect(() => {
+    if (isFirst) void load();
+  }, []);
+  const what =
+    rest.count === null ? "" : `: ${grouped(rest.count)} ${rest.count === 1 ? "line" : "lines"} not shown yet`;
+  return (
+    <div className="flex flex-wrap items-center justify-center gap-2 border-t border-line px-3 py-2 text-xs">
+      {flaw !== null && (
+        <p role="alert" className="text-bad">
+          Could not be loaded: {escapedLine(flaw)}
+        </p>
+      )}
+      <Button small busy={isBusy} onClick={() => void load()}>
+        {file.change === "omitted" ? "Show the next files" : `Show more lines${what}`}
+      </Button>
+    </div>
+  );
+}
+
+type LoadMore = NonNullable<FileActions["more"]>;
+
 function NoLines({ file }: { file: ReviewFile }) {
+  if (file.flaw !== null) {
+    return (
+      <p role="alert" className="px-3 py-4 text-center text-xs text-bad">
+        The changes of this file could not be shown: {file.flaw}
+      </p>
+    );
+  }
   return (
     <p className="px-3 py-4 text-center text-xs text-muted">
       {file.change === "moved"
         ? "Moved without changes."
         : file.facts.length > 0
           ? "No lines to show."
-          : "No lines to show: it is empty, or comparing it would take too long."}
+          : "No lines to show: no content changed."}
     </p>
   );
 }
@@ -147,7 +197,7 @@ function FileLines(props: Props) {
   const [content, setContent] = useState<readonly string[] | null>(null);
   const [flaw, setFlaw] = useState<string | null>(null);
   const rows = useMemo(
-    () => rowsOf(file.hunks, { isSplit, expanded, content, hasRest: hasUnchangedLines(file) }),
+    () => rowsOf(file.hunks, { isSplit, expanded, content, hasRest: hasUnchangedLines(file) && file.rest === null }),
     [file, isSplit, expanded, content],
   );
   const parts = useMemo(() => partsOf(rows), [rows]);
@@ -315,7 +365,7 @@ function HunkHead({ row, ...props }: ListProps & { row: Extract<Row, { kind: "hu
             Comment
           </Button>
         )}
-        {onMark && hunk.isRevertible && file.hunks.length > 1 && (
+        {onMark && hunk.isRevertible && (file.hunks.length > 1 || isMarked) && (
           <Button
             small
             variant={isMarked ? "danger" : "quiet"}

@@ -13,10 +13,10 @@ import { Counts, FileTree } from "./FileTree";
 import { keyOf } from "./fileRows";
 import { NearArea } from "./Near";
 import type { ReviewFile } from "./reviewFiles";
-import { type FileKey, type Place, startOf, useReviewKeys } from "./reviewKeys";
+import { type FileKey, type PageKey, type Place, startOf, useReviewKeys } from "./reviewKeys";
 import { useComments } from "./useComments";
 import { usePlace } from "./usePlace";
-import { useViewed } from "./viewed";
+import { useViewed, type Viewed } from "./viewed";
 
 /** The width from which two columns fit, in pixels. */
 const ROOM = 1_000;
@@ -28,9 +28,10 @@ type Layout = "auto" | "unified" | "split";
 export interface FileControl {
   buttons: (file: ReviewFile) => ReactNode;
   keys: readonly FileKey[];
+  pageKeys: readonly PageKey[];
 }
 
-const NO_KEYS: readonly FileKey[] = [];
+const NO_KEYS: readonly never[] = [];
 
 interface Props extends FileActions {
   workspaceId: string;
@@ -43,8 +44,8 @@ interface Props extends FileActions {
   files: readonly ReviewFile[];
   marked?: ReadonlyMap<string, ReadonlySet<string>>;
   control?: FileControl;
-  /** The buttons that decide about all. */
-  decision: ReactNode;
+  /** The buttons that decide about all; which files are viewed is known here. */
+  decision: (viewed: Viewed) => ReactNode;
   /** Stays in sight below the files: what the last decision did. */
   note?: ReactNode;
   /** Above the files: what is decided about, and errors. */
@@ -52,7 +53,7 @@ interface Props extends FileActions {
 }
 
 export function ReviewPage({ workspaceId, sessionId, name, title, back, files, marked, control, ...props }: Props) {
-  const { decision, onMark, read, note, children } = props;
+  const { decision, onMark, read, more, note, children } = props;
   const [area, setArea] = useState<HTMLElement | null>(null);
   const areaRef = useRef<HTMLElement>(null);
   const width = useWidth(areaRef);
@@ -64,7 +65,9 @@ export function ReviewPage({ workspaceId, sessionId, name, title, back, files, m
   const [folded, setFolded] = useState<ReadonlyMap<string, boolean>>(new Map());
   const [openLine, setOpenLine] = useState<{ path: string; key: string } | null>(null);
   const filter = useRef<HTMLInputElement>(null);
-  const { place, go } = usePlace(area, files);
+  const { place, focused, go, from, target } = usePlace(area, files);
+  /** Where the focus was when the comment's field took it. */
+  const commentedFrom = useRef<Place | null>(null);
   const current = place?.path ?? null;
   const isSplit = layout === "split" || (layout === "auto" && width >= ROOM);
   const showShortcuts = useShortcutList((list) => list.show);
@@ -89,14 +92,17 @@ export function ReviewPage({ workspaceId, sessionId, name, title, back, files, m
   });
   const openComment = useStable((file: ReviewFile, key: string | null) => {
     setOpenLine(key === null ? null : { path: file.path, key });
+    if (key !== null) commentedFrom.current = focused;
     // The field that had the focus is gone.
-    if (key === null && place?.path === file.path) go(place);
+    else if (commentedFrom.current?.path === file.path) go(commentedFrom.current);
   });
   const stableMark = useStable((file: ReviewFile, hunk: ReviewFile["hunks"][number]) => onMark?.(file, hunk));
   const stableRead = useStable(read);
+  const stableMore = useStable(async (file: ReviewFile) => more?.(file));
 
   useReviewKeys({
-    place,
+    from,
+    target,
     files,
     isFolded,
     go,
@@ -116,11 +122,19 @@ export function ReviewPage({ workspaceId, sessionId, name, title, back, files, m
     send: () => unsent.length > 0 && comments.canSend && comments.send(unsent),
     filter,
     decide: control?.keys ?? NO_KEYS,
+    decideAll: control?.pageKeys ?? NO_KEYS,
+    viewed,
   });
-  useNextWhenDecided(files, place, (file) => go(startOf(file, isFolded(file))));
+  useNextWhenDecided(files, place, (file) => {
+    const { activeElement } = document;
+    // A person who types elsewhere keeps the focus.
+    const isFree = activeElement === null || activeElement === document.body || area?.contains(activeElement) === true;
+    go(startOf(file, isFolded(file)), isFree);
+  });
 
   const added = files.reduce((sum, file) => sum + (file.added ?? 0), 0);
   const removed = files.reduce((sum, file) => sum + (file.removed ?? 0), 0);
+  const uncounted = files.filter((file) => file.added === null && (file.flaw !== null || file.rest !== null)).length;
   return (
     <div className="flex h-full min-h-0 flex-col">
       <header className="flex shrink-0 flex-wrap items-center gap-x-3 gap-y-2 border-b border-line bg-surface px-3 py-2">
@@ -137,6 +151,11 @@ export function ReviewPage({ workspaceId, sessionId, name, title, back, files, m
           <p className="flex flex-wrap items-baseline gap-x-2 text-xs text-muted" role="status">
             <span>{changedFiles(files.length)}</span>
             {added + removed > 0 && <Counts added={added} removed={removed} />}
+            {uncounted > 0 && (
+              <span className="text-warn">
+                without {uncounted === 1 ? "1 file" : `${grouped(uncounted)} files`} that could not be shown or loaded
+              </span>
+            )}
             {files.length > 0 && (
               <span>
                 {viewed.count} of {files.length} viewed
@@ -165,7 +184,7 @@ export function ReviewPage({ workspaceId, sessionId, name, title, back, files, m
           <IconButton label="Keyboard shortcuts" className="max-sm:hidden" onClick={showShortcuts}>
             <Keyboard aria-hidden className="size-4" />
           </IconButton>
-          {decision}
+          {decision(viewed)}
         </div>
       </header>
       <div className="relative flex min-h-0 grow">
@@ -201,8 +220,8 @@ export function ReviewPage({ workspaceId, sessionId, name, title, back, files, m
                 <FileReview
                   key={file.path}
                   file={file}
-                  isCurrent={file.path === current}
-                  currentHunk={file.path === current ? (place?.hunk ?? null) : null}
+                  isCurrent={file.path === focused?.path}
+                  currentHunk={file.path === focused?.path ? focused.hunk : null}
                   isFolded={isFolded(file)}
                   onFold={fold}
                   isViewed={viewed.has(file)}
@@ -215,6 +234,7 @@ export function ReviewPage({ workspaceId, sessionId, name, title, back, files, m
                   onOpenLine={mayWrite ? openComment : null}
                   {...(onMark ? { onMark: stableMark } : {})}
                   read={stableRead}
+                  {...(more ? { more: stableMore } : {})}
                 >
                   {control?.buttons(file)}
                 </FileReview>

@@ -30,7 +30,7 @@ export function RunReview({ workspaceId, runId }: { workspaceId: string; runId: 
       back={{ href: `/w/${workspaceId}/chat/${sessionId}`, label: "Back to the chat" }}
       files={files}
       read={async (file) => ({ lines: await readLines(workspaceId, file.path), side: "after" })}
-      decision={
+      decision={() => (
         <>
           <Link href={`/w/${workspaceId}/run/${runId}`} className={LINK_BUTTON}>
             Timeline
@@ -44,7 +44,7 @@ export function RunReview({ workspaceId, runId }: { workspaceId: string; runId: 
             </Button>
           )}
         </>
-      }
+      )}
     >
       {changes.data.total > files.length && (
         <p className="text-sm text-muted">

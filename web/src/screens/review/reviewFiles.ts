@@ -1,8 +1,11 @@
 /** The files of a review: one form for the open review of a session, a run and a pending approval. Pure. */
 import type { Schema } from "../../api/client";
 import { type RawLine, rawLinesOf } from "../../components/diffLines";
-import { changeFacts, escapedLine } from "../../components/shownText";
+import { changeFacts, escapedLine, grouped } from "../../components/shownText";
 import type { Change } from "../../events/messages";
+
+/** The server takes no longer content for an edited file. */
+const MOST_EDITED_BYTES = 200_000;
 
 export type ChangeName = "created" | "modified" | "touched" | "moved" | "deleted" | "omitted";
 
@@ -29,7 +32,11 @@ export interface ReviewFile {
   editedBy: string | null;
   /** What the lines do not say: modes, links, and why there are no lines. */
   facts: readonly string[];
+  /** Why the changes could not be shown, although there are some. */
+  flaw: string | null;
   hunks: readonly ReviewHunk[];
+  /** Which of the change's lines are not loaded yet: from where on, and how many if that is known. Null: none. */
+  rest: { from: number; count: number | null } | null;
   /** Names what is shown. A decision about the file repeats it. */
   version: string;
   /** The content can be read, so that unchanged lines can be shown. */
@@ -53,10 +60,17 @@ export function fileOfSession(
     byOthers:
       author === "agent" ? null : `${author === "both" ? "edited" : "written"} by ${editedBy ?? "someone else"}`,
   }));
+  const inside = one.inside ?? [];
+  const sides = [one.before, one.after].flatMap((side) => (side === null ? [] : [side]));
+  const hash = one.after?.sha256 ?? null;
   const facts = [
     ...(one.kind === "file" ? [] : [one.kind === "git" ? "git directory" : one.kind]),
     ...(one.mode ? [`mode ${one.mode.join(" → ")}`] : []),
     ...(one.note ? [escapedLine(one.note)] : []),
+    ...inside.flatMap(({ path, note }) => (note ? [`${escapedLine(path)}: ${escapedLine(note)}`] : [])),
+    // All that can be said of an image or an archive.
+    ...(one.note && sides.length > 0 ? [sides.map(({ size }) => `${grouped(size)} bytes`).join(" → ")] : []),
+    ...(one.note && hash !== null ? [`sha256 ${hash}`] : []),
   ];
   return {
     path: one.path,
@@ -66,11 +80,24 @@ export function fileOfSession(
     removed: one.removed,
     editedBy,
     facts,
-    hunks,
+    flaw: one.flaw === null ? null : escapedLine(one.flaw),
+    hunks: [...hunks, ...inside.flatMap(hunksInside)],
+    rest: one.next_line === null ? null : { from: one.next_line, count: one.lines - one.next_line },
     version: one.version,
     hasContent: one.kind === "file" && one.change !== "deleted",
-    isEditable: one.kind === "file" && one.change !== "deleted" && hunks.length > 0,
+    isEditable:
+      one.kind === "file" && one.change !== "deleted" && hunks.length > 0 && (one.size ?? 0) <= MOST_EDITED_BYTES,
   };
+}
+
+/** The lines of a file in a git directory. They are decided with the directory. */
+function hunksInside({ path, change, diff }: Schema["UncommonGitFileOut"]): ReviewHunk[] {
+  return hunksOf(diff ?? "").map(({ lines: [head, ...lines], ...hunk }) => ({
+    ...hunk,
+    id: `${path} ${hunk.id}`.replace(/\s+/g, "-"),
+    lines: [...(head ? [{ ...head, raw: `${path} (${change}) ${head.raw}` }] : []), ...lines],
+    isRevertible: false,
+  }));
 }
 
 export function fileOfApproval(one: Change, at: number): ReviewFile {
@@ -82,8 +109,10 @@ export function fileOfApproval(one: Change, at: number): ReviewFile {
     added: one.added ?? null,
     removed: one.removed ?? null,
     editedBy: null,
-    facts: one.change === "omitted" ? [`${one.count ?? 0} more files`] : changeFacts(one),
+    facts: one.change === "omitted" ? [`${grouped(one.count ?? 0)} more files`] : changeFacts(one),
+    flaw: null,
     hunks: hunksOf(one.diff ?? ""),
+    rest: restOf(one),
     version: sides.join(" "),
     hasContent: one.kind === "file" && one.before != null,
     isEditable: one.kind === "file" && one.after != null && Boolean(one.diff),
@@ -99,11 +128,88 @@ export function fileOfRun(one: Schema["ChangedFile"]): ReviewFile {
     removed: one.removed,
     editedBy: null,
     facts: one.kind === "file" ? (one.diff ? [] : ["no diff"]) : [one.kind],
+    flaw: null,
+    rest: null,
     hunks: hunksOf(one.diff ?? ""),
     version: `${one.file_id} ${one.diff?.length ?? 0}`,
     hasContent: false,
     isEditable: false,
   };
+}
+
+/** Lines of an approval that are on a page of their own, because the approval itself would be too long with them. */
+function restOf(one: Change): ReviewFile["rest"] {
+  if (one.change === "omitted") return { from: 0, count: null };
+  if (one.next_line != null) return { from: one.next_line, count: null };
+  const isElsewhere = one.diff_omitted || one.no_diff === "large" || one.no_diff === "unread";
+  // What a page does not show either has a number.
+  return isElsewhere && one.number == null && one.kind === "file" ? { from: 0, count: null } : null;
+}
+
+/** Returns the hunks with those of the next page. The last one may go on there. */
+export function withMoreHunks<Hunk extends { id: string; diff: string }>(
+  hunks: readonly Hunk[],
+  more: readonly Hunk[],
+): Hunk[] {
+  const [last, next] = [hunks.at(-1), more[0]];
+  if (last === undefined || next === undefined || last.id !== next.id) return [...hunks, ...more];
+  return [...hunks.slice(0, -1), { ...last, diff: joinedHunk(last.diff, next.diff) }, ...more.slice(1)];
+}
+
+/** Joins two parts of a hunk under one header. */
+export function joinedHunk(diff: string, more: string): string {
+  const [one, other] = [partsOfHunk(diff), partsOfHunk(more)];
+  if (one === null || other === null) return diff + more;
+  const old = joinedRange(one.old, other.old);
+  return `@@ -${old} +${joinedRange(one.new, other.new)} @@\n${one.body}${other.body}`;
+}
+
+/** Returns a diff of one file with the lines of its next page. */
+export function withMoreDiff(diff: string, more: string): string {
+  const next = more.slice(Math.max(0, more.search(/^@@ /m)));
+  const at = diff.lastIndexOf("\n@@ ") + 1;
+  const end = next.indexOf("\n@@ ") + 1 || next.length;
+  const [last, first] = [partsOfHunk(diff.slice(at)), partsOfHunk(next.slice(0, end))];
+  const goesOn =
+    last !== null &&
+    first !== null &&
+    endOf(last.old) === endBefore(first.old) &&
+    endOf(last.new) === endBefore(first.new);
+  if (!goesOn) return diff + next;
+  return diff.slice(0, at) + joinedHunk(diff.slice(at), next.slice(0, end)) + next.slice(end);
+}
+
+/** The last line of a range, and the last one before it. */
+const endOf = ([start, count]: LineRange) => (count === 0 ? start : start + count - 1);
+const endBefore = ([start, count]: LineRange) => (count === 0 ? start : start - 1);
+
+/** Returns the changes of an approval with those that were loaded by pages, by their numbers. */
+export function withLoaded(changes: readonly Change[], loaded: ReadonlyMap<number, Change>): Change[] {
+  const listed = changes.filter(({ change }) => change !== "omitted");
+  const shown = listed.map((one, number) => loaded.get(number) ?? one);
+  for (let number = listed.length; loaded.has(number); number++) shown.push(loaded.get(number) as Change);
+  const missing = changes.reduce((sum, one) => sum + (one.change === "omitted" ? (one.count ?? 0) : 0), 0);
+  const left = missing - (shown.length - listed.length);
+  return left > 0 ? [...shown, { path: null, change: "omitted", count: left }] : shown;
+}
+
+type LineRange = readonly [start: number, count: number];
+
+function partsOfHunk(diff: string): { old: LineRange; new: LineRange; body: string } | null {
+  const header = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@\n/.exec(diff);
+  if (header === null) return null;
+  const [all, start, count, newStart, newCount] = header;
+  return {
+    old: [Number(start), Number(count ?? 1)],
+    new: [Number(newStart), Number(newCount ?? 1)],
+    body: diff.slice(all.length),
+  };
+}
+
+/** A range without lines names the line before it. */
+function joinedRange([start, count]: LineRange, [next, others]: LineRange): string {
+  const first = count > 0 || others === 0 ? start : next;
+  return count + others === 1 ? String(first) : `${first},${count + others}`;
 }
 
 function listed(names: readonly string[]): string {

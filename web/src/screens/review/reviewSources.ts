@@ -1,6 +1,6 @@
 /** What a review is about: the open changes of a session, a run, or a call that waits for an approval. */
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useEffect, useMemo } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { api, type Schema, unwrap } from "../../api/client";
 import { asText } from "../../api/content";
 import { nameOfAuthor, useNames } from "../../api/names";
@@ -8,14 +8,24 @@ import { callTool } from "../../api/tools";
 import { useMe } from "../../app/me";
 import { pausedCallKey, usePausedCall } from "../../approvals/pausedCalls";
 import { useLive } from "../../events/LiveProvider";
+import type { Change } from "../../events/messages";
 import { inOrder } from "./fileTree";
-import { fileOfApproval, fileOfRun, fileOfSession, type ReviewFile } from "./reviewFiles";
+import {
+  fileOfApproval,
+  fileOfRun,
+  fileOfSession,
+  type ReviewFile,
+  withLoaded,
+  withMoreDiff,
+  withMoreHunks,
+} from "./reviewFiles";
 
 const MOST_FILES = 500;
 /** Enough for every file that has a diff. */
 export const MOST_LINES = 1_000_000;
 
-export type ReviewDecision = Schema["ReviewDecisionIn"];
+/** What was not listed or shown is added when it is sent. */
+export type ReviewDecision = Omit<Schema["ReviewDecisionIn"], "unshown" | "left_out">;
 
 export const reviewKey = (workspaceId: string, sessionId: string) => [workspaceId, "review", sessionId] as const;
 
@@ -35,13 +45,61 @@ export function useSessionReview(workspaceId: string, sessionId: string) {
   );
   return useQuery({
     queryKey: reviewKey(workspaceId, sessionId),
-    queryFn: () =>
-      unwrap(
-        api.GET("/api/v1/workspaces/{workspace_id}/sessions/{session_id}/review", {
-          params: { path: { workspace_id: workspaceId, session_id: sessionId } },
-        }),
-      ),
+    queryFn: () => wholeReview(workspaceId, sessionId),
   });
+}
+
+function reviewPage(
+  workspaceId: string,
+  sessionId: string,
+  query: { path?: string; from_line?: number; offset?: number },
+) {
+  return unwrap(
+    api.GET("/api/v1/workspaces/{workspace_id}/sessions/{session_id}/review", {
+      params: { path: { workspace_id: workspaceId, session_id: sessionId }, query },
+    }),
+  );
+}
+
+/** Returns the review with the files of all pages. A decision about all names the version of the first page. */
+async function wholeReview(workspaceId: string, sessionId: string): Promise<Schema["ReviewOut"]> {
+  const first = await reviewPage(workspaceId, sessionId, {});
+  const files = [...first.files];
+  for (let offset = first.next_offset; offset !== null; ) {
+    const page = await reviewPage(workspaceId, sessionId, { offset });
+    files.push(...page.files);
+    offset = page.next_offset;
+  }
+  return { ...first, files };
+}
+
+/** Loads the next lines of a file's change into the review. */
+export function useMoreLines(workspaceId: string, sessionId: string): (file: ReviewFile) => Promise<void> {
+  const queries = useQueryClient();
+  return async ({ path, version, rest }) => {
+    if (rest === null) return;
+    const page = await reviewPage(workspaceId, sessionId, { path, from_line: rest.from });
+    const more = page.files[0];
+    if (more === undefined || more.version !== version) throw new Error("The file has changed since. Reload the page.");
+    queries.setQueryData<Schema["ReviewOut"]>(reviewKey(workspaceId, sessionId), (review) =>
+      review === undefined
+        ? review
+        : {
+            ...review,
+            files: review.files.map((one) => (one.path === path ? withMoreLines(one, more, rest.from) : one)),
+          },
+    );
+  };
+}
+
+function withMoreLines(
+  file: Schema["ReviewFileOut"],
+  more: Schema["ReviewFileOut"],
+  from: number,
+): Schema["ReviewFileOut"] {
+  // Reloaded meanwhile.
+  if (file.version !== more.version || file.next_line !== from) return file;
+  return { ...file, flaw: more.flaw, hunks: withMoreHunks(file.hunks, more.hunks), next_line: more.next_line };
 }
 
 export function useFilesOfSession(workspaceId: string, review: Schema["ReviewOut"] | undefined): ReviewFile[] {
@@ -72,7 +130,8 @@ export function useDecideReview(workspaceId: string, sessionId: string) {
       unwrap(
         api.POST("/api/v1/workspaces/{workspace_id}/sessions/{session_id}/review", {
           params: { path: { workspace_id: workspaceId, session_id: sessionId } },
-          body,
+          // All pages were read. Files that could not be shown are not named here, so they are kept one by one.
+          body: { ...body, unshown: [], left_out: queries.getQueryData<Schema["ReviewOut"]>(queryKey)?.left_out ?? 0 },
         }),
       ),
     onSettled: () => queries.invalidateQueries({ queryKey }),
@@ -122,9 +181,37 @@ export function useApproval(workspaceId: string, pauseId: string) {
   );
   const pause = found.data?.pause;
   const approval = pause?.kind === "approval" ? pause : null;
-  const changes = approval?.changes;
-  const files = useMemo(() => inOrder(changes?.map(fileOfApproval) ?? []), [changes]);
-  return { found, sessionId, approval, files };
+  const proposed = approval?.changes;
+  const [loaded, setLoaded] = useState<ReadonlyMap<number, Change>>(new Map());
+  const changes = useMemo(() => withLoaded(proposed ?? [], loaded), [proposed, loaded]);
+  const files = useMemo(() => inOrder(changes.map(fileOfApproval)), [changes]);
+  /** Loads the lines of a file, or the next files. */
+  async function more(file: ReviewFile): Promise<void> {
+    const isOmitted = file.change === "omitted";
+    const at = changes.findIndex((one) => (isOmitted ? one.change === "omitted" : one.path === file.path));
+    if (at < 0 || file.rest === null) return;
+    const page = await unwrap(
+      api.GET("/api/v1/workspaces/{workspace_id}/paused-calls/{pause_id}/changes", {
+        params: {
+          path: { workspace_id: workspaceId, pause_id: pauseId },
+          query: { first: at, from_line: file.rest.from },
+        },
+      }),
+    );
+    setLoaded((before) => {
+      const after = new Map(before);
+      // The call brings it without content that the server keeps, so no page has more of it.
+      const asked = changes[at];
+      if (asked !== undefined && !isOmitted) after.set(at, { ...asked, number: at });
+      for (const [place, one] of (page.changes as Change[]).entries()) {
+        const known = before.get(at + place);
+        const goesOn = place === 0 && file.rest !== null && file.rest.from > 0 && known?.diff;
+        after.set(at + place, goesOn ? { ...one, diff: withMoreDiff(known.diff ?? "", one.diff ?? "") } : one);
+      }
+      return after;
+    });
+  }
+  return { found, sessionId, approval, files, more };
 }
 
 /** Reads the lines of a file as it is now. */

@@ -1,4 +1,4 @@
-/** Where a person is in a review: the file at the top of the area, and the hunk that keys have reached. */
+/** Where a person is in a review: what has the focus, which keys act on, and the file at the top, which they only move from. */
 import { useCallback, useEffect, useRef, useState } from "react";
 import { anchorOf } from "./FileReview";
 import type { ReviewFile } from "./reviewFiles";
@@ -9,11 +9,27 @@ const PATIENCE = 120;
 /** The height of a file's head, which covers what is below it, in pixels. */
 const HEAD = 48;
 
-export function usePlace(area: HTMLElement | null, files: readonly ReviewFile[]) {
+export interface Places {
+  /** Where the person is, for the tree: what keys have reached, or what was scrolled to. */
+  place: Place | null;
+  /** What has the focus. */
+  focused: Place | null;
+  go: (place: Place, isFocused?: boolean) => void;
+  /** Where the next step starts. */
+  from: () => Place | null;
+  /** What has the focus and is in sight. What is out of sight is brought into it, and `null` returned. */
+  target: () => Place | null;
+}
+
+export function usePlace(area: HTMLElement | null, files: readonly ReviewFile[]): Places {
   const [place, setPlace] = useState<Place | null>(null);
+  const [focused, setFocused] = useState<Place | null>(null);
   /** A file near the end cannot reach the top; it stays current until the person scrolls. */
   const chosenAt = useRef<number | null>(null);
+  /** The place that `go` still waits for. */
   const wanted = useRef<Place | null>(null);
+  /** What had the focus last. */
+  const reached = useRef<Place | null>(null);
   useEffect(() => {
     if (area === null) return;
     let frame = 0;
@@ -29,9 +45,39 @@ export function usePlace(area: HTMLElement | null, files: readonly ReviewFile[])
     const scrolled = () => {
       frame ||= requestAnimationFrame(find);
     };
+    let held: Element | null = null;
+    const moved = () => {
+      held = document.activeElement;
+      const now = placeOfElement(held);
+      setFocused((before) => (isSame(before, now) ? before : now));
+      if (now === null) return;
+      wanted.current = null;
+      reached.current = now;
+      chosenAt.current = area.scrollTop;
+      setPlace((before) => (isSame(before, now) ? before : now));
+    };
+    const left = () => {
+      setFocused(null);
+      // Gone by a person's click, not by a change of the page.
+      requestAnimationFrame(() => {
+        if (document.activeElement === document.body && held?.isConnected) held = null;
+      });
+    };
+    // What has the focus is rendered anew when lines open above it. The focus stays where it was.
+    const rendered = new MutationObserver(() => {
+      if (held === null || held.isConnected || document.activeElement !== document.body) return;
+      const [found, isExact] = reached.current === null ? [null, false] : elementOf(reached.current);
+      if (isExact) found?.focus({ preventScroll: true });
+    });
+    rendered.observe(area, { childList: true, subtree: true });
     area.addEventListener("scroll", scrolled, { passive: true });
+    area.addEventListener("focusin", moved);
+    area.addEventListener("focusout", left);
     return () => {
       area.removeEventListener("scroll", scrolled);
+      area.removeEventListener("focusin", moved);
+      area.removeEventListener("focusout", left);
+      rendered.disconnect();
       cancelAnimationFrame(frame);
     };
   }, [area]);
@@ -52,6 +98,7 @@ export function usePlace(area: HTMLElement | null, files: readonly ReviewFile[])
           if (isExact && isFocused) found.focus({ preventScroll: true });
         }
         if (!isExact && frames++ < PATIENCE) requestAnimationFrame(show);
+        else wanted.current = null;
       };
       show();
     },
@@ -60,7 +107,66 @@ export function usePlace(area: HTMLElement | null, files: readonly ReviewFile[])
   const first = files[0];
   const isKnown = files.some(({ path }) => path === place?.path);
   const shown = isKnown ? place : first ? { path: first.path, hunk: null } : null;
-  return { place: shown, go };
+  const latest = useRef(shown);
+  latest.current = shown;
+
+  const from = useCallback(() => {
+    const element = document.activeElement;
+    if (wanted.current !== null) return wanted.current;
+    const at = placeOfElement(element);
+    return at !== null && area !== null && isInSight(area, element) ? at : latest.current;
+  }, [area]);
+  const target = useCallback(() => {
+    const element = document.activeElement;
+    const at = placeOfElement(element);
+    // A jump is still on its way: what has the focus is what was left.
+    if (at === null || area === null || wanted.current !== null) return null;
+    if (isInSight(area, element)) return at;
+    element?.scrollIntoView({ block: "center" });
+    return null;
+  }, [area]);
+  return { place: shown, focused, go, from, target };
+}
+
+/** What `placeOfElement` needs of an element. */
+interface Focusable {
+  closest: (selector: string) => { dataset: DOMStringMap } | null;
+}
+
+/** Returns the change or file that an element belongs to: the head of a change, one of its lines, or anything in a file. */
+export function placeOfElement(element: object | null): Place | null {
+  if (element === null || !("closest" in element)) return null;
+  const { closest } = element as Focusable;
+  const path = closest.call(element, "article[data-path]")?.dataset.path;
+  if (path === undefined) return null;
+  const part = closest.call(element, "[data-hunk], [data-line-of]")?.dataset;
+  return { path, hunk: part?.hunk ?? part?.lineOf ?? null };
+}
+
+function isSame(one: Place | null, other: Place | null): boolean {
+  return one === other || (one !== null && one.path === other?.path && one.hunk === other.hunk);
+}
+
+/** Whether a person sees a part of what the focus stands for: of a change, down to the next one; or else of the file. */
+function isInSight(area: HTMLElement, element: Element | null): boolean {
+  const article = element?.closest("article");
+  if (!element || !article) return false;
+  const view = area.getBoundingClientRect();
+  const whole = article.getBoundingClientRect();
+  const isChange = element.matches("[data-hunk], [data-line-of]");
+  const top = isChange ? element.getBoundingClientRect().top : whole.top;
+  let bottom = whole.bottom;
+  if (isChange) {
+    // A part that is not rendered names the changes in it.
+    const heads = article.querySelectorAll<HTMLElement>('[data-hunk], [data-hunks]:empty:not([data-hunks=""])');
+    for (const head of heads) {
+      if (element.compareDocumentPosition(head) & Node.DOCUMENT_POSITION_FOLLOWING) {
+        bottom = head.getBoundingClientRect().top;
+        break;
+      }
+    }
+  }
+  return top < view.bottom && bottom > view.top + HEAD;
 }
 
 /** The element of a place; or of the part of the file where it will be, and whether it is the place itself. */

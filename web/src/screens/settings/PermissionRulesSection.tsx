@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { api, type Schema, unwrap } from "../../api/client";
 import type { ScreenProps } from "../../app/screenProps";
+import { useMayWrite } from "../../app/workspaces";
 import { shownAccess } from "../../approvals/access";
 import { Badge } from "../../components/Badge";
 import { EXACT, ShownText } from "../../components/Code";
@@ -20,6 +21,7 @@ export function PermissionRulesSection({ workspaceId }: ScreenProps) {
     queryFn: () =>
       unwrap(api.GET("/api/v1/workspaces/{workspace_id}/grants", { params: { path: { workspace_id: workspaceId } } })),
   });
+  const mayWrite = useMayWrite(workspaceId);
   const agents = useAgents(workspaceId).data?.items ?? [];
   const members = useMembers(workspaceId).data?.items ?? [];
   if (grants.isPending) return <Skeleton what="saved approvals" />;
@@ -52,7 +54,15 @@ export function PermissionRulesSection({ workspaceId }: ScreenProps) {
             </>
           ),
         },
-        { title: "Revoke", isRight: true, cell: (grant) => <Revocation workspaceId={workspaceId} grant={grant} /> },
+        ...(mayWrite
+          ? [
+              {
+                title: "Revoke",
+                isRight: true,
+                cell: (grant: Grant) => <Revocation workspaceId={workspaceId} grant={grant} />,
+              },
+            ]
+          : []),
       ]}
     />
   );

@@ -1,0 +1,40 @@
+import { expect, test } from "vitest";
+import { withLoaded, withMoreDiff, withMoreHunks } from "./reviewFiles";
+
+test("a hunk that goes on the next page is one hunk with the numbers of all its lines", () => {
+  const first = [
+    { id: "a", diff: "@@ -1,2 +1 @@\n-x\n y\n" },
+    { id: "b", diff: "@@ -0,0 +4,2 @@\n+one\n+two\n" },
+  ];
+  const more = [
+    { id: "b", diff: "@@ -9,0 +6 @@\n+three\n" },
+    { id: "c", diff: "@@ -30 +30 @@\n-p\n+q\n" },
+  ];
+  expect(withMoreHunks(first, more)).toEqual([
+    first[0],
+    { id: "b", diff: "@@ -0,0 +4,3 @@\n+one\n+two\n+three\n" },
+    more[1],
+  ]);
+});
+
+test("a diff goes on with the lines of its next page", () => {
+  const head = "--- /a\n+++ /a\n";
+  expect(
+    withMoreDiff(`${head}@@ -1,2 +1,2 @@\n-a\n b\n+c\n`, `${head}@@ -3,1 +3,1 @@\n d\n@@ -9 +9 @@\n-e\n+f\n`),
+  ).toBe(`${head}@@ -1,3 +1,3 @@\n-a\n b\n+c\n d\n@@ -9 +9 @@\n-e\n+f\n`);
+  expect(withMoreDiff(`${head}@@ -1 +1 @@\n-a\n+c\n`, `${head}@@ -9 +9 @@\n-e\n+f\n`)).toBe(
+    `${head}@@ -1 +1 @@\n-a\n+c\n@@ -9 +9 @@\n-e\n+f\n`,
+  );
+});
+
+test("files that are not listed are counted until they are loaded", () => {
+  const changes = [
+    { path: "/a", change: "created" },
+    { path: null, change: "omitted", count: 2 },
+  ];
+  expect(withLoaded(changes, new Map([[1, { path: "/b", change: "created", number: 1 }]]))).toEqual([
+    { path: "/a", change: "created" },
+    { path: "/b", change: "created", number: 1 },
+    { path: null, change: "omitted", count: 1 },
+  ]);
+});
