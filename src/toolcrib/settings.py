@@ -45,6 +45,12 @@ class Settings(BaseSettings):
     pool_size: int = Field(
         default=16, ge=2, le=200, description="Maximum number of database connections of one server process."
     )
+    database_answer_seconds: float = Field(
+        default=60,
+        ge=1,
+        description="A connection on which the database has not answered a statement for this long is closed, and what "
+        "needed it is tried again.",
+    )
 
     jwt_secret: SecretStr = Field(description="Signs access tokens. At least 32 random bytes.")
     jwt_previous_secret: SecretStr | None = Field(
@@ -222,6 +228,11 @@ class Settings(BaseSettings):
         description="Author of the commits that agents make, if not `agent`. Local mode uses your git identity.",
     )
     git_author_email: str | None = Field(default=None, description="Address of that author.")
+    git_config_files: Annotated[tuple[Path, ...], NoDecode] = Field(
+        default=(),
+        description="Git configuration files whose harmless settings and global ignore rules commands get, "
+        "comma-separated, those that take precedence last. Local mode uses yours.",
+    )
     tool_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
         default=(),
         description="Directories with programs for commands, comma-separated. The sandbox mounts them read-only at the "
@@ -315,6 +326,7 @@ class Settings(BaseSettings):
         "allowed_private_web_hosts",
         "allowed_private_command_hosts",
         "mcp_program_dirs",
+        "git_config_files",
         "tool_dirs",
         mode="before",
     )

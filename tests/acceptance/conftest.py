@@ -8,7 +8,7 @@ import pytest
 from tests.acceptance.observed_server import ObservedServer, observed_server
 from tests.acceptance.serving import Serving, serving
 from tests.acceptance.workspace import PASSWORD, Someone, Workspace
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.openapi_checks import Described
 from tests.wait_until import PATIENCE
 

@@ -13,8 +13,8 @@ import httpx2
 
 from tests.acceptance.canaries import Canaries
 from tests.acceptance.otlp_collector import Collector, otlp_collector
+from tests.databases import migrated_database, urls_of
 from tests.fakes.model_server import SSE, Answer, ModelServer, Received, model_server_beside, plain
-from tests.faults.databases import migrated_database, urls_of
 from tests.faults.scripted import said
 from tests.faults.server import Server
 from tests.redteam.target import Login, Target, bearer, made, open_target

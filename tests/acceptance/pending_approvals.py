@@ -50,7 +50,10 @@ def events_of(workspace: Workspace, session: str) -> list[tuple[str, dict[str, A
 
 
 def decide(workspace: Workspace, approval_id: str, **said: Any) -> httpx2.Response:
-    return workspace.post(f"/paused-calls/{approval_id}/decision", {"approved": True} | said)
+    """Decides as a client that has just shown the approval."""
+    shown = workspace.get(f"/paused-calls/{approval_id}").json()
+    seen = {"approved": True, "arguments_sha256": shown.get("arguments_sha256", "0" * 64)}
+    return workspace.post(f"/paused-calls/{approval_id}/decision", seen | said)
 
 
 def ended(workspace: Workspace, call_id: str) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from types import MappingProxyType
 import httpx2
 
 from tests import never_logged
-from tests.conftest import POOL_SIZE, DatabaseUrls
+from tests.conftest import POOL_SIZE
+from tests.databases import DatabaseUrls
 from tests.wait_until import PATIENCE
 
 _LOOK_EVERY_SECONDS = 0.05

@@ -3,19 +3,15 @@
 from collections.abc import Callable
 
 import psycopg
-import pytest
 
 from tests.acceptance.pending_approvals import decide, ended, events_of, hire, session_of
 from tests.acceptance.serving import Serving
 from tests.acceptance.shapes import A_TIME, A_UUID, Says, refused
 from tests.acceptance.workspace import Someone, Workspace
 
-pytestmark = pytest.mark.req("HU-1", part="over REST")
-
 EVERY_TRUST = "trust: {trust}\ntool_permissions: {{write: {{allowed: true}}, file_read: {{allowed: true}}}}"
 
 
-@pytest.mark.req("AP-4")
 def test_an_agents_call_that_needs_approval_is_accepted_and_fetched_later(workspace: Workspace) -> None:
     agent = hire(workspace)
 
@@ -67,6 +63,18 @@ def test_a_second_decision_is_a_conflict_that_names_the_first(workspace: Workspa
     decide(member, approval, approved=False)
 
     refused(decide(workspace, approval), 409, "CONFLICT", Says("Already rejected by grace@example.com"))
+
+
+def test_a_decision_names_the_arguments_that_the_person_saw(workspace: Workspace) -> None:
+    approval = hire(workspace).asks()["pause_id"]
+
+    for approved in (True, False):
+        response = workspace.post(f"/paused-calls/{approval}/decision", {"approved": approved})
+        refused(response, 400, "VALIDATION_ERROR", fields={"arguments_sha256": Says("required")})
+    refused(decide(workspace, approval, arguments_sha256="0" * 64), 409, "CONFLICT", Says("does not match"))
+
+    assert workspace.get(f"/paused-calls/{approval}").json()["state"] == "pending"
+    assert decide(workspace, approval).status_code == 200
 
 
 def test_only_members_decide(

@@ -11,11 +11,6 @@ from tests.acceptance.serving import Serving
 from tests.acceptance.shapes import A_UUID, Says, refused
 from tests.acceptance.workspace import Someone, Workspace
 
-pytestmark = [
-    pytest.mark.req("HU-2", part="asked, checked and answered over REST"),
-    pytest.mark.req("TL-4", part="ask_user"),
-]
-
 FRAMEWORKS = ["Jest", "Vitest", "Mocha"]
 BUTTONS = [{"label": name, "value": name} for name in FRAMEWORKS]
 SCHEMA: dict[str, Any] = {"type": "string", "enum": FRAMEWORKS}

@@ -13,14 +13,11 @@ import httpx2
 import psycopg
 import pytest
 
-from tests.faults.databases import migrated_database, new_database, urls_of
+from tests.databases import migrated_database, new_database, urls_of
 from tests.faults.server import Server, client_of
 from tests.wait_until import PATIENCE
 
-pytestmark = [
-    pytest.mark.xdist_group("backup"),
-    pytest.mark.req("OP-1", part="backup and restore, with a drill"),
-]
+pytestmark = pytest.mark.xdist_group("backup")
 
 PASSWORD = "a long enough phrase"
 ADA = {"email": "ada@example.com", "password": PASSWORD}
@@ -139,6 +136,7 @@ async def test_backup_of_a_running_server_is_restored_into_a_new_database_and_an
     assert backup.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.long
 async def test_disk_that_is_newer_than_the_backup_needs_the_restore_to_be_declared(
     server: Server, tmp_path: Path
 ) -> None:
@@ -171,6 +169,7 @@ async def test_disk_that_is_newer_than_the_backup_needs_the_restore_to_be_declar
     assert later["content"] == "written after the backup\n"
 
 
+@pytest.mark.long
 async def test_backup_with_the_disk_brings_ignored_files_back(server: Server, tmp_path: Path) -> None:
     workspace = await prepared(server)
     project = server.data_dir / "workspaces" / workspace / "project"
@@ -195,6 +194,7 @@ async def test_backup_with_the_disk_brings_ignored_files_back(server: Server, tm
     assert found == ("only on disk", "/etc/hostname")
 
 
+@pytest.mark.long
 async def test_missing_keys_are_named_with_what_is_lost(server: Server, tmp_path: Path) -> None:
     await prepared(server)
     backup = tmp_path / "monday"

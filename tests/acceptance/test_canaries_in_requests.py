@@ -25,7 +25,7 @@ from tests.redteam.generated import SEED, attack_operations, describe_tools
 from tests.redteam.target import bearer, furnish, made
 from tests.wait_until import PATIENCE
 
-pytestmark = [pytest.mark.xdist_group("canaries"), pytest.mark.req("AU-2", part="logs without secrets")]
+pytestmark = pytest.mark.xdist_group("canaries")
 
 # Those that end the login or delete the workspace of the requests after them come last.
 LAST = ["logout", "end_login", "change_password", "end_other_logins", "delete_workspace"]
@@ -35,6 +35,7 @@ HEADERS = ("Authorization", "Cookie", "Idempotency-Key", "User-Agent", "Referer"
 EACH = 2
 
 
+@pytest.mark.long
 def test_every_route_with_valid_and_broken_requests(observed: ObservedServer) -> None:
     target, canaries, choose = observed.target, observed.canaries, random.Random(SEED)
     used: set[str] = set()
@@ -100,6 +101,7 @@ def test_every_route_as_it_is_meant(observed: ObservedServer) -> None:
     assert sum(status < 300 for status in answers.values()) > len(answers) / 2, answers
 
 
+@pytest.mark.long
 def test_every_tool_with_valid_and_broken_arguments(observed: ObservedServer) -> None:
     target, canaries, choose = observed.target, observed.canaries, random.Random(SEED)
     tools = made(target.http.get(f"{target.mallory.workspace}/tools", headers=target.mallory.owner.headers))

@@ -15,11 +15,12 @@ from tests.acceptance.local_machine import laptop
 from tests.acceptance.observed_server import ObservedServer
 from tests.fakes.model_server import plain
 from tests.integration.runs.conftest import says
+from tests.long_cases import gate_runs
 from tests.redteam.target import Login, Target, made
 from tests.wait_until import PATIENCE
 from toolcrib.sandbox.bubblewrap import INTERPRETER
 
-pytestmark = [pytest.mark.xdist_group("canaries"), pytest.mark.req("AU-2", part="logs without secrets")]
+pytestmark = pytest.mark.xdist_group("canaries")
 
 PROGRAM = (Path(__file__).parent.parent / "fakes" / "leaky_mcp.py").read_text()
 RULES = """
@@ -31,9 +32,10 @@ tool_permissions: {write: {allowed: true}, edit: {allowed: true}, bash: {allowed
 LOOKS = 2_000
 
 
-@pytest.mark.parametrize(
-    "ending", ["work", "400", "401", "402", "403", "404", "413", "429", "500", "529", "cut", "junk", "html", "within"]
-)
+ENDINGS = ("work", "401", "within", "400", "402", "403", "404", "413", "429", "500", "529", "cut", "junk", "html")
+
+
+@pytest.mark.parametrize("ending", gate_runs(3, ENDINGS))
 def test_runs_however_their_model_answers(observed: ObservedServer, ending: str) -> None:
     target, canaries = observed.target, observed.canaries
     person = observed.register(f"runs-{ending}")
@@ -69,6 +71,7 @@ def wait_until_settled(target: Target, person: Login, workspace: str, run: str) 
     raise AssertionError(f"The run does not end: {shown}")
 
 
+@pytest.mark.long
 def test_programs_and_addresses_of_mcp_servers(observed: ObservedServer) -> None:
     target, canaries, mallory = observed.target, observed.canaries, observed.target.mallory
 
@@ -118,6 +121,7 @@ def test_rows_that_the_database_rejects(observed: ObservedServer) -> None:
     assert observed.server.logged().count("CheckViolation") >= 3
 
 
+@pytest.mark.long
 def test_connections_to_the_database_that_break(observed: ObservedServer) -> None:
     target, canaries, mallory = observed.target, observed.canaries, observed.target.mallory
     running = threading.Thread(
@@ -153,6 +157,7 @@ def test_server_that_is_killed_at_work_and_recovers(observed: ObservedServer) ->
         target.call("bash_output", {"process_id": started.json()["result"]["metadata"]["processId"]})
 
 
+@pytest.mark.long
 def test_server_that_is_stopped(observed: ObservedServer) -> None:
     observed.target.call("bash_start", {"command": f"echo {observed.canaries.plant('command')}; sleep 600"})
     observed.server.signal(signal.SIGTERM)
@@ -160,6 +165,7 @@ def test_server_that_is_stopped(observed: ObservedServer) -> None:
     observed.restart()
 
 
+@pytest.mark.long
 def test_log_of_local_mode() -> None:
     canaries = Canaries()
     with laptop() as own:

@@ -33,7 +33,6 @@ def own() -> Iterator[Laptop]:
         yield made
 
 
-@pytest.mark.req("CL-1", part="a chat with approvals and undo within a minute")
 def test_an_empty_directory_becomes_a_chat_with_approval_and_undo_within_a_minute(own: Laptop) -> None:
     project = own.project("first")
     own.model.script = [says("I will write a haiku.", WRITES), says("I wrote it to haiku.md.")]
@@ -68,8 +67,7 @@ def test_an_empty_directory_becomes_a_chat_with_approval_and_undo_within_a_minut
     assert not (own.data / "postgres" / "postmaster.pid").exists()
 
 
-@pytest.mark.req("CL-2", part="what was done is shown and taken back")
-@pytest.mark.req("CT-9", part="in the command line")
+@pytest.mark.long
 def test_the_shell_commands_work_on_a_directory(own: Laptop) -> None:
     project = own.project()
     own.model.script = [says("Now.", WRITES), says("Done.")]
@@ -126,7 +124,7 @@ def test_the_shell_commands_work_on_a_directory(own: Laptop) -> None:
     assert max(map(len, log.splitlines())) <= 120
 
 
-@pytest.mark.req("CL-2", part="agents, models, keys, people, workspaces and sessions")
+@pytest.mark.long
 def test_the_shell_commands_set_up_a_directory(own: Laptop) -> None:
     project = own.project()
     definition = project / "reviewer.yaml"
@@ -190,7 +188,6 @@ def test_the_shell_commands_set_up_a_directory(own: Laptop) -> None:
     assert "There is no provider 'nobody'. Providers: anthropic, copilot, gemini, openai," in no_provider
 
 
-@pytest.mark.req("CL-2", part="run tells a script how it ended")
 def test_without_a_terminal_a_call_that_needs_approval_is_denied_and_every_event_is_a_line(own: Laptop) -> None:
     project = own.project()
     own.model.script = [says("", WRITES), says("Then not.")]
@@ -209,7 +206,6 @@ def test_without_a_terminal_a_call_that_needs_approval_is_denied_and_every_event
     assert not (project / "haiku.md").exists()
 
 
-@pytest.mark.req("CT-7", part="exit codes tell what happened")
 def test_the_exit_code_of_a_run_tells_how_it_ended(own: Laptop) -> None:
     project = own.project()
     protected = ("write", {"path": "/.env", "content": "A=1\n"})
@@ -234,8 +230,6 @@ def test_the_exit_code_of_a_run_tells_how_it_ended(own: Laptop) -> None:
     assert (done, rejected, denied, only_failed, failed, asked, not_started) == (0, 6, 6, 0, 1, 5, 2)
 
 
-@pytest.mark.req("CT-1", part="what can be undone is applied without asking")
-@pytest.mark.req("CT-2", part="the effect is asked about")
 def test_a_new_directory_has_an_agent_that_asks_only_about_what_cannot_be_undone(own: Laptop) -> None:
     project = own.project()
     hidden = "mkdir .githooks; echo echo hi > .githooks/pre-commit; echo a > a.txt"
@@ -260,7 +254,6 @@ def test_a_new_directory_has_an_agent_that_asks_only_about_what_cannot_be_undone
     assert "trust: review" in own.says("agents", "show", "assistant", at=project)
 
 
-@pytest.mark.req("CL-1", part="kill -9, and two directories at once")
 def test_killing_one_process_leaves_the_other_working_and_the_next_start_resumes(own: Laptop) -> None:
     killed, other = own.project(), own.project()
     cut = Answer(tuple(wires.chat_completions(Scene(text="I begin"), "gpt-4o"))[:2], hang=True)
@@ -289,7 +282,7 @@ def test_killing_one_process_leaves_the_other_working_and_the_next_start_resumes
     assert (killed / "haiku.md").read_text() == HAIKU
 
 
-@pytest.mark.req("CL-1", part="two terminals in one directory")
+@pytest.mark.long
 def test_a_second_terminal_shares_the_directory_and_takes_over_when_the_first_ends(own: Laptop) -> None:
     project = own.project()
     own.model.script = [says("", WRITES), says("Written."), says("I am still with you.")]
@@ -318,7 +311,7 @@ def test_a_second_terminal_shares_the_directory_and_takes_over_when_the_first_en
     assert (project / "haiku.md").read_text() == HAIKU
 
 
-@pytest.mark.req("CL-2", part="run outlives who serves it")
+@pytest.mark.long
 def test_a_run_resumes_here_when_the_terminal_that_served_it_exits(own: Laptop) -> None:
     project = own.project()
     own.model.script = [says("", WRITES), says("Written.")]
@@ -337,7 +330,6 @@ def test_a_run_resumes_here_when_the_terminal_that_served_it_exits(own: Laptop) 
     assert (project / "haiku.md").read_text() == HAIKU
 
 
-@pytest.mark.req("CL-2", part="questions, plans and stopping, at the terminal")
 def test_a_plan_is_shown_before_it_is_accepted_and_a_run_can_be_stopped(own: Laptop) -> None:
     project = own.project()
     review = {
@@ -385,7 +377,6 @@ def test_no_secret_is_shown_or_logged_and_only_the_owner_can_read_its_file(own: 
         assert not any(secret in text for text in [*own.said, *logs])
 
 
-@pytest.mark.req("AG-4", part="git identity")
 def test_commits_of_agents_have_the_persons_identity(own: Laptop) -> None:
     project, home = own.project(), own.base / "home"
     config = home / ".gitconfig"
@@ -401,8 +392,7 @@ def test_commits_of_agents_have_the_persons_identity(own: Laptop) -> None:
     assert "Ada Lovelace <ada@example.com>, Ada Lovelace <ada@example.com>" in said
 
 
-@pytest.mark.req("AG-1", part="directory, date, platform and git state")
-@pytest.mark.req("AG-4", part="PATH and home tool directories")
+@pytest.mark.long
 def test_subdirectory_of_a_repository_is_the_project_with_the_persons_programs(own: Laptop) -> None:
     project, tools = own.project(), own.base / "home" / ".local" / "bin"
     subprocess.run(["git", "init", "--quiet", "-b", "topic", project], check=True)
@@ -444,7 +434,6 @@ def test_the_example_in_the_help_of_tool_works(own: Laptop) -> None:
     assert [match["path"] for match in found["matches"]] == ["/src/main.py"]
 
 
-@pytest.mark.req("CL-2", part="what was done is shown and taken back")
 def test_the_end_of_a_background_process_breaks_neither_log_nor_undo(own: Laptop) -> None:
     project = own.project()
     own.model.script = [says("", WRITES), says("Written.")]
@@ -473,6 +462,7 @@ def test_the_end_of_a_background_process_breaks_neither_log_nor_undo(own: Laptop
     assert not (project / "haiku.md").exists()
 
 
+@pytest.mark.long
 def test_a_key_of_the_environment_is_used_only_while_it_is_set(own: Laptop) -> None:
     project, home = own.project(), str(own.project() / "state")
     unset = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": "", "TOOLCRIB_HOME": home}
@@ -531,7 +521,6 @@ def test_several_directories_started_at_once_share_one_new_database() -> None:
         assert not (fresh.data / "postgres" / "postmaster.pid").exists()
 
 
-@pytest.mark.req("UI-1", part="local mode")
 def test_a_link_opens_the_web_ui_of_a_directory_and_logs_in(own: Laptop) -> None:
     project = own.project()
     with own.terminal("web", "--no-open", at=project) as serving:

@@ -15,7 +15,7 @@ def own() -> Iterator[Laptop]:
         yield made
 
 
-@pytest.mark.req("OP-5", part="MCP programs with secrets, hosts and the workspace mounted")
+@pytest.mark.long
 def test_secrets_and_hosts_of_a_server_are_removed(own: Laptop) -> None:
     project = own.project()
 

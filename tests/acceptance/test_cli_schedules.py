@@ -15,7 +15,7 @@ def own() -> Iterator[Laptop]:
         yield made
 
 
-@pytest.mark.req("SC-9", part="schedules")
+@pytest.mark.long
 def test_the_shell_commands_manage_schedules(own: Laptop) -> None:
     project = own.project()
     own.model.script = [says("Nothing changed.")]

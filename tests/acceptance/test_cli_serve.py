@@ -11,15 +11,12 @@ import httpx2
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls, migrated_database, urls_of
 from tests.fakes.model_server import Answer, ModelServer, Received, model_server, plain
 from tests.faults.cluster import ServerCluster
-from tests.faults.databases import migrated_database, urls_of
 from tests.faults.scripted import said
 from tests.faults.server import Server
 from tests.wait_until import PATIENCE
-
-pytestmark = pytest.mark.req("SC-7", part="SIGTERM drains and exits 0")
 
 RULES = """
 provider: openai-compatible
@@ -79,7 +76,6 @@ async def model(script: Script) -> AsyncIterator[ModelServer]:
         yield serving
 
 
-@pytest.mark.req("SC-7", part="readiness and liveness")
 async def test_sigterm_lets_the_turn_finish_and_the_next_server_continues(
     server: Server, urls: DatabaseUrls, script: Script, model: ModelServer
 ) -> None:
@@ -108,6 +104,7 @@ async def test_sigterm_lets_the_turn_finish_and_the_next_server_continues(
     assert rows(urls, "select tool, state from toolcrib.tool_calls") == [("write", "done")]
 
 
+@pytest.mark.long
 async def test_turn_that_takes_longer_than_the_limit_is_released_and_asked_again(
     server: Server, urls: DatabaseUrls, script: Script, model: ModelServer
 ) -> None:
@@ -130,7 +127,9 @@ async def test_turn_that_takes_longer_than_the_limit_is_released_and_asked_again
     ]
 
 
-@pytest.mark.parametrize(("number", "expected"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "expected"), [(signal.SIGTERM, 0), pytest.param(signal.SIGINT, 130, marks=pytest.mark.long)]
+)
 async def test_second_signal_ends_the_server_at_once(
     server: Server, urls: DatabaseUrls, script: Script, model: ModelServer, number: signal.Signals, expected: int
 ) -> None:

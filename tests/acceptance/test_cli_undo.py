@@ -15,7 +15,7 @@ def own() -> Iterator[Laptop]:
         yield made
 
 
-@pytest.mark.req("CT-6", part="progress")
+@pytest.mark.long
 def test_terminal_shows_how_far_an_undo_has_come(own: Laptop) -> None:
     project = own.project()
     own.says("tool", "bash", "--command", MANY, at=project)

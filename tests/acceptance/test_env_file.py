@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.databases import new_database, urls_of
+from tests.databases import new_database, urls_of
 from tests.wait_until import PATIENCE
 
 

@@ -11,11 +11,6 @@ from tests.acceptance.serving import Serving
 from tests.acceptance.shapes import Says, refused
 from tests.acceptance.workspace import Someone, Workspace
 
-pytestmark = [
-    pytest.mark.req("AP-1", part="the envelope, and errors field by field"),
-    pytest.mark.req("TL-4", part="errors"),
-]
-
 NO_TOKEN = "No valid token found in Authorization header or cookie"
 NOT_A_MEMBER = "Access forbidden: User is not a member of this workspace"
 EVERY_TOOL: list[tuple[str, dict[str, Any]]] = [
@@ -98,14 +93,12 @@ def test_404_file_not_found(workspace: Workspace) -> None:
     refused(response, 404, "NOT_FOUND", "File not found: /nonexistent/file.txt")
 
 
-@pytest.mark.req("TL-7", part="bad arguments say which field")
 def test_400_a_missing_argument_is_named(workspace: Workspace) -> None:
     refused(
         workspace.call("read"), 400, "VALIDATION_ERROR", "Validation failed", fields={"path": "This field is required."}
     )
 
 
-@pytest.mark.req("TL-7", part="bad arguments say which field and what was expected")
 @pytest.mark.parametrize(
     ("tool", "args", "field", "expected"),
     [
@@ -130,7 +123,6 @@ def test_400_an_argument_of_the_wrong_type_is_named(
     refused(response, 400, "VALIDATION_ERROR", "Validation failed", fields={field: Says(expected)})
 
 
-@pytest.mark.req("TL-7", part="a misspelt field is named, with those that are taken")
 def test_400_an_unknown_argument_is_named(workspace: Workspace) -> None:
     response = workspace.call("read", path="/a.md", ofset=10)
 
@@ -178,7 +170,6 @@ def test_409_conflict(workspace: Workspace) -> None:
     refused(response, 409, "CONFLICT", Says("/a.md", "Read it again"))
 
 
-@pytest.mark.req("TL-7", part="a fault of ours is not a result")
 def test_500_a_server_error_reveals_only_its_log_id(workspace: Workspace) -> None:
     workspace.project.rmdir()
     workspace.project.write_text("A file where the server needs its directory.")
@@ -189,7 +180,6 @@ def test_500_a_server_error_reveals_only_its_log_id(workspace: Workspace) -> Non
     assert str(workspace.project) not in response.text
 
 
-@pytest.mark.req("AU-2", part="logs without secrets")
 def test_500_is_logged_under_its_id_without_the_token(server: Serving, workspace: Workspace, ada: Someone) -> None:
     workspace.project.rmdir()
     workspace.project.write_text("A file where the server needs its directory.")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.faults.server import Server
 from tests.wait_until import PATIENCE
 

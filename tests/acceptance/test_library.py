@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from tests.acceptance.local_machine import Model, model_beside
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.fakes.model_server import KEY
 from tests.integration.runs.conftest import says
 from tests.wait_until import PATIENCE
@@ -43,8 +43,6 @@ from toolcrib import (
 )
 from toolcrib.core.errors import BadArguments, Misconfigured
 from toolcrib.sdk.approval_callbacks import NoAnswerCallback
-
-pytestmark = pytest.mark.req("CL-1", part="from Python")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WRITES = ("write", {"path": "/notes.md", "content": "# Notes\n"})
@@ -130,7 +128,6 @@ def test_five_lines_run_an_agent_whose_calls_a_callback_approves(project: Path, 
     assert (project / "notes.md").read_text() == "# Notes\n"
 
 
-@pytest.mark.req("PR-6", part="images and PDFs")
 def test_images_of_this_computer_and_bytes_are_sent_with_a_prompt(project: Path, model: Model, tmp_path: Path) -> None:
     image = b"\x89PNG\r\n\x1a\n\x00"
     (tmp_path / "outside.png").write_bytes(image)
@@ -163,7 +160,6 @@ def test_without_a_callback_no_call_that_needs_approval_is_executed(project: Pat
     assert "There is no approval callback." in str(model.last.body["messages"][-1])
 
 
-@pytest.mark.req("CT-1", part="what can be undone is applied without asking")
 def test_without_a_callback_and_trust_what_can_be_undone_is_applied_and_nothing_else(
     project: Path, model: Model
 ) -> None:
@@ -468,7 +464,11 @@ def test_an_example_runs_unchanged(name: str, project: Path, surroundings: dict[
         "five_lines.py": [says("", ("write", haiku)), says("It is written.")],
         "own_file_tool.py": [],
         "own_tool.py": [says("", ("lookup_part", {"number": "A-113"})), says("There are 4.")],
-        "undo_when_tests_fail.py": [says("", ("read", {"path": "/greeting.py"})), says("", ("edit", polite)), says("")],
+        "undo_when_tests_fail.py": [
+            says("", ("read", {"path": "/greeting.py"})),
+            says("", ("edit", polite)),
+            says("Done."),
+        ],
     }
     expected: dict[str, tuple[Any, ...]] = {
         "five_lines.py": (0, "It is written.", "+An old silent lock"),

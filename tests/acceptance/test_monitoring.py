@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from tests.acceptance.prometheus import Prometheus, prometheus
-from tests.conftest import ROOT, DatabaseUrls
+from tests.conftest import ROOT
+from tests.databases import DatabaseUrls, migrated_database, urls_of
 from tests.fakes.model_server import Answer, ModelServer, Received, model_server, plain
 from tests.faults.cluster import ServerCluster
-from tests.faults.databases import migrated_database, urls_of
 from tests.faults.scripted import said
 from tests.faults.server import Server
 from tests.wait_until import PATIENCE
@@ -86,9 +86,6 @@ def expressions(panel: dict[str, Any]) -> list[str]:
     return [expression.replace("$instance", ".*") for expression in filled]
 
 
-@pytest.mark.req("OP-2", part="livez, readyz and metrics")
-@pytest.mark.req("OP-2", part="a Grafana dashboard")
-@pytest.mark.req("AU-2", part="metrics")
 async def test_prometheus_sees_what_people_and_models_do(
     server: Server, scraped: Prometheus, model: ModelServer
 ) -> None:
@@ -121,7 +118,8 @@ async def test_prometheus_sees_what_people_and_models_do(
     await sees('toolcrib_calls_total{tool="write",outcome="paused"}', exactly=1)
 
     [paused] = (await cluster.send(server, "GET", cluster.at("paused-calls")))["items"]
-    await cluster.send(server, "POST", cluster.at(f"paused-calls/{paused['id']}/decision"), {"approved": True})
+    seen = {"approved": True, "arguments_sha256": paused["arguments_sha256"]}
+    await cluster.send(server, "POST", cluster.at(f"paused-calls/{paused['id']}/decision"), seen)
     await sees('toolcrib_runs_ended_total{ending="done"}', exactly=1)
     await sees('toolcrib_approvals_pending{kind="approval"}', exactly=0)
     await sees('toolcrib_model_requests_total{provider="openai-compatible",model="other",outcome="done"}', exactly=2)
@@ -139,7 +137,6 @@ async def test_prometheus_sees_what_people_and_models_do(
         assert private not in everything
 
 
-@pytest.mark.req("OP-2", part="a Grafana dashboard")
 async def test_dashboard_and_alerts_name_only_metrics_that_exist(database: Database) -> None:
     """And every metric is in the documentation."""
     defined = ServerMetrics(database).names()
@@ -151,7 +148,6 @@ async def test_dashboard_and_alerts_name_only_metrics_that_exist(database: Datab
     assert documented == defined
 
 
-@pytest.mark.req("OP-2", part="livez, readyz and metrics")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -169,7 +165,6 @@ def test_promtool_accepts_the_files(arguments: tuple[str, ...]) -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-@pytest.mark.req("OP-2", part="access log and request ids")
 async def test_every_line_of_the_log_is_json_and_the_requests_are_in_it(server: Server) -> None:
     cluster = await ServerCluster.opened(server)
     host, port = server.origin.removeprefix("http://").split(":")

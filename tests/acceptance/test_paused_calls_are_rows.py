@@ -11,7 +11,7 @@ from bench.paused_call_rows import fill
 from tests.acceptance.pending_approvals import decide, ended, hire
 from tests.acceptance.serving import Serving, serving
 from tests.acceptance.workspace import PASSWORD, Workspace
-from tests.faults.databases import migrated_database, urls_of
+from tests.databases import migrated_database, urls_of
 from tests.wait_until import PATIENCE
 
 WAITING = 500
@@ -36,7 +36,6 @@ def desert(alone: Serving) -> Iterator[Workspace]:
         yield Workspace(http, made["id"], login.json()["access_token"], project)
 
 
-@pytest.mark.req("SC-3", part="500 that wait")
 def test_five_hundred_paused_calls_use_no_server_resources(alone: Serving, desert: Workspace) -> None:
     result = hire(desert).asks()
     decide(desert, result["pause_id"])

@@ -14,10 +14,8 @@ from tests.acceptance.conftest import registered
 from tests.acceptance.pending_approvals import decide, ended, hire
 from tests.acceptance.serving import Serving, free_port, running, serving
 from tests.acceptance.workspace import Workspace
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.wait_until import PATIENCE
-
-pytestmark = pytest.mark.req("OP-5", part="entry points and a configured module")
 
 PACKAGE = {
     "pyproject.toml": """

@@ -14,10 +14,9 @@ import httpx2
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls, migrated_database, new_database, urls_of
 from tests.fakes.model_server import Answer, ModelServer, Received, model_server, plain
 from tests.faults.cluster import ServerCluster
-from tests.faults.databases import migrated_database, new_database, urls_of
 from tests.faults.scripted import said
 from tests.faults.server import Server, client_of
 from tests.wait_until import PATIENCE
@@ -196,8 +195,6 @@ async def drill(server: Server, script: Script, model: ModelServer, directory: P
             assert on_disk == files_of(number)
 
 
-@pytest.mark.req("SC-10", part="every tracked file is served")
-@pytest.mark.req("SC-10", part="unfinished runs finish")
 async def test_database_restored_without_its_disk_serves_everything(
     server: Server, script: Script, model: ModelServer, tmp_path: Path
 ) -> None:
@@ -205,14 +202,13 @@ async def test_database_restored_without_its_disk_serves_everything(
 
 
 @pytest.mark.long
-@pytest.mark.req("SC-10", part="1,000 workspaces")
 async def test_thousand_workspaces_are_served_again(
     server: Server, script: Script, model: ModelServer, tmp_path: Path
 ) -> None:
     await drill(server, script, model, tmp_path, workspaces=1_000)
 
 
-@pytest.mark.req("SC-10", part="toolcrib restore")
+@pytest.mark.long
 async def test_operator_restores_all_workspaces_of_a_node(server: Server, tmp_path: Path) -> None:
     await asyncio.to_thread(server.start)
     drill = await Drill.prepared(server, 3)

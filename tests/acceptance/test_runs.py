@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.conftest import registered
+from tests.acceptance.pending_approvals import decide
 from tests.acceptance.serving import Serving
 from tests.acceptance.workspace import Someone, Workspace
 from tests.fakes.model_server import KEY, ModelServer, model_server_beside
@@ -57,8 +58,6 @@ def until(workspace: Workspace, run: dict[str, Any], *states: str) -> dict[str, 
     return found
 
 
-@pytest.mark.req("RN-1")
-@pytest.mark.req("RN-2", part="over HTTP")
 def test_a_message_is_answered_with_the_results_of_tools(workspace: Workspace, model: ModelServer) -> None:
     session = opened(workspace, model)
     workspace.write("/notes.md", "Buy milk.\n")
@@ -77,7 +76,6 @@ def test_a_message_is_answered_with_the_results_of_tools(workspace: Workspace, m
     assert "Buy milk." in json.dumps(model.last.body)
 
 
-@pytest.mark.req("HU-1", part="a run, over HTTP")
 def test_a_run_waits_until_a_person_approves_its_call(workspace: Workspace, model: ModelServer) -> None:
     session = opened(workspace, model, trust="guided")
     model.say(says("", ("write", {"path": "/a.txt", "content": "a\n"})), says("Written."))
@@ -86,14 +84,13 @@ def test_a_run_waits_until_a_person_approves_its_call(workspace: Workspace, mode
     until(workspace, run, "waiting")
     [approval] = workspace.get("/paused-calls", session_id=session).json()["items"]
     assert approval["changes"][0]["path"] == "/a.txt"
-    decided = workspace.post(f"/paused-calls/{approval['id']}/decision", {"approved": True})
+    decided = decide(workspace, approval["id"])
 
     assert decided.status_code == 200, decided.text
     assert until(workspace, run, "ended")["end_reason"] == "done"
     assert workspace.on_disk("/a.txt").read_text() == "a\n"
 
 
-@pytest.mark.req("PR-4", part="never shown again")
 def test_credentials_are_stored_verified_and_never_shown(
     server: Serving, new_workspace: Callable[[Someone], Workspace], model: ModelServer
 ) -> None:

@@ -11,8 +11,6 @@ from tests.acceptance.local_machine import Laptop, laptop, user_of_laptop
 from tests.integration.runs.conftest import says
 from tests.wait_until import PATIENCE
 
-pytestmark = pytest.mark.req("CL-1", part="packaging")
-
 # Each takes tens of milliseconds to import, some more than half a second.
 SERVER = {"fastapi", "starlette", "uvicorn", "websockets", "jwt", "toolcrib.api", "toolcrib.wiring"}
 QUEUE = {"dbos", "sqlalchemy", "alembic"}
@@ -83,6 +81,7 @@ def test_the_log_is_read_without_a_server(own: Laptop, project: Path) -> None:
     assert sorted(modules & (SERVER | QUEUE | CLIENTS | OTHERS | {"pydantic_settings"})) == []
 
 
+@pytest.mark.long
 def test_the_log_without_a_server_is_the_log_with_one(own: Laptop, project: Path) -> None:
     without = [own.says("log", *options, at=project) for options in ((), ("--json",), ("--all", "-n", "3"))]
     with own.terminal("chat", "--plain", at=project) as chat:
@@ -105,6 +104,7 @@ def test_the_first_word_waits_for_no_library_that_it_does_not_need(own: Laptop, 
     assert sorted(modules & UNNEEDED) == []
 
 
+@pytest.mark.long
 def test_the_log_of_a_directory_whose_process_was_killed_is_shown_by_a_server(own: Laptop) -> None:
     project = own.project()
     own.model.script = [says("", WRITES), says("Written.")]

@@ -7,12 +7,6 @@ import pytest
 from tests.acceptance.shapes import A_TIME, A_UUID, Says, refused, result_of, sha256_of
 from tests.acceptance.workspace import Workspace
 
-pytestmark = [
-    pytest.mark.req("WS-7", part="discovery, access and mutation"),
-    pytest.mark.req("TL-4", part="file sync status"),
-]
-
-
 # Discovery
 
 

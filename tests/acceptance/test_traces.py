@@ -9,14 +9,11 @@ import httpx2
 import pytest
 
 from tests.acceptance.otlp_collector import Collector, otlp_collector
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls, migrated_database, urls_of
 from tests.fakes.model_server import KEY, Answer, ModelServer, Received, model_server, plain
 from tests.faults.cluster import ServerCluster
-from tests.faults.databases import migrated_database, urls_of
 from tests.faults.scripted import said
 from tests.faults.server import Server
-
-pytestmark = [pytest.mark.req("OP-2", part="traces"), pytest.mark.req("AU-2", part="traces")]
 
 AGENT = """
 provider: openai-compatible

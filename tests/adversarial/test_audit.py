@@ -13,8 +13,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.conftest import DatabaseUrls
-from tests.faults.databases import migrated_database, new_database, urls_of
+from tests.databases import DatabaseUrls, migrated_database, new_database, urls_of
 from tests.faults.processes import Ended, run_command
 from tests.integration.conftest import WorkspaceFixture, new_caller, new_person
 from toolcrib.core.agents import AgentRules, TrustLevel
@@ -32,10 +31,7 @@ from toolcrib.tools.tool import tool
 from toolcrib.wiring.server import audit_seal_key, audit_sealer, audit_verifier
 from toolcrib.wiring.tool_runtime import Stores, assemble
 
-pytestmark = [
-    pytest.mark.req("AU-1", part="a changed, missing or reordered record is found"),
-    pytest.mark.xdist_group("audit log"),
-]
+pytestmark = pytest.mark.xdist_group("audit log")
 
 
 @dataclass(frozen=True)
@@ -377,7 +373,6 @@ async def test_seal_made_during_verification_is_no_error(audit_log: AuditLogFixt
 # One record for every call
 
 
-@pytest.mark.req("AU-1", part="one record for each call")
 async def test_every_call_has_exactly_one_record_however_it_ends(audit_log: AuditLogFixture) -> None:
     agent = (await audit_log.agent(trust=TrustLevel.SUPERVISED)).agent
     calls: dict[str, tuple[str, dict[str, Any], Agent | None]] = {
@@ -459,7 +454,6 @@ async def test_concurrent_calls_have_one_record_each_and_a_malformed_one_harms_n
     assert sum(outcome.succeeded for outcome in outcomes) == 40
 
 
-@pytest.mark.req("AU-1", part="contents only as size and sha256")
 async def test_audit_log_has_contents_only_as_size_and_hash(audit_log: AuditLogFixture) -> None:
     words = f"never to be seen {secrets.token_hex(8)}"
     given: list[tuple[str, dict[str, Any]]] = [

@@ -12,8 +12,6 @@ from toolcrib.core.errors import TooLarge
 from toolcrib.sandbox.command import CommandResult, SandboxCommand
 from toolcrib.sandbox.resource_limits import MIB, ResourceLimits, descendants
 
-pytestmark = pytest.mark.req("SH-3", part="limits")
-
 # From the excess to the end. The monitor polls every fifth of a second; the rest is for a busy machine.
 SOON = 30.0
 
@@ -99,7 +97,7 @@ async def test_73_one_file_cannot_grow_without_limit(stand: Stand) -> None:
     assert "8388608" in said
 
 
-@pytest.mark.parametrize("hide", ["", "os.chmod('/mnt/project', 0o300)"])
+@pytest.mark.parametrize("hide", [pytest.param("", marks=pytest.mark.long), "os.chmod('/mnt/project', 0o300)"])
 async def test_74_inode_bomb_is_ended(stand: Stand, hide: str) -> None:
     program = f"""
 import os
@@ -112,7 +110,6 @@ for number in range(10_000_000):
     assert stopped in ("more than 3000 files and folders written", "too much written, in folders that it locked")
 
 
-@pytest.mark.req("SH-1", part="the time limit of the process half")
 async def test_75_spinning_ends_at_the_time_limit(stand: Stand) -> None:
     before = ours()
     result = await stand.run(SandboxCommand("while :; do :; done & while :; do :; done", seconds=0.5))
@@ -121,7 +118,6 @@ async def test_75_spinning_ends_at_the_time_limit(stand: Stand) -> None:
     assert ours() == before
 
 
-@pytest.mark.req("SH-1", part="head and tail of the output are kept, the rest counted")
 async def test_76_endless_output_is_truncated_and_counted(stand: Stand) -> None:
     result, shown = await endless(stand)
     assert result.timed_out

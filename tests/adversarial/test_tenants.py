@@ -23,9 +23,9 @@ from psycopg import sql
 from psycopg.errors import InsufficientPrivilege
 from structlog.testing import capture_logs
 
-from tests.conftest import DatabaseUrls, new_settings, url_for
+from tests.conftest import new_settings
+from tests.databases import DatabaseUrls, migrated_database, url_for, urls_of
 from tests.fakes.packages import package_of
-from tests.faults.databases import migrated_database, urls_of
 from tests.faults.server import Server
 from tests.wait_until import PATIENCE
 from toolcrib.api.access_tokens import AccessTokens
@@ -62,7 +62,8 @@ OWN = {"create_workspace", "list_workspaces", "create_api_key", "list_api_keys",
 VIEWER_MAY = {
     "list_tools", "explain", "get_call", "find_file", "list_deleted_files", "list_versions", "read_version",
     "compare_versions", "get_workspace", "list_members", "list_agents", "get_agent", "list_paused_calls",
-    "get_paused_call", "list_grants", "list_sessions", "get_session", "list_events", "stream_events",
+    "get_paused_call", "list_proposed_changes",
+    "list_grants", "list_sessions", "get_session", "list_events", "stream_events",
     "create_ticket", "list_messages", "list_runs", "list_workspace_runs", "list_costs", "get_run", "list_mcp_servers",
     "get_mcp_server", "list_session_calls", "get_usage", "list_packages", "get_review", "list_schedules",
     "get_schedule", "list_budgets", "search_sessions",
@@ -83,7 +84,7 @@ BODIES: dict[str, Any] = {
     "call_tool": {"tool": "write", "args": {"path": "/intruder.txt", "content": "intruder"}},
     "explain": {"tool": "read", "args": {"path": "/secret.txt"}},
     "restore_file": {},
-    "decide_paused_call": {"approved": True},
+    "decide_paused_call": {"approved": True, "arguments_sha256": "0" * 64},
     "preview_edited_call": {"edits": [{"path": "/intruder.txt", "content": "intruder"}]},
     "cancel_call": None,
     "answer_paused_call": {"answers": {"name": "intruder"}},
@@ -281,14 +282,12 @@ async def accounts(own_settings: Settings, database_urls: DatabaseUrls) -> Async
 # The first line of defence: the program's own checks
 
 
-@pytest.mark.req("AP-2", part="no token")
 async def test_only_public_routes_work_without_a_token(accounts: TenantAccounts) -> None:
     answers = {operation.name: await accounts.ask(operation, accounts.ids, None) for operation in accounts.guarded}
 
     assert {name: answer.status_code for name, answer in answers.items()} == dict.fromkeys(answers, 401)
 
 
-@pytest.mark.req("AP-2", part="expired token")
 async def test_no_route_accepts_an_expired_token(accounts: TenantAccounts) -> None:
     before = accounts.everything_of_adas()
 
@@ -300,8 +299,6 @@ async def test_no_route_accepts_an_expired_token(accounts: TenantAccounts) -> No
     assert accounts.everything_of_adas() == before
 
 
-@pytest.mark.req("AP-5", part="membership")
-@pytest.mark.req("AP-2", part="membership")
 async def test_no_route_admits_another_tenant(accounts: TenantAccounts) -> None:
     before = accounts.everything_of_adas()
 
@@ -314,7 +311,6 @@ async def test_no_route_admits_another_tenant(accounts: TenantAccounts) -> None:
     assert accounts.everything_of_adas() == before
 
 
-@pytest.mark.req("AP-5", part="membership")
 async def test_ids_of_another_tenant_are_not_found_in_ones_own_workspace(accounts: TenantAccounts) -> None:
     before = accounts.everything_of_adas()
     mixed = accounts.ids | {"workspace_id": accounts.mallorys["workspace_id"]}
@@ -327,7 +323,6 @@ async def test_ids_of_another_tenant_are_not_found_in_ones_own_workspace(account
     assert accounts.everything_of_adas() == before
 
 
-@pytest.mark.req("AP-5", part="membership")
 async def test_routes_outside_workspaces_return_only_the_callers_own_data(accounts: TenantAccounts) -> None:
     outside = [o for o in accounts.guarded if not o.is_in_a_workspace]
     # These need no workspace and end logins; they are last so that they do not disturb the others.
@@ -345,7 +340,6 @@ async def test_routes_outside_workspaces_return_only_the_callers_own_data(accoun
     assert accounts.everything_of_adas() == before
 
 
-@pytest.mark.req("AP-2", part="roles")
 async def test_viewer_may_use_reading_routes_and_no_writing_ones(accounts: TenantAccounts) -> None:
     before = accounts.everything_of_adas()
 
@@ -359,7 +353,6 @@ async def test_viewer_may_use_reading_routes_and_no_writing_ones(accounts: Tenan
     assert accounts.everything_of_adas() == before
 
 
-@pytest.mark.req("AP-2", part="roles")
 async def test_viewer_may_call_reading_tools_and_no_others(accounts: TenantAccounts) -> None:
     before = accounts.everything_of_adas()
     url = f"/api/v1/workspaces/{accounts.ids['workspace_id']}/tools"
@@ -388,7 +381,6 @@ def no_first_lock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-@pytest.mark.req("AP-5", part="row-level security alone")
 @pytest.mark.usefixtures("no_first_lock")
 async def test_without_the_programs_check_a_foreign_workspace_is_unknown_to_every_route(
     accounts: TenantAccounts,
@@ -406,7 +398,6 @@ async def test_without_the_programs_check_a_foreign_workspace_is_unknown_to_ever
     assert accounts.everything_of_adas() == before
 
 
-@pytest.mark.req("AP-5", part="row-level security alone")
 @pytest.mark.usefixtures("no_first_lock")
 async def test_without_the_programs_check_a_foreign_workspace_is_unknown_to_every_tool(
     accounts: TenantAccounts,
@@ -425,7 +416,6 @@ async def test_without_the_programs_check_a_foreign_workspace_is_unknown_to_ever
     assert accounts.everything_of_adas() == before
 
 
-@pytest.mark.req("AP-5", part="row-level security alone")
 async def test_statement_without_a_where_sees_only_its_own_tenant(
     accounts: TenantAccounts, database_urls: DatabaseUrls
 ) -> None:
@@ -458,7 +448,6 @@ async def test_statement_without_a_where_sees_only_its_own_tenant(
 # The schema keeps the second line of defence
 
 
-@pytest.mark.req("AP-5", part="schema")
 def test_every_table_of_tenants_has_row_level_security_and_a_policy_for_the_server(database_urls: DatabaseUrls) -> None:
     with psycopg.connect(database_urls.owner) as connection:
         protected = {
@@ -489,7 +478,6 @@ def test_every_table_of_tenants_has_row_level_security_and_a_policy_for_the_serv
     assert without == {"alembic_version"}
 
 
-@pytest.mark.req("AP-5", part="roles")
 @pytest.mark.parametrize("role", [APP_ROLE, SYSTEM_ROLE])
 def test_serving_roles_own_nothing_and_have_no_privileges(database_urls: DatabaseUrls, role: str) -> None:
     with psycopg.connect(database_urls.owner) as connection:
@@ -518,8 +506,6 @@ INSERT_ONLY = [
 ]
 
 
-@pytest.mark.req("AU-1", part="insert-only")
-@pytest.mark.req("AP-5", part="roles")
 @pytest.mark.parametrize(("role", "table"), INSERT_ONLY)
 def test_audit_log_and_history_cannot_be_rewritten(database_urls: DatabaseUrls, role: str, table: str) -> None:
     url = database_urls.app if role == APP_ROLE else database_urls.system
@@ -537,7 +523,6 @@ def test_audit_log_and_history_cannot_be_rewritten(database_urls: DatabaseUrls, 
 # Roles that may not serve
 
 
-@pytest.mark.req("AP-5", part="serve")
 def test_serve_rejects_a_superuser(database_urls: DatabaseUrls, tmp_path: Path) -> None:
     server = Server(tmp_path, replace(database_urls, app=database_urls.owner))
 
@@ -579,7 +564,6 @@ def new_role(own_database: DatabaseUrls) -> Iterator[Callable[..., str]]:
             connection.execute(sql.SQL("drop role {}").format(role))
 
 
-@pytest.mark.req("AP-5", part="serve")
 async def test_owner_of_the_tables_is_rejected(own_database: DatabaseUrls, new_role: Callable[..., str]) -> None:
     url = new_role()
     role = psycopg.conninfo.conninfo_to_dict(url)["user"]
@@ -589,7 +573,6 @@ async def test_owner_of_the_tables_is_rejected(own_database: DatabaseUrls, new_r
     await assert_refused(url, own_database, "owns the tables")
 
 
-@pytest.mark.req("AP-5", part="serve")
 async def test_role_that_may_become_the_owner_is_rejected(
     own_database: DatabaseUrls, new_role: Callable[..., str]
 ) -> None:
@@ -601,14 +584,12 @@ async def test_role_that_may_become_the_owner_is_rejected(
     await assert_refused(new_role(powers="noinherit", member_of=owner), own_database, "owns the tables")
 
 
-@pytest.mark.req("AP-5", part="serve")
 async def test_role_that_bypasses_row_level_security_is_rejected(
     own_database: DatabaseUrls, new_role: Callable[..., str]
 ) -> None:
     await assert_refused(new_role(powers="bypassrls"), own_database, "bypasses row-level security")
 
 
-@pytest.mark.req("AP-5", part="serve")
 async def test_serving_role_is_accepted_and_a_superuser_is_not(own_database: DatabaseUrls) -> None:
     await assert_refused(own_database.owner, own_database, "superuser")
     async with Database.open(own_database.app, own_database.system, pool_size=2):

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.clients.client_server import fresh_database, stage_in
 from tests.clients.criteria import CLIENTS, State
 from tests.clients.programs import PROGRAMS
-from tests.conftest import DatabaseUrls, url_for
+from tests.databases import DatabaseUrls, url_for
 from toolcrib.runs import durable
 from toolcrib.storage import migrate
 

@@ -17,7 +17,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.acceptance.serving import serving
 from tests.clients.model import KEY, Reply, ScriptedModel, scripted_model
-from tests.conftest import DatabaseUrls, admin_url, url_for
+from tests.databases import DatabaseUrls, admin_url, url_for
 from tests.wait_until import PATIENCE
 
 PASSWORD = "correct horse battery staple"

@@ -14,20 +14,17 @@ CLIENTS = {
     "plain": "The plain client",
     "tools_api": "The Tools API",
 }
-_ROW = re.compile(
-    r"^\| (?P<id>\S+) \| (?P<line>[^|]+?) \| (?P<what>.+?) \|(?: (?P<decided>[A-Z]{2}-\d+: .+?) \| ?| \|)$"
-)
+_ROW = re.compile(r"^\| (?P<id>\S+) \| (?P<line>[^|]+?) \| (?P<what>.+?) \|(?: (?P<instead>.+?) \| ?| \|)$")
 
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One criterion of a page. ``decided_by`` names the requirement that deliberately changes it."""
+    """One criterion of a page. ``instead`` says what Toolcrib deliberately does instead, if it does."""
 
     id: str
     line: str
     what: str
-    decided_by: str | None
-    reason: str | None
+    instead: str | None
 
 
 class State(StrEnum):
@@ -44,10 +41,7 @@ def read_criteria(client: str) -> dict[str, Criterion]:
             continue
         match = _ROW.match(row)
         assert match, f"{client}.md has a row that cannot be read: {row}"
-        requirement, _, reason = (match["decided"] or "").partition(": ")
-        criterion = Criterion(
-            match["id"], match["line"], match["what"].replace("\\|", "|"), requirement or None, reason or None
-        )
+        criterion = Criterion(match["id"], match["line"], match["what"].replace("\\|", "|"), match["instead"])
         assert criterion.id not in found, f"{client}.md has {criterion.id} twice."
         found[criterion.id] = criterion
     return found
@@ -90,8 +84,8 @@ class Report:
             return State.NOT_SHOWN, self._failures[criterion_id]
         if criterion_id not in self._played:
             return State.NOT_SHOWN, "not played"
-        decided = self.criteria[criterion_id].decided_by
-        return (State.DEVIATING, decided) if decided else (State.SHOWN, "")
+        instead = self.criteria[criterion_id].instead
+        return (State.DEVIATING, instead) if instead else (State.SHOWN, "")
 
     def counts(self) -> dict[State, int]:
         states = [self.state(one)[0] for one in self.criteria]

@@ -211,7 +211,7 @@ def _failures(report: Report, client: Client, space: Space) -> None:
         ended = client.prompt("hi", Reply(calls=(("read_file", {"path": "../../etc/passwd"}),)))[-1]
         assert ended["message"].startswith("Unexpected error during generation"), ended
     with report.shows("stored.partial"):
-        client.prompt("hi", Reply("It breaks o", cut=True))
+        client.prompt("hi", *[Reply("It breaks o", cut=True)] * 3)
         sessions = space.get("/sessions").json()["items"]
         [_, last] = space.messages(sessions[0]["id"])
         assert last["metadata"]["cut"] is True

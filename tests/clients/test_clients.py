@@ -7,7 +7,7 @@ import pytest
 from tests.clients.client_server import Stage, stage_in
 from tests.clients.criteria import read_not_yet
 from tests.clients.programs import PROGRAMS
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 
 # They share one server.
 pytestmark = pytest.mark.xdist_group("clients")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.acceptance.shapes import Says
 from tests.clients.client_server import Reply, Stage, stage_in
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 
 pytestmark = pytest.mark.xdist_group("clients")
 
@@ -91,8 +91,6 @@ def result(stage: Stage, content: str, *calls: Call) -> list[str]:
     return heard(stage, content, calls).results[0]
 
 
-@pytest.mark.req("TL-3", part="what a model reads, by dialect")
-@pytest.mark.req("TL-3", part="an agent mixes toolsets")
 def test_each_dialect_returns_exactly_this_result_to_a_model(stage: Stage) -> None:
     found = heard(
         stage,
@@ -109,7 +107,6 @@ def test_each_dialect_returns_exactly_this_result_to_a_model(stage: Stage) -> No
     assert found.kept == found.results[0], "the same from the rows as from the tools"
 
 
-@pytest.mark.req("TL-3", part="what a model reads, by dialect")
 def test_each_dialect_returns_exactly_this_error_to_a_model(stage: Stage) -> None:
     project, studio, mounts, workspace = result(
         stage,
@@ -126,7 +123,6 @@ def test_each_dialect_returns_exactly_this_error_to_a_model(stage: Stage) -> Non
     assert workspace == "File not found: /b.txt"
 
 
-@pytest.mark.req("TL-8", part="a cut result says so")
 def test_a_truncated_result_is_valid_json_and_explains_how_to_read_the_rest(stage: Stage) -> None:
     found = heard(stage, 'x"' * 50_000 + "\n", (("read", {"path": "/a.txt"}),))
 
@@ -139,7 +135,6 @@ def test_a_truncated_result_is_valid_json_and_explains_how_to_read_the_rest(stag
     assert found.kept == [text]
 
 
-@pytest.mark.req("TL-8", part="reading on")
 def test_the_rest_of_a_truncated_text_is_read_as_plain_text(stage: Stage) -> None:
     whole = "".join(f'{number} "quoted" é\n' for number in range(10_000))
 
@@ -160,7 +155,6 @@ def test_the_rest_of_a_truncated_text_is_read_as_plain_text(stage: Stage) -> Non
     assert found.kept == [text for [text] in found.results]
 
 
-@pytest.mark.req("PO-2", part="reading on is offered once there is something to read")
 def test_a_model_is_offered_read_result_once_a_result_is_truncated(stage: Stage) -> None:
     small = heard(stage, BODY, (("file_read", {"path": "a.txt"}),))
     large = heard(stage, "x" * 100_000, (("file_read", {"path": "a.txt"}),))

@@ -18,8 +18,8 @@ import httpx2
 
 from tests.acceptance.local_machine import user_of_laptop
 from tests.acceptance.serving import free_port
+from tests.databases import new_database, urls_of
 from tests.deploy.smoke import SECONDS, Deployment
-from tests.faults.databases import new_database, urls_of
 
 ROOT: Final = Path(__file__).parents[2]
 RELEASE: Final = ROOT / "build" / "release"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.local_machine import Model, model_beside
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.docs.docs_server import Obliging, Stage, staged
 from tests.docs.page_runner import run_page
 

@@ -21,7 +21,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tests.acceptance.local_machine import Model
 from tests.acceptance.serving import free_port
-from tests.conftest import POOL_SIZE, DatabaseUrls, admin_url
+from tests.conftest import POOL_SIZE
+from tests.databases import DatabaseUrls, admin_url
 from tests.fakes.model_server import KEY, Answer, Received
 from tests.integration.runs.conftest import says
 

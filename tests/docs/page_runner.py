@@ -22,7 +22,7 @@ from toolcrib.cli.main import command_line
 from toolcrib.policy.agent_definition import parse_definition
 from toolcrib.workspace.packages.package_archive import read_archive_parts
 
-INSTALLS = "Installs from a package registry; `make first-minute` installs the wheel into a clean environment."
+INSTALLS = "Installs from a package registry; the campaign `first-minute` installs the wheel into a clean environment."
 PREPARES = "Prepares the machine that this test runs on, or is the gate that this test is part of."
 DEPLOYS = "Needs root, or a container runtime or a cluster; `make release-check` starts what the machine allows."
 CONTAINERS = "docs/operations/containers.md"

@@ -24,16 +24,34 @@ WITH_A_SERVER = (
 # A page that begins where another one ends.
 CONTINUES = {"docs/operations/proxy.md": "docs/operations/install.md"}
 
-pytestmark = pytest.mark.req("CL-1", part="documentation")
+# Pages that a person follows for an hour. The gate runs the README, the quickstart and the shorter ones.
+LONG = (
+    "docs/concepts/cost.md",
+    "docs/operations/backup.md",
+    "docs/operations/install.md",
+    "docs/operations/proxy.md",
+    "docs/operations/running.md",
+    "docs/reference/headless.md",
+    "docs/tutorials/laptop.md",
+    "docs/tutorials/team-server.md",
+)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in (REFERENCE, CLIENTS, *WITH_A_SERVER)])
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.long) if page in LONG else page
+        for page in PAGES
+        if page not in (REFERENCE, CLIENTS, *WITH_A_SERVER)
+    ],
+)
 def test_the_blocks_of_a_page_run_in_order(page: str, stage: Stage) -> None:
     if page in CONTINUES:
         run_page(CONTINUES[page], stage)
     run_page(page, stage)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", WITH_A_SERVER)
 def test_the_blocks_of_a_page_run_beside_a_server(page: str, team_server: Stage) -> None:
     run_page(page, team_server)

@@ -30,8 +30,6 @@ TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
 SAMPLE_ADDRESS = "https://toolcrib.example.com"
 AGENT_TOOLS = {"read", "write", "read_result"}
 
-pytestmark = pytest.mark.req("CL-1", part="documentation")
-
 
 @dataclass(frozen=True)
 class Site:
@@ -94,6 +92,7 @@ async def test_claude_desktops_command_reaches_the_agents_tools(site: Site) -> N
         await use_as_agent(client)
 
 
+@pytest.mark.long
 async def test_claude_desktops_command_takes_a_persons_key_and_the_workspaces_name(site: Site) -> None:
     (text,) = re.findall(r'`"args": (\["mcp", "--server", .*?"--workspace".*?\])`', TEXT)
     arguments = json.loads(text.replace(SAMPLE_ADDRESS, site.origin))
@@ -103,6 +102,7 @@ async def test_claude_desktops_command_takes_a_persons_key_and_the_workspaces_na
         await use_as_owner(client)
 
 
+@pytest.mark.long
 async def test_claude_desktops_command_serves_a_directory(team_server: Stage) -> None:
     (text,) = re.findall(r'`"args": (\["mcp", "--directory", .*?\])`', TEXT)
     arguments = json.loads(text.replace("/path/to/project", str(team_server.project)))

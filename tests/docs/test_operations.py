@@ -1,4 +1,4 @@
-"""What the operations pages say about nodes names tests that show it, which exist and which a make target runs."""
+"""What the operations pages say about nodes names tests that exist and that the gate or a campaign runs."""
 
 import ast
 import re
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark.expression import Expression
 
+from scripts.campaigns import CAMPAIGNS
 from tests.docs.blocks import ROOT
 
 # Sections in which everything is about nodes; elsewhere, what mentions them.
@@ -69,20 +70,20 @@ def test_every_note_is_used_and_names_a_test(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", WHOLE)
-def test_every_named_test_exists_and_is_run_by_a_make_target(page: str) -> None:
+def test_every_named_test_exists_and_is_run_by_the_gate_or_a_campaign(page: str) -> None:
     for note in notes_of(page).values():
         where = ""
         for file, name in NAMED.findall(note):
             # A name alone is of the file that was named before it.
             where = file or where
             assert name in markers_by_test(where), f"{where} has no {name}."
-            assert is_run(where, markers_by_test(where)[name]), f"No make target runs {where}::{name}."
+            assert is_run(where, markers_by_test(where)[name]), f"Neither the gate nor a campaign runs {where}::{name}."
 
 
-def test_test_that_no_make_target_selects_is_noticed() -> None:
+def test_test_that_nothing_selects_is_noticed() -> None:
     assert is_run("tests/faults/test_nodes.py", frozenset())
     assert is_run("tests/faults/test_start.py", frozenset({"long"}))
-    assert not is_run("tests/faults/test_start.py", frozenset({"race"}))
+    assert not is_run("tests/faults/test_start.py", frozenset({"root"}))
     assert not is_run("tests/faults/test_start.py", frozenset({"real"}))
 
 
@@ -113,11 +114,10 @@ def is_run(file: str, markers: frozenset[str]) -> bool:
 
 @cache
 def selections() -> list[tuple[Expression, list[str]]]:
-    """What each line of the Makefile that runs tests selects: by markers, and below which paths."""
-    lines = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
-    found = []
-    for line in lines:
-        if selected := re.search(r' -m (?:"([^"]+)"|(\w+))(?= |$)', line) if line.startswith("\t") else None:
-            paths = re.findall(r"(?<= )tests(?:/[\w/.]+)?(?= |$)", line[selected.end() :])
-            found.append((Expression.compile(selected[1] or selected[2]), paths or ["tests"]))
-    return found
+    """What the gate and each campaign select: by markers, and below which paths."""
+    [gate] = re.findall(r"^GATE := (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    campaigns = [campaign.tests for campaign in CAMPAIGNS if campaign.tests is not None]
+    return [
+        (Expression.compile(gate), ["tests"]),
+        *((Expression.compile(tests.marks), list(tests.paths)) for tests in campaigns),
+    ]

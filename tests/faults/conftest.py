@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls, migrated_database, urls_of
 from tests.fakes.model_server import ModelServer
-from tests.faults.databases import migrated_database, urls_of
 from tests.faults.scripted import working_model
 from tests.faults.server import Server
 

@@ -11,7 +11,7 @@ from typing import Self
 
 import psycopg
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.faults.server import free_port
 from tests.wait_until import PATIENCE
 from toolcrib.local import postgres_binaries
@@ -101,6 +101,10 @@ class DatabaseServer:
             tick.wait(_LOOK_EVERY_SECONDS)
         raise AssertionError(f"PostgreSQL does not start:\n{self._log.read_text()[-2_000:]}")
 
+    def stop(self) -> None:
+        """End the server at once, as a machine that fails. Connections are refused until it is started."""
+        self._end(signal.SIGQUIT)
+
     def _restart(self, how: signal.Signals) -> None:
         self._end(how)
         self.start()
@@ -153,6 +157,14 @@ class CuttableProxy:
         """Deliver what was sent meanwhile, as a network that works again does."""
         self._loop.call_soon_threadsafe(self._passes.set)
 
+    def replace(self) -> None:
+        """Let new connections through. Those that are open stay silent for ever, as those of a machine that is gone."""
+        asyncio.run_coroutine_threadsafe(self._replace(), self._loop).result(PATIENCE)
+
+    async def _replace(self) -> None:
+        self._passes = asyncio.Event()
+        self._passes.set()
+
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
 
@@ -161,6 +173,9 @@ class CuttableProxy:
         self._passes.set()
         await self._cut()
         serving = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in serving:
+            # Some wait for what never comes.
+            task.cancel()
         await asyncio.gather(*serving, return_exceptions=True)
 
     async def _cut(self) -> None:
@@ -168,21 +183,22 @@ class CuttableProxy:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._passes.wait()
+        passes = self._passes
+        await passes.wait()
         try:
             there, onward = await asyncio.open_connection("127.0.0.1", self._target)
         except OSError:
             writer.transport.abort()
             return
         self._open |= {writer, onward}
-        await asyncio.gather(self._forward(reader, onward), self._forward(there, writer))
+        await asyncio.gather(self._forward(reader, onward, passes), self._forward(there, writer, passes))
         self._open -= {writer, onward}
 
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passes: asyncio.Event) -> None:
         with suppress(OSError):
             while piece := await reader.read(1 << 16):
-                await self._passes.wait()
+                await passes.wait()
                 writer.write(piece)
                 await writer.drain()
-        await self._passes.wait()
+        await passes.wait()
         writer.transport.abort() if writer.is_closing() else writer.close()

@@ -13,7 +13,7 @@ from uuid import UUID
 import httpx2
 import psycopg
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.faults.server import Server, client_of, free_port
 
 _SHARED = ("TOOLCRIB_JWT_SECRET", "TOOLCRIB_AUDIT_SEAL_KEY")

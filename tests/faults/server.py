@@ -14,7 +14,8 @@ from typing import Self
 import httpx2
 
 from tests import never_logged
-from tests.conftest import POOL_SIZE, DatabaseUrls
+from tests.conftest import POOL_SIZE
+from tests.databases import DatabaseUrls
 from tests.faults.preloaded import ForkedProcess, Preloaded
 from tests.wait_until import PATIENCE
 
@@ -87,13 +88,8 @@ class Server:
 
     def start(self) -> None:
         """Return when the server responds. It recovers workspaces meanwhile, or when they are used."""
-        arguments = ["serve", "--port", str(self._port)]
-        if self.program == [TOOLCRIB]:
-            self._process = Preloaded.start(arguments, self.environment, self._log)
-        else:
-            with self._log.open("ab") as log:
-                command = [*self.program, *arguments]
-                self._process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+        self.launch()
+        assert self._process is not None
         tick = threading.Event()
         for _ in range(int(PATIENCE / _LOOK_EVERY_SECONDS)):
             assert self._process.poll() is None, f"The server ended by itself:\n{self._log.read_text()}"
@@ -101,6 +97,16 @@ class Server:
                 return
             tick.wait(_LOOK_EVERY_SECONDS)
         raise AssertionError(f"The server does not answer after {PATIENCE} s:\n{self._log.read_text()}")
+
+    def launch(self) -> None:
+        """Start the process, and return at once: what it takes up may end it before it responds."""
+        arguments = ["serve", "--port", str(self._port)]
+        if self.program == [TOOLCRIB]:
+            self._process = Preloaded.start(arguments, self.environment, self._log)
+        else:
+            with self._log.open("ab") as log:
+                command = [*self.program, *arguments]
+                self._process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
 
     def kill(self) -> None:
         """Kill it as the kernel does when memory runs out: at once and without cleanup."""

@@ -10,17 +10,14 @@ from uuid import UUID
 
 import httpx2
 import psycopg
-import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.faults.processes import FORKED, Site, engine_at, run_command
 from tests.faults.server import Server
 from tests.wait_until import PATIENCE
 from toolcrib.core.ids import PauseId, UserId, WorkspaceId
 from toolcrib.core.paused_calls import ApprovalDecision
 from toolcrib.storage.database import Tenant
-
-pytestmark = [pytest.mark.req("HU-1", part="survives restarts"), pytest.mark.xdist_group("kill")]
 
 PASSWORD = "correct horse battery staple"
 EMAIL = "ada@example.com"
@@ -53,9 +50,11 @@ class People:
         return dict(result["result"])
 
     def decide(self, approval_id: str) -> None:
-        decision = f"{self._server.origin}/api/v1/workspaces/{self.workspace}/paused-calls/{approval_id}/decision"
+        place = f"/workspaces/{self.workspace}/paused-calls/{approval_id}"
+        seen = {"approved": True, "arguments_sha256": self._send("GET", place)["arguments_sha256"]}
+        decision = f"{self._server.origin}/api/v1{place}/decision"
         headers = {"Authorization": f"Bearer {self.token}"}
-        result = httpx2.post(decision, json={"approved": True}, headers=headers, timeout=PATIENCE, trust_env=False)
+        result = httpx2.post(decision, json=seen, headers=headers, timeout=PATIENCE, trust_env=False)
         assert result.status_code in (200, 409), result.text
 
     def ended(self, call_id: str) -> str:
@@ -83,7 +82,6 @@ class People:
         return response.json()
 
 
-@pytest.mark.req("SC-3", part="no server need run")
 def test_call_pending_at_a_kill_is_decided_without_a_server_and_executed_by_the_next(
     server: Server, tmp_path: Path
 ) -> None:

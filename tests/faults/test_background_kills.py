@@ -11,16 +11,11 @@ from uuid import UUID
 import httpx2
 import pytest
 
-from tests.faults.databases import migrated_database, urls_of
+from tests.databases import migrated_database, urls_of
 from tests.faults.server import Server, client_of
 from tests.faults.test_shell_kills import newcomer
 from tests.integration.sandbox.test_starting import ended, marked
 from tests.wait_until import PATIENCE
-
-pytestmark = [
-    pytest.mark.req("SH-5", part="the real server, killed: no process left, what they did told and undone"),
-    pytest.mark.xdist_group("kill"),
-]
 
 
 @pytest.fixture

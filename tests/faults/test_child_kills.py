@@ -17,7 +17,7 @@ import httpx2
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.fakes import strictness
 from tests.fakes.model_server import Answer, ModelServer, Received, model_server, plain
 from tests.faults.cluster import ServerCluster
@@ -27,8 +27,6 @@ from tests.faults.scripted import said
 from tests.faults.server import Server
 from tests.faults.write_points import WritePoints
 from tests.wait_until import PATIENCE, TRIES
-
-pytestmark = pytest.mark.xdist_group("kill")
 
 RULES = """
 provider: openai-compatible
@@ -196,8 +194,7 @@ def chosen(count: int) -> list[int]:
 # Child runs
 
 
-@pytest.mark.req("SC-9", part="child runs")
-@pytest.mark.req("OP-7", part="budgets in tokens per run tree")
+@pytest.mark.long
 async def test_child_runs_of_a_server_killed_at_a_few_of_their_rows_end_once(office: Office) -> None:
     count = await children_killed_at(office, 0, number=0, commits=False)
     for number, point in enumerate(chosen(count), start=1):
@@ -206,7 +203,6 @@ async def test_child_runs_of_a_server_killed_at_a_few_of_their_rows_end_once(off
 
 
 @pytest.mark.crash
-@pytest.mark.req("SC-9", part="child runs")
 @pytest.mark.parametrize("commits", [False, True], ids=["before a commit", "in a commit"])
 async def test_child_runs_of_a_server_killed_at_every_row_end_once(office: Office, *, commits: bool) -> None:
     count = await children_killed_at(office, 0, number=0, commits=commits)
@@ -217,7 +213,6 @@ async def test_child_runs_of_a_server_killed_at_every_row_end_once(office: Offic
 
 
 @pytest.mark.crash
-@pytest.mark.req("SC-9", part="child runs")
 async def test_child_runs_of_a_server_killed_again_and_again_end_once(office: Office) -> None:
     """A kill every few rows, so that what continues after a kill is killed too."""
     random = Random(seed := secrets.randbits(32))
@@ -334,7 +329,7 @@ async def check_usage(office: Office, number: int) -> None:
 # Schedules
 
 
-@pytest.mark.req("SC-9", part="schedules")
+@pytest.mark.long
 async def test_schedule_of_a_server_killed_at_a_few_of_its_rows_fires_once(office: Office) -> None:
     count = await schedule_killed_at(office, 0, number=0, commits=False)
     for number, point in enumerate(chosen(count), start=1):
@@ -343,7 +338,6 @@ async def test_schedule_of_a_server_killed_at_a_few_of_its_rows_fires_once(offic
 
 
 @pytest.mark.crash
-@pytest.mark.req("SC-9", part="schedules")
 @pytest.mark.parametrize("commits", [False, True], ids=["before a commit", "in a commit"])
 async def test_schedule_of_a_server_killed_at_every_row_fires_once(office: Office, *, commits: bool) -> None:
     count = await schedule_killed_at(office, 0, number=0, commits=commits)
@@ -419,8 +413,6 @@ async def check_schedule(office: Office, number: int, schedule: str, due: int) -
 # Cancelling
 
 
-@pytest.mark.req("SC-9", part="child runs")
-@pytest.mark.req("AG-3", part="cancelled with the parent")
 async def test_cancelling_ends_all_descendants_of_two_servers_within_two_seconds(
     tmp_path: Path, server: Server, urls: DatabaseUrls, model: ModelServer
 ) -> None:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.faults.consistency_check import Workspace
 from tests.faults.processes import Site
 from tests.faults.writers import Writers, writers
@@ -13,7 +13,7 @@ from tests.integration.conftest import WorkspaceFixture, new_workspace
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 
-pytestmark = [pytest.mark.req("WS-8", part="writers in several processes"), pytest.mark.xdist_group("writers")]
+pytestmark = pytest.mark.xdist_group("writers")
 
 PATH = "/notes/shared.md"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.faults.consistency_check import Row, Workspace
 from tests.faults.crasher import Doomed, crash
 from tests.faults.processes import Site, engine_at, recover_node
@@ -21,8 +21,6 @@ from toolcrib.settings import Settings
 from toolcrib.storage.change_sets import AppliedFile
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.wiring.tool_runtime import assemble
-
-pytestmark = [pytest.mark.req("WS-5", part="crash"), pytest.mark.req("WS-6", part="crash")]
 
 OURS, THEIRS = "ours\n", "theirs\n"
 
@@ -192,7 +190,6 @@ MEDDLINGS = {
 
 
 @pytest.mark.parametrize("meddling", MEDDLINGS.values(), ids=MEDDLINGS.keys())
-@pytest.mark.req("WS-7", part="after a crash")
 async def test_external_writes_before_recovery_are_kept_beside_ours(meddling: Meddling, yard: Yard) -> None:
     arguments = await meddling.case.prepare(yard)
     yard.dies(meddling.case.tool, **arguments)

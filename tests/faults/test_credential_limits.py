@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.fakes import wires
 from tests.fakes.model_server import KEY, Answer, ModelServer, Received, model_server, plain
 from tests.fakes.scripted_turns import Scene
@@ -22,8 +22,6 @@ from tests.faults.processes import run_command
 from tests.faults.server import Server
 from tests.wait_until import PATIENCE
 from toolcrib.core.model_stream import FinishReason
-
-pytestmark = [pytest.mark.req("SC-9", part="limits per credential across nodes"), pytest.mark.xdist_group("kill")]
 
 PROVIDER = "openai-compatible"
 RULES = "provider: openai-compatible\nmodel: fake\ncontext_window: 100000\n"
@@ -146,6 +144,7 @@ async def test_two_processes_keep_to_the_limit_together_and_workspaces_take_turn
     assert rows(urls, "select held from toolcrib.model_lanes") == [(0,)]
 
 
+@pytest.mark.long
 async def test_slots_of_a_killed_process_come_free(
     servers: list[Server], urls: DatabaseUrls, model: CountingModel, tmp_path: Path
 ) -> None:

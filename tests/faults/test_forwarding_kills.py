@@ -9,7 +9,7 @@ import httpx2
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.faults.node_pair import PairedWorkspace, node_pair, workspace_of_first
 from tests.faults.server import Server
 from tests.wait_until import PATIENCE
@@ -49,7 +49,6 @@ async def settled(shared: PairedWorkspace, path: str) -> None:
             assert answer.headers["retry-after"] == "1"
 
 
-@pytest.mark.req("SC-1", part="any node serves any client")
 async def test_writes_during_a_kill_of_the_home_are_answered_truly_and_done_once(
     shared: PairedWorkspace, urls: DatabaseUrls
 ) -> None:
@@ -81,7 +80,7 @@ async def test_writes_during_a_kill_of_the_home_are_answered_truly_and_done_once
     assert all(count == 1 for count in versions_of(urls).values())
 
 
-@pytest.mark.req("SC-7", part="a frozen node is fenced")
+@pytest.mark.long
 async def test_frozen_home_holds_nobody_up_and_does_nothing_when_it_wakes(
     shared: PairedWorkspace, urls: DatabaseUrls
 ) -> None:
@@ -99,7 +98,6 @@ async def test_frozen_home_holds_nobody_up_and_does_nothing_when_it_wakes(
     assert versions_of(urls) == {"/w/before.txt": 1}
 
 
-@pytest.mark.req("SC-7", part="a draining node gives its workspaces away")
 async def test_calls_follow_a_workspace_that_moves(shared: PairedWorkspace) -> None:
     """Both nodes remember the old home, and neither answers with 409."""
     await shared.result("write", path="/a.txt", content="a\n")

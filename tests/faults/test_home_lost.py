@@ -12,17 +12,11 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.faults.database_server import CuttableProxy
 from tests.faults.node_pair import PairedWorkspace, node_pair, workspace_of_first
 from tests.faults.server import Server
 from tests.wait_until import PATIENCE
-
-pytestmark = [
-    pytest.mark.req("SC-1", part="a silent home is taken over"),
-    pytest.mark.req("SC-7", part="a frozen node is fenced"),
-    pytest.mark.xdist_group("kill"),
-]
 
 LEASE = 4.0
 WRITERS = 8
@@ -107,6 +101,7 @@ def home_of(urls: DatabaseUrls, shared: PairedWorkspace) -> str:
         return str(row.fetchall()[0][0])
 
 
+@pytest.mark.long
 async def test_home_without_the_database_keeps_nobody_waiting_until_it_is_joined_again(
     shared: PairedWorkspace, urls: DatabaseUrls, proxy: CuttableProxy, limit: float
 ) -> None:

@@ -11,14 +11,12 @@ import httpx2
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.faults.cluster import ServerCluster
 from tests.faults.node_clients import pause
 from tests.faults.node_pair import node_pair
 from tests.faults.server import Server, client_of
 from tests.faults.write_points import WritePoints
-
-pytestmark = pytest.mark.xdist_group("kill")
 
 RULES = "provider: openai-compatible\nmodel: fake\ncontext_window: 100000"
 TABLES = (
@@ -110,10 +108,6 @@ REQUESTS: dict[str, tuple[str, Any, LiteralString, bool]] = {
 @pytest.mark.parametrize(
     "commits", [pytest.param(True, id="committed", marks=pytest.mark.crash), pytest.param(False, id="rolled back")]
 )
-@pytest.mark.req("OP-6", part="API keys, invitations and tickets")
-@pytest.mark.req("OP-6", part="sessions, workspaces and agents")
-@pytest.mark.req("OP-6", part="messages and completions")
-@pytest.mark.req("OP-6", part="tool calls")
 async def test_request_killed_at_any_row_has_one_effect_after_its_retries(
     pair: tuple[Server, Server], owner: psycopg.AsyncConnection, name: str, *, commits: bool
 ) -> None:
@@ -157,7 +151,6 @@ async def test_request_killed_at_any_row_has_one_effect_after_its_retries(
     assert is_recovered or lost or commits
 
 
-@pytest.mark.req("OP-6", part="tool calls")
 async def test_two_clients_at_two_nodes_have_one_effect(
     pair: tuple[Server, Server], owner: psycopg.AsyncConnection
 ) -> None:

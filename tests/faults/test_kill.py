@@ -12,16 +12,10 @@ from uuid import UUID
 import httpx2
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.faults.consistency_check import Workspace
 from tests.faults.load import SHARED, Client, at_full_speed
 from tests.faults.server import Server, client_of
-
-pytestmark = [
-    pytest.mark.req("WS-5", part="kill -9"),
-    pytest.mark.req("WS-6", part="kill -9"),
-    pytest.mark.xdist_group("kill"),
-]
 
 CLIENTS = 5
 MOST_SECONDS = 0.3

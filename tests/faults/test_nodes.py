@@ -12,7 +12,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.faults.server import Server, client_of
 from tests.faults.test_shell_kills import newcomer
 from tests.wait_until import PATIENCE
@@ -85,8 +85,6 @@ async def cluster(servers: tuple[Server, Server]) -> Cluster:
     return made
 
 
-@pytest.mark.req("SC-1", part="a silent home is taken over")
-@pytest.mark.req("SC-2", part="on another node")
 async def test_files_of_a_killed_node_are_served_by_another_within_the_lease(
     cluster: Cluster, urls: DatabaseUrls
 ) -> None:

@@ -9,14 +9,12 @@ import httpx2
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.fakes.model_server import ModelServer
 from tests.faults.cluster import ServerCluster
 from tests.faults.server import Server
 from tests.integration.runs.conftest import says
 from tests.wait_until import PATIENCE
-
-pytestmark = [pytest.mark.req("SC-3", part="runs, over a kill"), pytest.mark.xdist_group("kill")]
 
 RUNS = 20
 _LOOKS = 3_000
@@ -54,7 +52,8 @@ def test_paused_runs_use_no_resources_and_outlive_their_server(
         model.say(*(says("Written.") for _ in range(2 * RUNS)))
         for approval in http.get(f"/workspaces/{workspace}/paused-calls", params={"limit": 100}).json()["items"]:
             decided = http.post(
-                f"/workspaces/{workspace}/paused-calls/{approval['id']}/decision", json={"approved": True}
+                f"/workspaces/{workspace}/paused-calls/{approval['id']}/decision",
+                json={"approved": True, "arguments_sha256": approval["arguments_sha256"]},
             )
             assert decided.status_code == 200, decided.text
         _until(urls, "select count(*) from toolcrib.runs where end_reason = 'done'", 2 * RUNS)

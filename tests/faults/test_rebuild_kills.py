@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.faults.crasher import crash_rebuild
 from tests.faults.processes import Site, engine_at, recover_node
 from tests.integration.conftest import WorkspaceFixture, new_caller
@@ -15,8 +15,6 @@ from tests.integration.gate.builders import rows
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 from toolcrib.wiring.tool_runtime import assemble
-
-pytestmark = pytest.mark.req("SC-2", part="a crash during the rebuild")
 
 
 @pytest.fixture

@@ -11,19 +11,13 @@ from uuid import UUID
 
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.fakes.model_server import ModelServer
 from tests.faults.cluster import ServerCluster
 from tests.faults.consistency_check import Workspace
 from tests.faults.scripted import PROVIDERS, SHELL_TURNS, TURNS, folder
 from tests.faults.server import Server
 from tests.wait_until import PATIENCE
-
-pytestmark = [
-    pytest.mark.req("RN-5", part="kill -9"),
-    pytest.mark.req("SC-1", part="kill -9 of either of two"),
-    pytest.mark.xdist_group("kill"),
-]
 
 MOST_SECONDS = 1.0
 AT_ONCE = 4

@@ -11,7 +11,7 @@ import httpx2
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.fakes import strictness
 from tests.fakes.model_server import Answer, ModelServer, Received, model_server, plain
 from tests.faults.cluster import ServerCluster
@@ -19,12 +19,6 @@ from tests.faults.consistency_check import Workspace
 from tests.faults.scripted import said
 from tests.faults.server import Server, client_of
 from tests.wait_until import PATIENCE
-
-pytestmark = [
-    pytest.mark.req("RN-5", part="a process that was believed dead"),
-    pytest.mark.req("SC-7", part="a frozen node is fenced"),
-    pytest.mark.xdist_group("kill"),
-]
 
 NOTICES = re.compile(r"run_worker\.heartbeat_lost|run\.superseded")
 RULES = """

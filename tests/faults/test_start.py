@@ -11,7 +11,7 @@ from uuid import UUID
 import httpx2
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.fakes.model_server import Answer, ModelServer, Received, model_server, plain
 from tests.faults.cluster import ServerCluster
 from tests.faults.consistency_check import Workspace
@@ -23,11 +23,6 @@ from tests.wait_until import PATIENCE
 from toolcrib.core.callers import Caller
 from toolcrib.core.ids import CallId, UserId, WorkspaceId, new_id
 from toolcrib.core.tool_calls import ToolCall
-
-pytestmark = [
-    pytest.mark.req("SC-7", part="recovery in the background, with quarantine"),
-    pytest.mark.xdist_group("kill"),
-]
 
 RULES = """
 provider: openai-compatible

@@ -25,7 +25,7 @@ def llama(log: Path, *, calls: bool) -> Iterator[str]:
     Its own template has no tools. With the one that has, the server fails when so small a model writes text instead.
     """
     for part in ("llama-server", "model.gguf", "template.jinja"):
-        assert (HOME / part).exists(), f"{HOME / part} is missing. `make test-real` makes it."
+        assert (HOME / part).exists(), f"{HOME / part} is missing. `make campaigns ONLY=real` makes it."
     port = _free_port()
     template: list[str | Path] = ["--chat-template-file", HOME / "template.jinja"] if calls else []
     command: list[str | Path] = [

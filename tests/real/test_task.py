@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.faults.cluster import ServerCluster
 from tests.faults.consistency_check import Workspace
 from tests.faults.server import Server

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.faults.conftest import urls
 from tests.faults.server import Server
 from tests.redteam.attacks import PROPERTY, Attacks, Tally, is_attack

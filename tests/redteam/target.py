@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.fakes.packages import package_of
 from tests.faults.server import Server
 from tests.redteam.stalls import watched_server
@@ -136,6 +136,7 @@ def furnish(http: httpx2.Client, owner: Login, mark: str) -> Tenant:
     granted, waiting = (call("write", agent_key, path=f"/{name}.txt", content=mark) for name in ("granted", "waiting"))
     approval = made(http.get(f"{base}/paused-calls/{granted['pause_id']}", headers=headers))
     always = {"approved": True, "scope": "always", "rule": approval["suggested_rule"]}
+    always["arguments_sha256"] = approval["arguments_sha256"]
     post(f"/paused-calls/{granted['pause_id']}/decision", always)
     [grant] = made(http.get(f"{base}/grants", headers=headers))["items"]
     server = post("/mcp-servers", {"name": mark, "url": f"https://mcp.example.com/{mark}", "secrets": {"X-Key": mark}})

@@ -14,7 +14,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from tests.faults.databases import migrated_database, urls_of
+from tests.databases import migrated_database, urls_of
 from tests.faults.server import TOOLCRIB, Server, client_of
 from tests.wait_until import PATIENCE
 from toolcrib.api.access_tokens import AccessTokens, LoginLinks, SetupLinks
@@ -43,7 +43,6 @@ async def stranger(closed: Server) -> AsyncIterator[httpx2.AsyncClient]:
         yield client
 
 
-@pytest.mark.req("SY-5", part="registration is closed by default, the first account is the operator's")
 async def test_only_the_setup_link_creates_the_first_account_and_only_once(
     closed: Server, stranger: httpx2.AsyncClient
 ) -> None:
@@ -86,8 +85,6 @@ def test_setup_link_is_no_login() -> None:
         SetupLinks(secret).check(AccessTokens(secret).issue(_nobody(), 0))
 
 
-@pytest.mark.req("OP-3", part="disable")
-@pytest.mark.req("SY-5", part="accounts are the operator's")
 async def test_disabled_account_loses_access_everywhere_at_once_and_for_good(
     closed: Server, stranger: httpx2.AsyncClient
 ) -> None:
@@ -149,7 +146,6 @@ async def test_disabled_account_loses_access_everywhere_at_once_and_for_good(
     assert old == [401, 401]
 
 
-@pytest.mark.req("SY-5", part="accounts are the operator's")
 async def test_new_password_revokes_access_gained_with_the_old_one(
     closed: Server, stranger: httpx2.AsyncClient
 ) -> None:
@@ -167,7 +163,6 @@ async def test_new_password_revokes_access_gained_with_the_old_one(
     assert [one.status_code for one in (old, refreshed, by_old, by_new)] == [401, 401, 401, 200]
 
 
-@pytest.mark.req("SY-5", part="accounts are the operator's")
 async def test_reset_link_of_the_command_line_works_once_and_ends_what_came_before(
     closed: Server, stranger: httpx2.AsyncClient
 ) -> None:
@@ -188,7 +183,6 @@ async def test_reset_link_of_the_command_line_works_once_and_ends_what_came_befo
     assert [one.status_code for one in (*answers, old, now)] == [200, 403, 401, 200]
 
 
-@pytest.mark.req("SY-5", part="accounts are the operator's")
 async def test_operator_names_administrators(closed: Server, stranger: httpx2.AsyncClient) -> None:
     email = f"{secrets.token_hex(4)}@example.com"
     _user(closed, "create", email, "--administrator", password=PASSWORD)
@@ -204,8 +198,6 @@ async def test_operator_names_administrators(closed: Server, stranger: httpx2.As
     assert (before.status_code, after.status_code) == (200, 403)
 
 
-@pytest.mark.req("OP-3", part="first administrator")
-@pytest.mark.req("SY-5", part="registration is closed by default, the first account is the operator's")
 async def test_environment_creates_the_first_administrator_once(tmp_path: Path) -> None:
     root = {"email": "root@example.com", "password": PASSWORD}
     with migrated_database() as name, Server(tmp_path, urls_of(name)) as server:
@@ -229,7 +221,6 @@ async def test_environment_creates_the_first_administrator_once(tmp_path: Path) 
     assert PASSWORD not in logged
 
 
-@pytest.mark.req("SY-5", part="quotas: API keys, workspaces, sessions, open approvals")
 async def test_quotas_apply_to_concurrent_requests(closed: Server, stranger: httpx2.AsyncClient) -> None:
     email = f"{secrets.token_hex(4)}@example.com"
     _user(closed, "create", email, password=PASSWORD)

@@ -24,10 +24,7 @@ from toolcrib.wiring.server import audit_seal_key
 
 __all__ = ["audit_log", "template"]
 
-pytestmark = [
-    pytest.mark.req("SY-4", part="truncated, rolled back and re-sealed logs"),
-    pytest.mark.xdist_group("audit log"),
-]
+pytestmark = pytest.mark.xdist_group("audit log")
 
 TRUNCATE = ("delete from audit_seals where number > {seal}", "delete from audit_records where position > {top}")
 
@@ -237,7 +234,6 @@ WITNESSED: dict[str, Callable[[AuditLogFixture], object]] = {
 
 
 @pytest.mark.parametrize("attack", WITNESSED.values(), ids=WITNESSED.keys())
-@pytest.mark.req("SY-4", part="checkpoints and witnesses")
 async def test_witness_proves_truncation_even_if_the_anchor_is_gone_too(
     audit_log: AuditLogFixture, witnessed: Path, attack: Callable[[AuditLogFixture], object]
 ) -> None:
@@ -297,7 +293,6 @@ async def test_truncated_log_gets_no_signed_checkpoint(audit_log: AuditLogFixtur
         await verifier(audit_log).checkpoint()
 
 
-@pytest.mark.req("SY-4", part="checkpoints and witnesses")
 async def test_checkpoints_are_exported_to_a_file_and_to_a_url(audit_log: AuditLogFixture, tmp_path: Path) -> None:
     file = tmp_path / "exported.jsonl"
     public_key = CheckpointSigner(audit_seal_key(audit_log.settings)).public_key
@@ -320,7 +315,6 @@ async def test_checkpoints_are_exported_to_a_file_and_to_a_url(audit_log: AuditL
 # Incremental verification
 
 
-@pytest.mark.req("SY-4", part="verification is incremental")
 async def test_verified_part_is_recomputed_only_on_request(audit_log: AuditLogFixture) -> None:
     await audit_log.filled(seals=3)
     first = audit_log.verified()
@@ -432,7 +426,6 @@ STRANGE_CALLS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.req("SY-4", part="strangers write a bounded line")
 @pytest.mark.parametrize(("tool", "arguments"), STRANGE_CALLS.values(), ids=STRANGE_CALLS.keys())
 async def test_stranger_writes_at_most_a_short_record(
     audit_log: AuditLogFixture, stranger: Caller, tool: str, arguments: dict[str, Any]
@@ -447,7 +440,6 @@ async def test_stranger_writes_at_most_a_short_record(
     assert len(json.dumps(line)) < 1_500
 
 
-@pytest.mark.req("SY-4", part="strangers write a bounded line")
 async def test_strangers_records_are_limited_per_minute(audit_log: AuditLogFixture, stranger: Caller) -> None:
     elsewhere = [replace(stranger, workspace_id=WorkspaceId(new_id())) for _ in range(50)]
     for caller in [stranger, *elsewhere] * 2:

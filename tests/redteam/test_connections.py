@@ -9,12 +9,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.faults.server import Server, client_of
 from tests.redteam.stalls import no_stalls, watched_server
 from tests.wait_until import PATIENCE
-
-pytestmark = pytest.mark.req("SY-5", part="connections")
 
 HALF = b"POST /api/v1/auth/login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n"
 MANY = 1_200

@@ -8,16 +8,13 @@ import pytest
 from psycopg import sql
 from psycopg.errors import Error, FeatureNotSupported, InsufficientPrivilege
 
-from tests.conftest import DatabaseUrls, url_for
-from tests.faults.databases import migrated_database, urls_of
+from tests.databases import DatabaseUrls, migrated_database, url_for, urls_of
 from tests.integration.storage.accounts import founded, someone
 from toolcrib.runs import durable
 from toolcrib.settings import Settings
 from toolcrib.storage import migrate
 from toolcrib.storage.database import Database, Tenant
 from toolcrib.wiring.tool_runtime import Stores
-
-pytestmark = pytest.mark.req("SY-3")
 
 Shadow = Callable[[psycopg.Connection, str], None]
 
@@ -223,8 +220,8 @@ def called_by(connection: psycopg.Connection, tenant: Tenant) -> list[str]:
     ).fetchall()
     assert len(functions) >= 9
     samples: dict[str, object] = {
-        "uuid": tenant.workspace_id, "int4": 0, "int8": 0, "float8": 0.0, "bytea": b"x", "_bytea": [b"x"],
-        "text": "ada@example.org", "jsonb": "[]",
+        "uuid": tenant.workspace_id, "bool": False, "int4": 0, "int8": 0, "float8": 0.0, "bytea": b"x",
+        "_bytea": [b"x"], "text": "ada@example.org", "jsonb": "[]",
     }  # fmt: skip
     for name, names, types in functions:
         given = [

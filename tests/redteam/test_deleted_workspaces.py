@@ -10,12 +10,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.faults.cluster import ServerCluster
 from tests.faults.server import Server, client_of
 from tests.wait_until import PATIENCE
-
-pytestmark = [pytest.mark.req("SC-8", part="deleting a workspace"), pytest.mark.xdist_group("kill")]
 
 # The audit log outlives the workspace; the mark records the deletion for a day.
 KEPT = {"audit_records", "deleted_workspaces"}
@@ -133,7 +131,9 @@ async def filled(server: Server) -> tuple[ServerCluster, str]:
     session = await cluster.session(server, agent)
     await cluster.say(server, session, "Nobody answers this: the agent has no model.")
     for path in ("/a.txt", "/folder/b.txt"):
-        await cluster.send(server, "POST", cluster.at("tools"), {**write(path), "session_id": session})
+        await cluster.send(
+            server, "POST", cluster.at("tools"), {**write(path), "session_id": session, "as_person": True}
+        )
     # Ignored and displaced: this is in the trash.
     await cluster.send(server, "POST", cluster.at("tools"), bash("echo 'ign/' > .gitignore; mkdir ign; echo x > ign/x"))
     await cluster.send(server, "POST", cluster.at("tools"), bash("rm -r ign"))

@@ -11,12 +11,10 @@ from tests.redteam.attacks import Attacks
 from tests.redteam.identities import DISABLED, LOGGED_OUT, Identity, identities
 from tests.redteam.target import MARK, Target, bearer
 
-pytestmark = [pytest.mark.req("AP-2", part="routes × identities"), pytest.mark.req("AP-5", part="routes × identities")]
-
 # What an agent's own key may use: tools, results of its calls, and its pending approvals. A new route is not included.
 AGENT_MAY = {
     "call_tool", "list_tools", "get_call", "cancel_call", "list_paused_calls", "get_paused_call", "get_run",
-    "get_workspace",
+    "get_workspace", "list_proposed_changes",
 }  # fmt: skip
 # It revokes nothing that is still valid, so an access token of an ended login may use it until it expires.
 AFTER_LOGOUT = {"logout"}

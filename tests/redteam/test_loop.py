@@ -3,13 +3,9 @@
 import json
 from typing import Any
 
-import pytest
-
 from tests.faults.server import Server, client_of
 from tests.redteam.stalls import no_stalls
 from tests.redteam.visitors import Visitor, visitor
-
-pytestmark = pytest.mark.req("SY-1", part="requests")
 
 # Every other line is the same in both: `difflib` alone took 77 s.
 OLD = "".join(f"{number}\n" if number % 2 else "A\n" for number in range(40_000))
@@ -51,7 +47,6 @@ def unknown_arguments(size: int) -> bytes:
     return json.dumps({"tool": "read", "args": {f"a{number:07}": number for number in range(size)}}).encode()
 
 
-@pytest.mark.req("SY-1", part="admission comes before parsing")
 async def test_million_unknown_arguments_from_a_stranger_are_not_parsed(served: Server) -> None:
     body = unknown_arguments(600_000)
     async with visitor(served) as owner, visitor(served) as stranger:
@@ -69,23 +64,25 @@ async def _as_nobody(served: Server, path: str, body: bytes) -> Any:
         return await client.post(path, content=body)
 
 
-COSTLY = [
-    (unknown_arguments(600_000), 413),
-    (unknown_arguments(19_000), 400),
-    (unknown_arguments(3_000), 400),
-    (b'{"tool": "read", "args": {"path": ' + b"[" * 500_000 + b"]" * 500_000 + b"}}", 400),
-    (b'{"tool": "read", "args": {"path": ' + b"9" * 4_000_000 + b"}}", 400),
-    (b'{"tool": "read", "args": {"path": "' + b"\\u00e4" * 1_000_000 + b'"}}', 400),
-    (b'{"tool": "read_multiple_files", "args": {"paths": [' + b"1," * 19_000 + b"1]}}", 400),
-    (b'{"tool": "changes", "args": {"calls": [' + b"1," * 19_000 + b"1]}}", 400),
-    (b'{"tool": "' + b"x" * 10_000_000 + b'", "args": {}}', 400),
-    (b'{"tool": "read", "args": {"' + b"x" * 10_000_000 + b'": 1}}', 400),
-]
+def costly_bodies() -> list[tuple[bytes, int]]:
+    """Return bodies with the status of their response."""
+    return [
+        (unknown_arguments(600_000), 413),
+        (unknown_arguments(19_000), 400),
+        (unknown_arguments(3_000), 400),
+        (b'{"tool": "read", "args": {"path": ' + b"[" * 500_000 + b"]" * 500_000 + b"}}", 400),
+        (b'{"tool": "read", "args": {"path": ' + b"9" * 4_000_000 + b"}}", 400),
+        (b'{"tool": "read", "args": {"path": "' + b"\\u00e4" * 1_000_000 + b'"}}', 400),
+        (b'{"tool": "read_multiple_files", "args": {"paths": [' + b"1," * 19_000 + b"1]}}", 400),
+        (b'{"tool": "changes", "args": {"calls": [' + b"1," * 19_000 + b"1]}}", 400),
+        (b'{"tool": "' + b"x" * 10_000_000 + b'", "args": {}}', 400),
+        (b'{"tool": "read", "args": {"' + b"x" * 10_000_000 + b'": 1}}', 400),
+    ]
 
 
 async def test_costly_bodies_of_a_member_do_not_block(served: Server) -> None:
     async with visitor(served) as person:
-        for body, status in COSTLY:
+        for body, status in costly_bodies():
             answer = await person.client.post(f"/workspaces/{person.workspace_id}/tools", content=body)
 
             assert answer.status_code == status, (body[:60], answer.text[:500])

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.integration.conftest import WorkspaceFixture, new_workspace
 from tests.integration.gate.builders import audit_records
 from tests.integration.gate.test_approvals import asked, carried_out, decide
@@ -104,7 +104,6 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-@pytest.mark.req("OP-5", part="MCP programs with secrets, hosts and the workspace mounted")
 async def test_program_reaches_its_granted_host_and_no_other(workspace: WorkspaceFixture) -> None:
     async with upstream() as (port, got), upstream() as (other, stolen):
         redirect = f"HTTP/1.1 302 Found\r\nLocation: http://{FOREIGN}:{other}/\r\nContent-Length: 0\r\n\r\n".encode()
@@ -131,7 +130,6 @@ async def test_program_reaches_its_granted_host_and_no_other(workspace: Workspac
         assert len(got) == 1
 
 
-@pytest.mark.req("OP-5", part="MCP programs with secrets, hosts and the workspace mounted")
 async def test_permitted_private_hosts_are_exactly_those(database: Database, settings: Settings) -> None:
     """The operator's list lets a granted host have private addresses, never those of the link."""
     async with upstream() as (port, got):
@@ -153,7 +151,6 @@ async def test_permitted_private_hosts_are_exactly_those(database: Database, set
         assert not wide.may_connect(GRANTED, 80, ipaddress.ip_address(address)), address
 
 
-@pytest.mark.req("OP-5", part="MCP programs with secrets, hosts and the workspace mounted")
 async def test_name_that_a_wildcard_covers_leads_to_no_private_address(database: Database, settings: Settings) -> None:
     """Whoever serves the names of a domain chooses their addresses, and local mode permits private hosts."""
     async with upstream() as (port, got):
@@ -167,7 +164,6 @@ async def test_name_that_a_wildcard_covers_leads_to_no_private_address(database:
     assert got == []
 
 
-@pytest.mark.req("OP-5", part="MCP programs with secrets, hosts and the workspace mounted")
 async def test_secret_is_in_the_programs_environment_and_nowhere_else(
     workspace: WorkspaceFixture, database_urls: DatabaseUrls
 ) -> None:
@@ -236,7 +232,6 @@ def _files(folder: Path) -> list[Path]:
     return [path for path in kept if path.is_file() and not path.is_symlink()]
 
 
-@pytest.mark.req("OP-5", part="MCP programs with secrets, hosts and the workspace mounted")
 async def test_program_with_a_read_only_workspace_reads_it_without_what_is_protected(
     workspace: WorkspaceFixture,
 ) -> None:
@@ -264,7 +259,6 @@ async def test_program_with_a_read_only_workspace_reads_it_without_what_is_prote
     assert "later" in await said(workspace, "reader", "cat /project/later.txt"), "each call sees the tree as it is"
 
 
-@pytest.mark.req("WS-12", part="what MCP tools wrote")
 async def test_what_a_transaction_call_changes_is_asked_about_shown_and_undone(workspace: WorkspaceFixture) -> None:
     project, tool = workspace.project, "mcp:writer/sh"
     (project / "old.txt").write_text("old\n")
@@ -294,7 +288,6 @@ async def test_what_a_transaction_call_changes_is_asked_about_shown_and_undone(w
     assert "Read-only file system" in look, "a tool that was approved as read-only stays so"
 
 
-@pytest.mark.req("OP-5", part="MCP programs with secrets, hosts and the workspace mounted")
 async def test_protected_paths_need_an_approval_also_from_a_program(workspace: WorkspaceFixture) -> None:
     tool = "mcp:writer/sh"
     await shell(workspace, "writer", workspace_access=McpWorkspaceAccess.TRANSACTION)
@@ -309,7 +302,6 @@ async def test_protected_paths_need_an_approval_also_from_a_program(workspace: W
     assert not (workspace.project / ".git" / "hooks" / "pre-commit").exists()
 
 
-@pytest.mark.req("MC-1", part="audit")
 async def test_what_a_program_contacts_after_a_call_is_not_recorded_as_the_next_calls(
     workspace: WorkspaceFixture,
 ) -> None:
@@ -340,7 +332,6 @@ MORE: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.req("HU-1", part="asked again if it reaches more")
 @pytest.mark.parametrize("added_since", MORE)
 async def test_approval_does_not_cover_what_the_server_is_given_later(
     workspace: WorkspaceFixture, added_since: str
@@ -368,7 +359,6 @@ async def test_approval_does_not_cover_what_the_server_is_given_later(
     assert done.succeeded, done.error
 
 
-@pytest.mark.req("HU-1", part="asked again if it reaches more")
 @pytest.mark.parametrize("added_since", MORE)
 async def test_saved_approval_does_not_cover_what_the_server_is_given_later(
     workspace: WorkspaceFixture, added_since: str
@@ -395,7 +385,6 @@ async def test_saved_approval_does_not_cover_what_the_server_is_given_later(
     assert less.succeeded, "with less than it names, the saved approval still covers the call"
 
 
-@pytest.mark.req("HU-1", part="asked again if it reaches more")
 async def test_approval_does_not_cover_another_server_of_the_same_name(workspace: WorkspaceFixture) -> None:
     server = await shell(workspace, "tools")
     tool, rows = "mcp:tools/sh", workspace.engine.toolbox.rows
@@ -418,7 +407,6 @@ async def test_approval_does_not_cover_another_server_of_the_same_name(workspace
     assert done.succeeded, done.error
 
 
-@pytest.mark.req("HU-1", part="asked again if it reaches more")
 async def test_saved_approval_does_not_cover_another_server_of_the_same_name(workspace: WorkspaceFixture) -> None:
     server = await shell(workspace, "tools")
     tool, rows = "mcp:tools/sh", workspace.engine.toolbox.rows

@@ -1,4 +1,4 @@
-"""Attack 2: patterns that take a backtracking matcher years. They froze the server forever (SY-1)."""
+"""Attack 2: patterns that take a backtracking matcher years. They froze the server forever."""
 
 import time
 from typing import Any
@@ -20,7 +20,6 @@ from toolcrib.tools.files.write import write
 
 __all__ = ["workspace"]
 
-pytestmark = pytest.mark.req("SY-1", part="patterns and rules")
 
 EXPLODES = "*a" * 16 + "*b"
 LONG = "/" + "a" * 240

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.fakes import wires
 from tests.fakes.model_server import Answer, ModelServer, Received, model_server, plain
 from tests.fakes.scripted_turns import Scene, SceneCall
@@ -24,8 +24,6 @@ from tests.faults.server import Server, client_of
 from tests.wait_until import PATIENCE
 from toolcrib.core.ids import new_id
 from toolcrib.core.model_stream import FinishReason
-
-pytestmark = [pytest.mark.req("SY-7"), pytest.mark.xdist_group("kill")]
 
 ATTEMPTS = 3
 PROGRAM = [sys.executable, "-m", "tests.redteam.poisoned_server"]
@@ -90,7 +88,6 @@ async def model(script: Script) -> AsyncIterator[ModelServer]:
         yield server
 
 
-@pytest.mark.req("SC-9", part="an attempt limit")
 async def test_run_that_kills_its_server_is_abandoned_and_a_concurrent_one_is_not(
     server: Server, urls: DatabaseUrls, script: Script, model: ModelServer, tmp_path: Path
 ) -> None:
@@ -262,7 +259,7 @@ async def say_and_die(cluster: ServerCluster, server: Server, session: str, text
 
 
 async def dies_again(server: Server) -> int:
-    await asyncio.to_thread(server.start)
+    await asyncio.to_thread(server.launch)
     return await asyncio.to_thread(server.await_death)
 
 

@@ -1,4 +1,4 @@
-"""Attack 14: files that become code on a person's machine, and secrets by other names (WS-4, PO-6)."""
+"""Attack 14: files that become code on a person's machine, and secrets by other names."""
 
 from dataclasses import replace
 
@@ -21,7 +21,6 @@ from toolcrib.providers.provider_registry import ProviderRegistry
 
 __all__ = ["model", "providers", "workspace"]
 
-pytestmark = pytest.mark.req("WS-4", part="attacks")
 
 BECOMES_CODE = [
     ".pre-commit-config.yaml", ".github/workflows/ci.yml", ".gitlab-ci.yml", ".codex/config.toml", ".zed/tasks.json",
@@ -170,7 +169,6 @@ async def test_secrets_are_empty_for_commands_and_similar_names_are_not(workspac
         assert (await workspace.call("read", await trusted(workspace), path=f"/{path}")).succeeded
 
 
-@pytest.mark.req("PO-6", part="protected names count from the third on")
 async def test_third_protected_name_stops_a_run_and_no_earlier_one(
     workspace: WorkspaceFixture, model: ModelServer, providers: ProviderRegistry
 ) -> None:
@@ -185,7 +183,6 @@ async def test_third_protected_name_stops_a_run_and_no_earlier_one(
     assert any("is protected" in str(message["content"]) for message in run_fixture.model_input())
 
 
-@pytest.mark.req("PO-6", part="what was asked about counts as nothing")
 async def test_run_may_request_files_that_become_code_without_limit(
     workspace: WorkspaceFixture, model: ModelServer, providers: ProviderRegistry
 ) -> None:

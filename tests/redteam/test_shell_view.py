@@ -19,8 +19,6 @@ from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 from toolcrib.tools.shell.shell import outside_paths
 
-pytestmark = [pytest.mark.req("SY-2", part="paths bind bash"), pytest.mark.req("SH-4", part="paths mask the view")]
-
 SECRET = "only for others"
 
 
@@ -119,7 +117,11 @@ async def test_file_globs_exclude_and_single_directories_work_too(workspace: Wor
         workspace, "cat docs/guide.md docs2/x.md docs/deep/more.md plan.txt /central/docs/guide.md; :", agent
     )
 
-    assert result["output"] == "for all" + SECRET
+    content, _, note = result["output"].partition("\n")
+    assert content == "for all" + SECRET
+    assert note.startswith("[hidden from commands, ")
+    for path in ("docs/deep/more.md", "plan.txt", "/central/docs/guide.md"):
+        assert path in note
 
 
 async def test_view_is_masked_on_a_copied_tree_too(workspace: WorkspaceFixture) -> None:

@@ -47,9 +47,6 @@ __all__ = [
     "workspace_page",
 ]
 
-pytestmark = pytest.mark.req(
-    "CT-8", part="deceiving characters are escaped, every line is seen, commands keep their lines"
-)
 
 CASES = json.loads((ROOT / "tests" / "shown_text_cases.json").read_text())
 TURNED = "/report\u202efdp.py"

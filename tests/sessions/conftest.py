@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.acceptance.local_machine import Model, model_beside
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.fakes.model_server import KEY
 
 ROW = "session"

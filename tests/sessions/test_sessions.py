@@ -41,8 +41,6 @@ def played(session: Session, trust: TrustLevel, model: Model, base: Path, record
     return found
 
 
-@pytest.mark.req("CT-5", part="objects, refs, HEAD, index and configuration")
-@pytest.mark.req("CT-6", part="ignored folders as units, byte for byte")
 @pytest.mark.parametrize(
     ("session", "trust"),
     [
@@ -57,13 +55,7 @@ def test_undo_and_redo_leave_no_difference(
     played(session, trust, model, tmp_path, record_property)
 
 
-@pytest.mark.parametrize(
-    "trust",
-    [
-        "guided",
-        pytest.param("review", marks=pytest.mark.req("CT-1", part="what can be undone is applied without asking")),
-    ],
-)
+@pytest.mark.parametrize("trust", ["guided", "review"])
 def test_a_task_of_30_calls_asks_seldom(
     trust: TrustLevel, model: Model, tmp_path: Path, record_property: Record
 ) -> None:

@@ -1,4 +1,4 @@
-"""Python's backtracking ``re`` gets only patterns that are written in our own source (SY-1)."""
+"""Python's backtracking ``re`` gets only patterns that are written in our own source."""
 
 import ast
 from collections.abc import Iterator
@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 import toolcrib
-
-pytestmark = pytest.mark.req("SY-1", part="patterns and rules")
 
 SOURCE = Path(toolcrib.__file__).parent
 TAKES_A_PATTERN = {"compile", "match", "search", "fullmatch", "sub", "subn", "split", "findall", "finditer"}

@@ -12,8 +12,8 @@ from tests.acceptance.conftest import ada, grace, http, new_workspace, workspace
 from tests.acceptance.serving import Serving, serving
 from tests.acceptance.workspace import Someone, Workspace
 from tests.conftest import ROOT
+from tests.databases import migrated_database, urls_of
 from tests.fakes.model_server import ModelServer, model_server_beside
-from tests.faults.databases import migrated_database, urls_of
 from tests.wait_until import PATIENCE
 
 __all__ = ["ada", "grace", "http", "new_workspace", "workspace"]

@@ -30,7 +30,6 @@ async def files(workspace_page: Page, populated: Workspace) -> Page:
     return workspace_page
 
 
-@pytest.mark.req("UI-1", part="files")
 async def test_the_tree_opens_by_keyboard_and_marks_untracked_files(
     files: Page, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -51,7 +50,32 @@ async def test_the_tree_opens_by_keyboard_and_marks_untracked_files(
     await screenshot(files, "files")
 
 
-@pytest.mark.req("UI-1", part="files")
+async def test_a_name_that_deceives_opens_edits_and_deletes_exactly_its_file(files: Page, populated: Workspace) -> None:
+    names = {"a%2f..%2fvictim.md": "mine\n", "victim.md": "theirs\n", "b%20c.md": "one\n", "b c.md": "two\n"}
+    for name, content in names.items():
+        populated.write(f"/h/{name}", content)
+    populated.put_file("/h/report\u202egpj.exe", "x\n")
+    populated.put_file("/h/zero\u200bwidth.md", "x\n")
+    await files.goto(f"/w/{populated.id}/files")
+    await files.get_by_role("treeitem", name="h, folder").click()
+    for name, content in names.items():
+        await files.get_by_role("treeitem", name=name, exact=True).click()
+        await expect(files.get_by_role("heading", name=f"/h/{name}", exact=True)).to_be_visible()
+        await expect(files.get_by_label(f"Content of /h/{name}", exact=True)).to_contain_text(content.strip())
+    await expect(files.get_by_role("treeitem", name=r"report\u202egpj.exe")).to_be_visible()
+    await expect(files.get_by_role("treeitem", name=r"zero\u200bwidth.md")).to_be_visible()
+    await expect(files.get_by_text(r"report\u202egpj.exe")).to_be_visible()
+
+    await files.get_by_role("treeitem", name="a%2f..%2fvictim.md").click()
+    await expect(files.get_by_label("Content of /h/a%2f..%2fvictim.md")).to_contain_text("mine")
+    await files.get_by_role("button", name="Delete", exact=True).click()
+    dialog = files.get_by_role("dialog", name="Delete a%2f..%2fvictim.md?")
+    await dialog.get_by_role("button", name="Delete").click()
+    await expect(files.get_by_role("treeitem", name="a%2f..%2fvictim.md")).to_have_count(0)
+    assert populated.on_disk("/h/victim.md").read_text() == "theirs\n"
+    assert not populated.on_disk("/h/a%2f..%2fvictim.md").exists()
+
+
 async def test_a_file_is_created_edited_and_restored_to_an_older_version(
     files: Page, populated: Workspace, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -83,7 +107,6 @@ async def test_a_file_is_created_edited_and_restored_to_an_older_version(
     assert populated.on_disk("/ideas.md").read_text() == "first"
 
 
-@pytest.mark.req("UI-1", part="files")
 async def test_an_edit_conflict_shows_both_versions_and_overwrites_neither(
     files: Page, populated: Workspace, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -109,7 +132,6 @@ async def test_an_edit_conflict_shows_both_versions_and_overwrites_neither(
     assert "mine" in populated.on_disk("/notes.md").read_text()
 
 
-@pytest.mark.req("UI-1", part="files")
 async def test_search_finds_files_by_content_and_by_name_and_opens_the_line(
     files: Page, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -128,7 +150,6 @@ async def test_search_finds_files_by_content_and_by_name_and_opens_the_line(
     await expect(files.get_by_role("heading", name="/src/greet_test.py")).to_be_visible()
 
 
-@pytest.mark.req("UI-1", part="files")
 async def test_on_a_phone_a_file_is_deleted_and_restored(
     files: Page, populated: Workspace, axe: Axe, screenshot: Screenshot
 ) -> None:

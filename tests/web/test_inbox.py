@@ -24,7 +24,6 @@ def lin(server: Serving) -> Someone:
     return registered(server, new_email())
 
 
-@pytest.mark.req("UI-4", part="command palette and notifications")
 async def test_several_approvals_of_two_workspaces_are_decided_at_once_each_by_its_own_hash(
     page: Page,
     lin: Someone,
@@ -64,12 +63,19 @@ async def test_several_approvals_of_two_workspaces_are_decided_at_once_each_by_i
     await page.get_by_label("Select all").check()
     await page.get_by_role("toolbar").get_by_role("button", name="Approve").click()
     dialog = page.get_by_role("dialog")
-    await expect(dialog.get_by_role("listitem")).to_have_count(3)
+    # Each change is shown with its lines before it is signed.
+    for path in ("/docs/a.md", "/docs/b.md", "/prices.csv"):
+        diff = dialog.get_by_role("region", name=f"Diff of {path}")
+        await expect(diff.locator("[data-line=new]")).to_have_text("x")
     await axe(page)
     await dialog.get_by_role("button", name="Approve 3 calls").click()
     await expect(approvals.get_by_role("listitem")).to_have_count(1)
-    await expect(approvals.get_by_role("alert")).to_contain_text("Not decided: The call has changed.")
+    await expect(approvals.get_by_role("alert")).to_contain_text("not decided: The call has changed.")
     assert len(set(sent)) == 3, "each decision names its own arguments"
+    results = page.get_by_role("region", name="Results").get_by_role("listitem")
+    await expect(results).to_have_count(3)
+    await expect(results.filter(has_text="not decided: The call has changed.")).to_have_count(1)
+    await expect(results.filter(has_text=": approved")).to_have_count(2)
 
     await page.get_by_role("checkbox").first.check()
     await page.get_by_role("toolbar").get_by_role("button", name="Reject").click()
@@ -84,7 +90,6 @@ async def test_several_approvals_of_two_workspaces_are_decided_at_once_each_by_i
     assert sorted(states) == ["approved", "approved", "rejected"]
 
 
-@pytest.mark.req("UI-4", part="command palette and notifications")
 async def test_reviews_and_failed_runs_wait_too_and_appear_while_the_page_is_open(
     page: Page, lin: Someone, server: Serving, new_workspace: Callable[[Someone], Workspace], model: ModelServer
 ) -> None:
@@ -109,7 +114,6 @@ async def test_reviews_and_failed_runs_wait_too_and_appear_while_the_page_is_ope
     await expect(page.get_by_role("region", name="Failed runs").get_by_text("limited failed").first).to_be_visible()
 
 
-@pytest.mark.req("UI-1", part="works on a phone")
 async def test_one_thumb_reaches_the_screens_and_decides_on_a_phone(
     browser: Browser,
     server: Serving,

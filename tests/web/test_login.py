@@ -5,19 +5,17 @@ from pathlib import Path
 from uuid import UUID
 
 import httpx2
-import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.acceptance.serving import Serving
 from tests.acceptance.workspace import PASSWORD, Someone
-from tests.faults.databases import migrated_database, urls_of
+from tests.databases import migrated_database, urls_of
 from tests.faults.server import Server
 from tests.web.conftest import Axe, Screenshot
 from toolcrib.api.access_tokens import LoginLinks
 from toolcrib.core.ids import UserId
 
 
-@pytest.mark.req("UI-1", part="registering and logging in")
 async def test_a_new_user_registers_creates_a_workspace_and_logs_out(
     page: Page, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -44,7 +42,6 @@ async def test_a_new_user_registers_creates_a_workspace_and_logs_out(
     await expect(page.get_by_role("heading", name="Log in to Toolcrib")).to_be_visible()
 
 
-@pytest.mark.req("UI-1", part="logging in by a link")
 async def test_a_link_logs_in_once_and_does_not_stay_in_the_address(
     page: Page, ada: Someone, server: Serving, http: httpx2.Client
 ) -> None:
@@ -64,7 +61,6 @@ async def test_a_link_logs_in_once_and_does_not_stay_in_the_address(
     await expect(page.get_by_role("heading", name="Log in to Toolcrib")).to_be_visible()
 
 
-@pytest.mark.req("UI-1", part="registering and logging in")
 async def test_a_wrong_password_shows_an_error(page: Page) -> None:
     await page.goto("/")
     await page.get_by_label("Email address").fill("nobody@example.com")
@@ -73,8 +69,6 @@ async def test_a_wrong_password_shows_an_error(page: Page) -> None:
     await expect(page.get_by_role("alert")).to_contain_text("Wrong email address or password.")
 
 
-@pytest.mark.req("UI-1", part="registering and logging in")
-@pytest.mark.req("SY-5", part="registration is closed by default, the first account is the operator's")
 async def test_with_registration_closed_the_setup_link_creates_the_first_account(
     browser: Browser, tmp_path: Path, axe: Axe
 ) -> None:

@@ -33,7 +33,7 @@ SEND = """([path, message]) => new Promise((resolve, reject) => {
 })"""
 
 
-@pytest.mark.req("UI-1", part="2,000 messages and 500 calls")
+@pytest.mark.long
 async def test_a_long_conversation_opens_scrolls_and_goes_on_without_long_tasks(
     browser: Browser, workspace_page: Page, workspace: Workspace, model: ModelServer
 ) -> None:

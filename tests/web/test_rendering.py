@@ -1,6 +1,6 @@
 """What a person approves is what they see: generated change sets in the browser and in a terminal of 80 columns.
 
-Two batches run in the gate, all ten with ``make rendering``.
+One batch runs in the gate, the others with ``make campaigns ONLY=rendering``.
 """
 
 import re
@@ -17,6 +17,7 @@ from textual.widgets import Static
 from tests.acceptance.pending_approvals import hire
 from tests.acceptance.serving import Serving
 from tests.acceptance.workspace import Someone, Workspace
+from tests.long_cases import gate_runs
 from tests.web.change_sets import HOSTILE, RULES, change_set
 from tests.web.conftest import Screenshot, log_in
 from toolcrib.cli.terminal import pause_panels
@@ -26,12 +27,8 @@ from toolcrib.core.approval_text import ShownLine, change_facts, totals
 from toolcrib.core.display_text import ESCAPED, escape_line
 from toolcrib.schemas.paused_calls import parse_paused_call
 
-BATCH = 20
-IN_THE_GATE = 2
-BATCHES = [
-    pytest.param(number, marks=[] if number < IN_THE_GATE else pytest.mark.long, id=f"batch {number + 1}")
-    for number in range(10)
-]
+BATCH = 10
+BATCHES = 20
 WIDTHS = (390, 1280, 1920)
 COLUMNS, ROWS = 80, 24
 DECEPTIVE = re.compile("[" + "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ESCAPED) + "]")
@@ -91,9 +88,7 @@ CLICK = """
 """
 
 
-@pytest.mark.parametrize("batch", BATCHES)
-@pytest.mark.req("CT-8", part="generated change sets at 390, 1280 and 1920 pixels and in 80 columns")
-@pytest.mark.req("CT-8", part="one rendering for web, terminal, API and MCP")
+@pytest.mark.parametrize("batch", gate_runs(1, range(BATCHES)))
 async def test_every_changed_line_is_seen_whole_before_approval(
     page: Page,
     ada: Someone,
@@ -207,7 +202,7 @@ def folded(line: ShownLine, width: int) -> list[str]:
 
 
 def test_generated_sets_contain_every_kind_of_trick() -> None:
-    sets = [change_set(seed) for seed in range(BATCH * IN_THE_GATE)]
+    sets = [change_set(seed) for seed in range(BATCH * BATCHES)]
     everything = "\n".join(
         [str(one.arguments.get("content", "")) for one in sets]
         + [body.decode("utf-8", "replace") for one in sets for body in one.before.values()]

@@ -24,9 +24,6 @@ MINE = '    return f"{price.gross():,.2f} {price.currency} including tax"'
 LONG, LONGEST_TASK = 5_000, 100
 
 
-@pytest.mark.req("CT-1", part="the review in the browser")
-@pytest.mark.req("UI-2", part="one set of changes, per file and hunk")
-@pytest.mark.req("UI-2", part="comments to the agent")
 async def test_a_reviewer_finds_reverts_edits_comments_and_keeps_without_leaving_the_page(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -115,9 +112,25 @@ async def test_a_reviewer_finds_reverts_edits_comments_and_keeps_without_leaving
     await axe(page)
     await screenshot(page, "review-phone")
 
+    # What was not viewed is named before all is kept; and keeping is taken back.
     await page.get_by_role("button", name="Keep all").click()
+    asked = page.get_by_role("dialog", name="Keep files that you have not viewed?")
+    await expect(asked).to_contain_text("58 of 59 files are not marked as viewed")
+    await expect(asked.get_by_role("list", name="Files that are not viewed").get_by_role("listitem")).to_have_count(58)
+    await axe(page)
+    await asked.get_by_role("button", name="Keep 59 files").click()
     await expect(review.get_by_text("Nothing waits for a review")).to_be_visible()
+    await expect(page.get_by_role("status", name="Last decision")).to_contain_text("You kept 59 files")
     assert left == []
+    await page.reload()
+    await page.get_by_role("button", name="Undo", exact=True).click()
+    undo = page.get_by_role("dialog", name="Undo the decision")
+    await expect(undo).to_contain_text("59 files will wait for a review again")
+    await undo.get_by_role("button", name="Undo the decision").click()
+    await expect(review.get_by_role("article")).to_have_count(59)
+    await page.get_by_role("button", name="Keep all").click()
+    await asked.get_by_role("button", name="Keep 59 files").click()
+    await expect(review.get_by_text("Nothing waits for a review")).to_be_visible()
     rest = module(PLANTED).replace("RATE = 0.19", "RATE = 0.21")
     assert workspace.result("read", path=path_of(PLANTED))["content"] == rest
     assert workspace.result("read", path=path_of(12))["content"] == changed(12)
@@ -144,8 +157,6 @@ def newest_version(workspace: Workspace, path: str) -> dict[str, Any]:
     return dict(workspace.result("file_versions", file_id=entry["id"], limit=1)["versions"][0])
 
 
-@pytest.mark.req("UI-1", part="keyboard")
-@pytest.mark.req("UI-2", part="one set of changes, per file and hunk")
 async def test_a_reviewer_does_the_whole_task_by_keys_alone(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -184,6 +195,32 @@ async def test_a_reviewer_does_the_whole_task_by_keys_alone(
     await expect(bad).to_have_count(0)
     await focused_on(page, f"Change 1 of 2 in {path_of(2)}")
 
+    # Another change is marked, which a reload keeps, and the mark is taken back.
+    await press("r")
+    marked = page.get_by_role("button", name="Revert hunk 1", exact=True).and_(page.locator("[aria-pressed=true]"))
+    await expect(marked).to_have_count(1)
+    await page.reload()
+    await expect(page.get_by_role("button", name="Keep all but marked hunks")).to_be_visible()
+    # A page without a focus moves and does nothing else: what is at its top was not chosen.
+    for key in ("a", "R", "r", "v", "e", "c"):
+        await press(key)
+    await expect(page.get_by_role("article")).to_have_count(5)
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await press("/")
+    await page.keyboard.type("part02")
+    await press("Enter")
+    await focused_on(page, f"Change 1 of 2 in {path_of(2)}")
+    await expect(marked).to_have_count(1)
+    # Nor does a key decide about what was scrolled out of sight: it brings that back.
+    area = page.get_by_role("region", name="Changes", exact=True)
+    await area.evaluate("one => one.scrollTo(0, one.scrollTop < 600 ? one.scrollHeight : 0)")
+    await expect(page.get_by_role("group", name=f"Change 1 of 2 in {path_of(2)}")).not_to_be_in_viewport()
+    await press("R")
+    await focused_on(page, f"Change 1 of 2 in {path_of(2)}")
+    await expect(page.get_by_role("article")).to_have_count(5)
+    await press("r")
+    await expect(marked).to_have_count(0)
+
     # The arrows go through the lines of the change, and back to it.
     third = page.get_by_role("article", name=path_of(2))
     for key, line in (("ArrowDown", 2), ("ArrowDown", 3), ("ArrowUp", 2)):
@@ -220,6 +257,9 @@ async def test_a_reviewer_does_the_whole_task_by_keys_alone(
     await press("a")
     await expect(page.get_by_role("article", name=path_of(5))).to_have_count(0)
     await press("A")
+    asked = page.get_by_role("dialog", name="Keep files that you have not viewed?")
+    await expect(asked).to_contain_text("3 of 4 files")
+    await asked.get_by_role("button", name="Keep 4 files").press("Enter")
     await expect(page.get_by_text("Nothing waits for a review")).to_be_visible()
     rest = module(3).replace("RATE = 0.19", "RATE = 0.21")
     assert workspace.result("read", path=path_of(3))["content"] == rest
@@ -268,7 +308,6 @@ def messages_of(workspace: Workspace, session: str) -> list[str]:
     return [text for one in found if one["role"] == "user" for text in [str(one["content"])]]
 
 
-@pytest.mark.req("UI-2", part="edit before approving")
 async def test_a_person_edits_a_proposed_file_and_approves_exactly_that(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -284,6 +323,8 @@ async def test_a_person_edits_a_proposed_file_and_approves_exactly_that(
     await expect(file.get_by_text(BAD.strip())).to_be_visible()
     await expect(page.get_by_role("heading", level=1)).to_have_text("coder wants to use write")
 
+    # Keys act on what has the focus.
+    await page.keyboard.press("j")
     await page.keyboard.press("e")
     editor = page.get_by_role("dialog").get_by_role("textbox", name="Edit /src/price.py")
     await expect(editor).to_be_visible()
@@ -306,7 +347,7 @@ async def test_a_person_edits_a_proposed_file_and_approves_exactly_that(
     assert "edited this change before approving it" in str(model.last.body)
 
 
-@pytest.mark.req("UI-2", part="one set of changes, per file and hunk")
+@pytest.mark.long
 async def test_a_diff_of_ten_thousand_lines_never_holds_the_page(
     workspace_page: Page, workspace: Workspace, model: ModelServer, browser: Browser
 ) -> None:

@@ -2,9 +2,9 @@
 
 import re
 
-import pytest
 from playwright.async_api import Browser, Page, expect
 
+from tests.acceptance.pending_approvals import decide
 from tests.acceptance.serving import Serving
 from tests.acceptance.workspace import Someone, Workspace
 from tests.fakes.model_server import KEY, ModelServer
@@ -14,7 +14,6 @@ from tests.web.conftest import Axe, Screenshot, log_in
 WRITER = "trust: guided\ntool_permissions:\n  read: {allowed: true}\n  write: {allowed: true, paths: [docs/**]}\n"
 
 
-@pytest.mark.req("UI-1", part="members")
 async def test_an_owner_adds_a_member_changes_the_role_and_removes_them(
     workspace_page: Page, workspace: Workspace, grace: Someone, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -37,7 +36,6 @@ async def test_an_owner_adds_a_member_changes_the_role_and_removes_them(
     await expect(role).not_to_be_visible()
 
 
-@pytest.mark.req("UI-1", part="members")
 async def test_a_person_without_an_account_joins_with_an_invitation_link(
     workspace_page: Page, workspace: Workspace, browser: Browser, axe: Axe
 ) -> None:
@@ -66,7 +64,6 @@ async def test_a_person_without_an_account_joins_with_an_invitation_link(
     await expect(page.get_by_role("region", name="Pending invitations")).to_have_count(0)
 
 
-@pytest.mark.req("UI-1", part="chat")
 async def test_a_person_selects_the_phase_of_a_session(workspace_page: Page, workspace: Workspace) -> None:
     phases = "[{name: design, tool_permissions: {}}, {name: build, tool_permissions: {}}]"
     agent = workspace.post("/agents", {"name": "phased", "definition": f"phases: {phases}"}).json()["id"]
@@ -80,7 +77,6 @@ async def test_a_person_selects_the_phase_of_a_session(workspace_page: Page, wor
     await expect(page.get_by_label("Phase")).to_have_value("build")
 
 
-@pytest.mark.req("UI-1", part="members")
 async def test_a_member_who_is_not_an_owner_sees_settings_without_buttons(
     page: Page, workspace: Workspace, grace: Someone, server: Serving
 ) -> None:
@@ -94,8 +90,6 @@ async def test_a_member_who_is_not_an_owner_sees_settings_without_buttons(
     await expect(page.get_by_role("button", name="Add agent")).to_have_count(0)
 
 
-@pytest.mark.req("UI-1", part="agents and explain")
-@pytest.mark.req("CT-9", part="in the web UI")
 async def test_an_owner_adds_an_agent_fixes_its_definition_and_tests_a_call(
     workspace_page: Page, workspace: Workspace, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -146,7 +140,6 @@ async def test_an_owner_adds_an_agent_fixes_its_definition_and_tests_a_call(
     assert workspace.seen_with(key).call("ls").status_code == 401
 
 
-@pytest.mark.req("UI-6", part="agents with a live explain")
 async def test_the_form_of_an_agent_explains_what_is_chosen_before_it_is_saved(
     workspace_page: Page, workspace: Workspace, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -180,15 +173,14 @@ async def test_the_form_of_an_agent_explains_what_is_chosen_before_it_is_saved(
     assert agent["definition"] == WRITER
 
 
-@pytest.mark.req("UI-1", part="standing answers")
 async def test_a_saved_approval_is_listed_and_revoked(
     workspace_page: Page, workspace: Workspace, screenshot: Screenshot
 ) -> None:
     page = workspace_page
     agent = workspace.agent(WRITER)
     approval = agent.post("/tools", {"tool": "write", "args": {"path": "/docs/a.md", "content": "a"}}).json()
-    decision = {"approved": True, "scope": "always", "rule": {"tools": ["write"], "paths": ["docs/**"]}}
-    decided = workspace.post(f"/paused-calls/{approval['result']['pause_id']}/decision", decision)
+    rule = {"tools": ["write"], "paths": ["docs/**"]}
+    decided = decide(workspace, approval["result"]["pause_id"], scope="always", rule=rule)
     assert decided.status_code == 200, decided.text
 
     await page.goto(f"/w/{workspace.id}/settings/permissions")
@@ -200,7 +192,6 @@ async def test_a_saved_approval_is_listed_and_revoked(
     await expect(page.get_by_text("No saved approvals yet")).to_be_visible()
 
 
-@pytest.mark.req("UI-1", part="model providers")
 async def test_a_provider_key_is_saved_and_removed(
     workspace_page: Page, workspace: Workspace, model: ModelServer, screenshot: Screenshot
 ) -> None:
@@ -219,7 +210,6 @@ async def test_a_provider_key_is_saved_and_removed(
     await expect(card.get_by_text("not configured")).to_be_visible()
 
 
-@pytest.mark.req("UI-1", part="MCP servers")
 async def test_an_mcp_server_that_does_not_start_is_shown_as_not_responding(
     workspace_page: Page, workspace: Workspace, screenshot: Screenshot
 ) -> None:
@@ -236,7 +226,6 @@ async def test_an_mcp_server_that_does_not_start_is_shown_as_not_responding(
     await screenshot(page, "settings-mcp")
 
 
-@pytest.mark.req("UI-1", part="MCP servers")
 async def test_an_owner_grants_a_program_secrets_hosts_and_the_workspace(
     workspace_page: Page, workspace: Workspace, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -260,7 +249,6 @@ async def test_an_owner_grants_a_program_secrets_hosts_and_the_workspace(
     await expect(page.get_by_text("hush")).to_have_count(0)
 
 
-@pytest.mark.req("UI-1", part="usage and health")
 async def test_usage_and_isolation_are_shown(
     workspace_page: Page, workspace: Workspace, axe: Axe, screenshot: Screenshot
 ) -> None:

@@ -8,16 +8,14 @@ from playwright.async_api import Browser, Locator, Page, async_playwright, expec
 
 from tests.acceptance.serving import Serving, serving
 from tests.acceptance.workspace import PASSWORD, Someone
-from tests.faults.databases import migrated_database, urls_of
+from tests.databases import migrated_database, urls_of
 from tests.web.conftest import CHROMIUM, FLAGS, Axe
 
-TRIALS = 10
 
-
-@pytest.mark.req("UI-1", part="tabs share one login")
+@pytest.mark.parametrize("trials", [3, pytest.param(10, marks=pytest.mark.long)])
 @pytest.mark.parametrize("locks", ["with web locks", "over plain HTTP"])
 async def test_two_tabs_never_lose_the_login_when_its_access_token_has_expired(
-    browser: Browser, server: Serving, ada: Someone, locks: str
+    browser: Browser, server: Serving, ada: Someone, locks: str, trials: int
 ) -> None:
     context = await browser.new_context(base_url=server.origin)
     if locks == "over plain HTTP":
@@ -27,7 +25,7 @@ async def test_two_tabs_never_lose_the_login_when_its_access_token_has_expired(
     await other.goto("/")
     await expect(_account(other)).to_be_visible()
 
-    for trial in range(TRIALS):
+    for trial in range(trials):
         await context.clear_cookies(name="access_token")
         # A tab that is reloaded while it renews the login gets the next cookie, too.
         await asyncio.gather(one.reload(wait_until="commit"), other.reload(wait_until="commit"))
@@ -37,7 +35,6 @@ async def test_two_tabs_never_lose_the_login_when_its_access_token_has_expired(
     await context.close()
 
 
-@pytest.mark.req("UI-1", part="tabs share one login")
 async def test_a_logout_in_one_tab_logs_out_the_other_and_a_login_logs_it_in(
     browser: Browser, server: Serving, ada: Someone
 ) -> None:
@@ -53,7 +50,6 @@ async def test_a_logout_in_one_tab_logs_out_the_other_and_a_login_logs_it_in(
     await context.close()
 
 
-@pytest.mark.req("UI-1", part="login over plain HTTP")
 async def test_the_login_page_says_why_it_cannot_work_over_plain_http(tmp_path: Path, axe: Axe) -> None:
     hosts = {"TOOLCRIB_ALLOWED_HOSTS": "127.0.0.1,crib.test"}
     flags = [*FLAGS, "--host-resolver-rules=MAP crib.test 127.0.0.1"]

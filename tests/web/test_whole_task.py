@@ -13,8 +13,8 @@ from playwright.async_api import Browser, Locator, Page, expect
 from tests.acceptance.conftest import registered
 from tests.acceptance.serving import Serving, free_port, running
 from tests.acceptance.workspace import Workspace
+from tests.databases import migrated_database, urls_of
 from tests.fakes.model_server import ModelServer
-from tests.faults.databases import migrated_database, urls_of
 from tests.integration.runs.conftest import says
 from tests.wait_until import PATIENCE
 from tests.web.builders import begin, hire
@@ -52,8 +52,6 @@ def own_server(tmp_path: Path) -> Iterator[Restartable]:
         yield started
 
 
-@pytest.mark.req("UI-1", part="a whole task: plan, approval with diff, refusal, question, undo")
-@pytest.mark.req("EV-1", part="in a browser: the server is restarted and the page loaded again while a person is asked")
 async def test_a_complete_task(
     own_server: Restartable, browser: Browser, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:

@@ -148,6 +148,7 @@ def create_app(services: ApiServices, *, lifespan: Lifespan | None = None) -> Fa
         hosts=AllowedHosts(services.settings.allowed_hosts),
         max_request_bytes=services.settings.max_request_bytes,
     )
+    app.add_middleware(http_errors.StoppedRequests)
     app.add_middleware(
         RequestLog,
         routes=app.routes,

@@ -1,5 +1,6 @@
 """Error responses: one table of codes and HTTP statuses, and one envelope for every error."""
 
+import asyncio
 from collections.abc import Mapping
 from http import HTTPStatus
 from math import ceil
@@ -12,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolcrib.core.errors import ToolcribError, few
 from toolcrib.storage.database import OperationalError, is_transient
@@ -41,6 +43,9 @@ STATUS: Final[Mapping[str, int]] = {
     "INTERNAL_ERROR": 500,
     "MISCONFIGURED": 500,
     "PROVIDER_ERROR": 502,
+    "OUTPUT_LIMIT": 502,
+    "ANSWER_REFUSED": 502,
+    "EMPTY_ANSWER": 502,
     "UNAVAILABLE": 503,
     # Nothing was begun: the same request can be repeated, unlike after UNAVAILABLE.
     "OVERLOADED": 503,
@@ -107,6 +112,38 @@ def answer_to(error: Exception, *, where: str = "") -> Response:
             )
         case _:
             return _answer("INTERNAL_ERROR", log_internal_error(error, where=where))
+
+
+class StoppedRequests:
+    """Answers the requests that a stopping server cancels: it would answer them with a bare 500, as of a defect."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        has_started = False
+
+        async def send_noted(message: Message) -> None:
+            nonlocal has_started
+            has_started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_noted)
+        except asyncio.CancelledError:
+            if has_started:
+                raise
+            # Only the web server cancels this task, and its last act is this answer: nothing is left to be cancelled.
+            reads = scope["method"] in ("GET", "HEAD")
+            known = "Send it again." if reads else _MAY_HAVE_TAKEN_EFFECT
+            await _answer("UNAVAILABLE", f"The server stopped while it answered this. {known}")(scope, receive, send)
+
+
+_MAY_HAVE_TAKEN_EFFECT: Final = (
+    "It is unknown whether it took effect: look before you repeat it, or repeat it with the same Idempotency-Key."
+)
 
 
 def examples(*codes: str) -> dict[int | str, dict[str, Any]]:

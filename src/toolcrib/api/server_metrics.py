@@ -173,7 +173,7 @@ def _outcome_label(ended: Outcome | BaseException) -> str:
     return ended.state.value
 
 
-_NOTHING: Final = ServerState(0, 0, 0.0, 0.0, 0, 0, 0, 0, 0, 0.0)
+_NOTHING: Final = ServerState(0, 0, 0.0, 0.0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0)
 
 
 class _StateCollector(Collector):
@@ -237,6 +237,17 @@ def _state_metrics(state: ServerState) -> Iterator[Metric]:
             "ready": state.ready_runs,
             "running": state.running_runs,
             "waiting": state.waiting_runs,
+        },
+    )
+    yield _gauge(
+        "toolcrib_unattended",
+        "What no process attends to, in the whole installation. There should be none.",
+        "kind",
+        {
+            "run": state.unattended_runs,
+            "approved_call": state.unattended_approved_calls,
+            "call": state.unattended_calls,
+            "schedule": state.unattended_schedules,
         },
     )
     yield GaugeMetricFamily(

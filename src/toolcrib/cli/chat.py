@@ -23,7 +23,7 @@ from toolcrib.cli.run import TAKEN_OVER, PlanOption, TrustOption, follow_run
 from toolcrib.cli.session_printer import SessionPrinter
 from toolcrib.cli.sessions import ContinueOption, ResumeOption, open_session
 from toolcrib.cli.slash_commands import SlashCommands, model_of, trust_of
-from toolcrib.cli.terminal_text import error_text, one_line, plain, print_lines, short_id
+from toolcrib.cli.terminal_text import error_text, one_line, plain, print_lines, prose, short_id
 from toolcrib.client import AgentOut, ServerUnreachable, SessionOut
 from toolcrib.client.http_client import StreamHandle
 from toolcrib.core.errors import ToolcribError
@@ -102,6 +102,8 @@ class ScreenChat:
         if app.lost is not None:
             raise app.lost
         if app.transcript.seen and app.return_code != HUNG_UP:
+            if app.transcript.run_id is not None:
+                aside("The run has not ended. It goes on when the chat does.")
             aside(f"Continue with: toolcrib chat --resume {short_id(app.session.id)}")
         raise typer.Exit(app.return_code or 0)
 
@@ -169,7 +171,7 @@ class LineChat:
         for message in self._location.client.messages(self._location.id, self.session.id)[-_SHOWN_MESSAGES:]:
             if message.content.strip():
                 words, _ = split_attached(message.content)
-                typer.echo(f"{'> ' if message.role == 'user' else ''}{plain(words)}")
+                typer.echo(f"{'> ' if message.role == 'user' else ''}{prose(words)}")
         for run in self._location.client.runs(self._location.id, self.session.id):
             if run.state != "ended" and not run.held:
                 follow_run(self._conversation, run, self._printer, self._decisions, review_with="/review")
@@ -222,7 +224,7 @@ class LineChat:
         return not reply.leave
 
     def _review(self) -> None:
-        shown = self._location.client.review(self._location.id, self.session.id)
+        shown = self._location.client.review(self._location.id, self.session.id, whole=True)
         if shown.total:
             ask_review(self._location, shown, _line)
         else:

@@ -45,8 +45,13 @@ class WorkspaceSelection:
         typer.Option("--workspace", envvar="TOOLCRIB_WORKSPACE", help="Workspace on the server: name or id."),
     ] = None
 
-    def open(self) -> AbstractContextManager[WorkspaceLocation]:
-        """Opens the workspace. Reports slow steps to standard error."""
+    def open(self, *, resumes: bool = True) -> AbstractContextManager[WorkspaceLocation]:
+        """Opens the workspace. Reports slow steps to standard error.
+
+        Args:
+            resumes: Go on with the runs of a closed chat. Not for commands that only look or change something: a run
+                that they wake sends a paid request, and stops with the command.
+        """
         return workspace_location.open_workspace_at(
             self.directory,
             server=self.server,
@@ -54,6 +59,7 @@ class WorkspaceSelection:
             # A directory that is named is meant as it is.
             finds_project=self.directory == HERE,
             notify=aside,
+            resumes=resumes,
         )
 
     def open_history(self) -> AbstractContextManager[HistoryLocation]:
@@ -85,7 +91,7 @@ def in_workspace(command: Command) -> Command:
     """Adds the options that select a workspace, and opens it: it is the first argument of the command."""
 
     def run(selection: WorkspaceSelection, **given: Any) -> None:
-        with selection.open() as location:
+        with selection.open(resumes=False) as location:
             command(location, **given)
 
     return with_options(WorkspaceSelection)(update_wrapper(run, command))
@@ -101,7 +107,7 @@ def group_in_workspace(command: Command) -> Command:
     def run(context: typer.Context, **given: Any) -> None:
         context.obj = WorkspaceSelection(**{name: given.pop(name) for name in options})
         if context.invoked_subcommand is None:
-            with context.obj.open() as location:
+            with context.obj.open(resumes=False) as location:
                 command(location, **given)
 
     return _declared(run, command, before=[_CONTEXT], after=options.values())
@@ -111,7 +117,7 @@ def in_workspace_of_group(command: Command) -> Command:
     """Opens the workspace that the options of the group select: it is the first argument of the command."""
 
     def run(context: typer.Context, **given: Any) -> None:
-        with context.obj.open() as location:
+        with context.obj.open(resumes=False) as location:
             command(location, **given)
 
     return _declared(run, command, before=[_CONTEXT])

@@ -12,6 +12,13 @@ from toolcrib.cli.terminal_text import one_line, print_json
 from toolcrib.core.errors import Misconfigured
 from toolcrib.local.state_directory import LocalDirectories
 from toolcrib.sandbox.sandbox import Isolation, Sandbox
+from toolcrib.sandbox.transaction import has_foreign
+
+_FOREIGN_FILES = (
+    "Files in this directory have another owner or group than you. Commands of agents work on a copy of such a "
+    "project, and cannot change these files if it has more than 128 MiB (Value too large for defined data type). If "
+    'the files need no other group: chgrp -R "$(id -gn)" .'
+)
 
 
 def doctor(as_json: JsonOption = False) -> None:
@@ -23,10 +30,14 @@ def doctor(as_json: JsonOption = False) -> None:
     """
     found = asyncio.run(Sandbox(staging=_staging()).probe())
     tools = _python_tools()
+    # As root, a server runs commands as the owner of each project.
+    is_shared = os.geteuid() != 0 and has_foreign(Path.cwd())
     if as_json:
-        print_json(_facts(found) | {"python_tools": tools})
+        print_json(_facts(found) | {"python_tools": tools, "foreign_files": is_shared})
     else:
         _print(found)
+        if is_shared:
+            typer.echo(_FOREIGN_FILES)
         _print_tools(tools)
     raise typer.Exit(0 if found.offered and not tools["error"] else 1)
 

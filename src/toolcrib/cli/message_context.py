@@ -175,7 +175,13 @@ def run_command(
         ToolcribError: It may not run, or it was ended.
     """
     result: dict[str, Any] = location.client.call(
-        location.id, "bash", {"command": command}, session_id=session_id, on_output=on_output, handle=handle
+        location.id,
+        "bash",
+        {"command": command},
+        session_id=session_id,
+        as_person=True,
+        on_output=on_output,
+        handle=handle,
     )
     return result
 

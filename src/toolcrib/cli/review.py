@@ -39,7 +39,7 @@ def review(
     Example: toolcrib review --revert src/parser.py
     """
     wanted = find_session(location, session)
-    shown = location.client.review(location.id, wanted.id)
+    shown = location.client.review(location.id, wanted.id, whole=True)
     if sum((keep_all, revert_all, bool(keep or revert))) > 1:
         raise Misconfigured("Give one of --keep-all, --revert-all, and --keep or --revert with paths.")
     if not shown.files:
@@ -166,14 +166,25 @@ def review_lines(shown: ReviewOut) -> list[Line]:
 def review_summary(shown: ReviewOut) -> Text:
     """Formats how much changed, in one line."""
     files = "1 file" if shown.total == 1 else f"{shown.total:,} files"
+    uncounted = shown.total - sum(one.flaw is None for one in shown.files)
+    without = f", without {uncounted:,} of them" if uncounted else ""
     return Text.assemble(
-        (f"{files} changed (", "bold"), (f"+{shown.added}", "green"), " ", (f"-{shown.removed}", "red"), (")", "bold")
+        (f"{files} changed (", "bold"),
+        (f"+{shown.added}", "green"),
+        " ",
+        (f"-{shown.removed}", "red"),
+        (f"{without})", "bold"),
     )
 
 
 def file_lines(file: ReviewFileOut) -> list[Line]:
     """Formats one file: its head, and its hunks."""
-    return [file_head(file), *(line for hunk in file.hunks for line in hunk_lines(hunk))]
+    lines: list[Line] = [file_head(file), *(line for hunk in file.hunks for line in hunk_lines(hunk))]
+    for one in file.inside:
+        note = f" ({one_line(one.note, 200)})" if one.note else ""
+        lines += [Text(f"{one.change}: {one_line(one.path, 200)}{note}", style="yellow")]
+        lines += shown_diff(one.diff) if one.diff else []
+    return lines
 
 
 def file_head(file: ReviewFileOut) -> Text:
@@ -182,14 +193,28 @@ def file_head(file: ReviewFileOut) -> Text:
         text.append(f" (from {one_line(file.from_path, 200)})")
     if file.mode:
         text.append(f" (mode {file.mode[0]} to {file.mode[1]})")
+    if not file.hunks and file.added is None and file.flaw is None:
+        text.append(_sides(file), style="dim")
     if file.added is not None:
         text.append(f" +{file.added}", style="green")
         text.append(f" -{file.removed}", style="red")
+    if file.flaw:
+        text.append(f"  not shown: {one_line(file.flaw, 300)}", style="red")
+    if file.next_line is not None:
+        text.append(f"  {file.next_line:,} of {file.lines:,} lines; `toolcrib review` shows all", style="yellow")
     if file.note:
         text.append(f"  {one_line(file.note, 300)}", style="dim")
     if file.changed_by_others:
         text.append("  someone else changed it too", style="yellow")
     return text
+
+
+def _sides(file: ReviewFileOut) -> str:
+    """Formats size and hash of a content that has no lines."""
+    sides = [one for one in (file.before, file.after) if one is not None]
+    sizes = " to ".join(f"{one.size:,} bytes" for one in sides)
+    known = file.after.sha256 if file.after else None
+    return f" ({sizes}{f', sha256 {known}' if known else ''})" if sides else ""
 
 
 def hunk_lines(hunk: ReviewHunkOut) -> list[HangingLine]:
@@ -216,7 +241,10 @@ def decided_lines(done: ReviewDecisionOut) -> list[Text]:
 
 
 def decided_event(payload: Mapping[str, Any]) -> str:
-    """Formats the event of a decision, in one line."""
+    """Formats the event of a decision, or of its undo, in one line."""
+    if payload.get("state") == "reopened":
+        who = one_line(payload.get("decidedBy") or "Someone", 60)
+        return f"{who} took a review decision back; open again: {_paths(payload.get('reopened') or ())}."
     found = {name: _paths(payload.get(name) or ()) for name in ("kept", "reverted", "edited")}
     parts = [f"{name} {paths}" for name, paths in found.items() if paths]
     return f"{one_line(payload.get('decidedBy') or 'Someone', 60)} reviewed: {'; '.join(parts) or 'nothing'}."

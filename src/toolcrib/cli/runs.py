@@ -35,9 +35,10 @@ _WAITS = {
     RunWait.CREDENTIAL: "room among the requests that the credential allows: `toolcrib models limit` sets it",
     RunWait.CHILD: "its child runs: `toolcrib runs list` shows them",
     RunWait.PERSON: "a person: `toolcrib approve` or `toolcrib answer`",
+    RunWait.NOBODY: "a server process: the one that had it is gone, and no other has taken it over",
 }
 # Shown instead of the state: `ready` and `waiting` do not say why a run does not go on.
-_WAITS_SHOWN = {RunWait.PERSON, RunWait.CHILD, RunWait.PROVIDER, RunWait.CREDENTIAL}
+_WAITS_SHOWN = {RunWait.PERSON, RunWait.CHILD, RunWait.PROVIDER, RunWait.CREDENTIAL, RunWait.NOBODY}
 
 
 @app.command("list")

@@ -12,8 +12,9 @@ import typer
 
 from toolcrib.cli import terminal_text
 from toolcrib.cli.review import REVIEW_TOOL, decided_event
-from toolcrib.cli.terminal_text import one_line, plain
+from toolcrib.cli.terminal_text import one_line, prose
 from toolcrib.client import StreamMessage
+from toolcrib.core.display_text import open_end
 from toolcrib.sdk.run_events import TextAssembler
 
 _MAX_OUTPUT_LINES = 12
@@ -30,6 +31,7 @@ class SessionPrinter:
         self._mark, self._done, self._failed = _marks(self._out)
         self._words = TextAssembler()
         self._open_line = False
+        self._unsaid = ""
         self._started: set[str] = set()
         self.last_plan: str | None = None
         # A run has left changes for a review.
@@ -45,6 +47,8 @@ class SessionPrinter:
             case "chat:stream-end":
                 self._say(self._words.rest(payload))
                 self._end_line()
+                if payload.get("finishReason") == "withdrawn":
+                    self.aside("(The answer above broke off and does not count. The model is asked again.)")
             case "chat:message" if payload.get("role") == "summary":
                 self.aside(terminal_text.compacted(payload))
             case "chat:review" if payload.get("state") == "open":
@@ -72,8 +76,14 @@ class SessionPrinter:
             typer.echo(typer.style(text, fg=colour) if colour and self._coloured else text, err=not self._out.isatty())
 
     def _say(self, words: str) -> None:
+        # The end may be half of an emoji.
+        words = self._unsaid + words
+        self._unsaid = words[open_end(words) :]
+        self._write(words[: open_end(words)])
+
+    def _write(self, words: str) -> None:
         if words:
-            self._out.write(plain(words))
+            self._out.write(prose(words))
             self._out.flush()
             self._open_line = not words.endswith("\n")
 
@@ -106,6 +116,8 @@ class SessionPrinter:
             self.aside(stop, colour="yellow")
 
     def _end_line(self) -> None:
+        words, self._unsaid = self._unsaid, ""
+        self._write(words)
         if self._open_line:
             self._out.write("\n")
             self._out.flush()

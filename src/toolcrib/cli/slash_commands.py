@@ -91,7 +91,7 @@ class SlashCommands:
             case "/redo":
                 return self._preview_undo("undo")
             case "/review":
-                shown = self.location.client.review(self.location.id, self.session.id)
+                shown = self.location.client.review(self.location.id, self.session.id, whole=True)
                 return SlashReply(tuple(review_lines(shown)) if shown.total else (Text(NOTHING),))
             case "/diff":
                 return self._diff()

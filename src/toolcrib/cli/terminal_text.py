@@ -23,7 +23,7 @@ from rich.text import Text
 from toolcrib.client import ApprovalOut, GrantRuleOut, PausedCallOut, QuestionPauseOut
 from toolcrib.core.approval_text import LineStyle, ShownLine, change_head
 from toolcrib.core.budgets import dollars
-from toolcrib.core.display_text import SIGNS, diff_lines, escape, shown_line
+from toolcrib.core.display_text import SIGNS, diff_lines, escape, escape_prose, shown_line
 from toolcrib.core.errors import NotFound, ToolcribError
 from toolcrib.core.mcp_servers import shown_access
 from toolcrib.schemas.paused_calls import PreviewChangeOut
@@ -49,6 +49,11 @@ _MARK = "black on yellow"
 def plain(text: object) -> str:
     """Escapes characters that make text look different from what it is."""
     return escape(str(text))
+
+
+def prose(text: object) -> str:
+    """Escapes what people and models write in words. Emoji stay whole."""
+    return escape_prose(str(text))
 
 
 def one_line(given_text: object, most: int = 400) -> str:
@@ -92,11 +97,9 @@ class HangingLine:
         room = max(1, width - cell_len(self.gutter))
         style, gutter = self.text.style, self.gutter
         for row in self.text.divide(_row_ends(self.text.plain, room, by_words=self.by_words)):
-            line = Text(gutter, style=style, no_wrap=True, end="")
-            # The style of the whole line, once.
-            row.style = ""
-            line.append_text(row)
-            yield from line.render(console)
+            # As spans: rendered alone, a text without spans has no style at all.
+            line = Text(end="").append(gutter, style).append_text(row)
+            yield from Segment.simplify(line.render(console))
             yield Segment.line()
             gutter = " " * cell_len(gutter)
 
@@ -378,9 +381,19 @@ def change_lines(found: Mapping[str, Any], *, undone: bool) -> list[Text]:
     listed = len(found["changes"]) + len(found["conflicts"])
     if (more := count + found["total_conflicts"] - listed) > 0:
         lines.append(Text(f"  … and {more:,} more"))
+    if reopened := found.get("reopened"):
+        again = "would wait" if would else "waits" if len(reopened) == 1 else "wait"
+        lines.append(Text(f"  {again} for a review again: {counted(len(reopened))}"))
     files = counted(count)
     done, do = ("Undone", "undo") if undone else ("Redone", "redo")
-    return [*lines, Text(f"{f'Would {do}' if would else done}: {files}.")]
+    end = Text(f"{f'Would {do}' if would else done}: {files}.")
+    if skipped := found["total_conflicts"]:
+        end.append(
+            f" Skipped: {counted(skipped)}, listed above with the reason. To {do} them too: toolcrib {do} "
+            "--force; to choose line by line: toolcrib review.",
+            style="yellow",
+        )
+    return [*lines, end]
 
 
 def git_folder(path: str) -> str | None:

@@ -9,8 +9,10 @@ import typer
 
 from toolcrib.cli.command_options import JsonOption, WorkspaceLocation, in_workspace
 from toolcrib.cli.sessions import SESSION_HELP, find_session
-from toolcrib.cli.terminal_text import change_lines, print_json, print_lines, progress_line
+from toolcrib.cli.terminal_text import change_lines, print_json, print_lines, progress_line, short_id
+from toolcrib.core.runs import RunState
 
+_UNFINISHED = (RunState.READY, RunState.RUNNING, RunState.WAITING)
 DryRunOption = Annotated[bool, typer.Option("--dry-run", "-n", help="Only show what would change.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Also undo files that others changed.")]
 
@@ -70,4 +72,10 @@ def _undo(location: WorkspaceLocation, target: Mapping[str, Any], *, dry_run: bo
         print_json(found)
     else:
         print_lines(change_lines(found, undone=target.get("last") != "undo"))
+        for run in (run for state in _UNFINISHED for run in location.client.runs(location.id, state=state, limit=5)):
+            typer.echo(
+                f"Run {short_id(run.id)} of session {short_id(run.session_id)} has not finished ({run.state}) and goes "
+                f"on without knowing of this. Stop it with: toolcrib runs cancel {short_id(run.id)}",
+                err=True,
+            )
     raise typer.Exit(1 if found["conflicts"] else 0)

@@ -7,6 +7,8 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from toolcrib.client.http_client import HttpClient, MessageStream, StreamHandle, Token
+from toolcrib.client.review_pages import require_all_shown, with_more_lines
+from toolcrib.core.errors import Conflict
 from toolcrib.schemas.accounts import ApiKeyCreatedOut, ApiKeyOut, UserOut
 from toolcrib.schemas.agents import AgentOut, PackageOut
 from toolcrib.schemas.audit import AuditRecordOut, AuditVerificationOut
@@ -20,7 +22,7 @@ from toolcrib.schemas.paused_calls import (
     decision_on,
     parse_paused_call,
 )
-from toolcrib.schemas.reviews import FileDecisionIn, ReviewDecisionIn, ReviewDecisionOut, ReviewOut
+from toolcrib.schemas.reviews import FileDecisionIn, ReviewDecisionIn, ReviewDecisionOut, ReviewFileOut, ReviewOut
 from toolcrib.schemas.schedules import ScheduleOut
 from toolcrib.schemas.sessions import AttachedFile, CostOut, EventOut, MessageOut, RunOut, SessionOut, StreamMessage
 from toolcrib.schemas.tool_calls import StoredCallOut
@@ -82,12 +84,15 @@ class Client:
         args: Mapping[str, Any],
         *,
         session_id: UUID | None = None,
+        as_person: bool = False,
         on_output: Callable[[str], None] | None = None,
         handle: StreamHandle | None = None,
     ) -> Any:
         """Call a tool.
 
         Args:
+            session_id: The session of the call. If it has an agent, the agent calls for you: by its rules.
+            as_person: Call as yourself also in the session of an agent.
             on_output: Receives what the tool shows while it runs. With it, the call may take any time.
             handle: Closing it, in any thread, cancels a call with ``on_output``.
 
@@ -95,7 +100,9 @@ class Client:
             The tool's result; for a call that waits, what it waits for.
         """
         path = f"/workspaces/{workspace_id}/tools"
-        body = {"tool": tool, "args": dict(args)} | ({"session_id": str(session_id)} if session_id else {})
+        body: dict[str, Any] = {"tool": tool, "args": dict(args)}
+        if session_id is not None:
+            body |= {"session_id": str(session_id), "as_person": as_person}
         if on_output is not None:
             return self._http.send_streamed(path, body, on_output, handle)["result"]
         return self._http.send("POST", path, body)["result"]
@@ -151,10 +158,39 @@ class Client:
         path = f"/workspaces/{workspace_id}/paused-calls/{approval.id}/decision"
         return self._http.fetch(ApprovalOut, "POST", path, body)
 
-    def review(self, workspace_id: UUID, session_id: UUID, *, path: str | None = None) -> ReviewOut:
-        """Return what the session's agent changed since the last review; with ``path``, only that file."""
-        query = f"?{urlencode({'path': path})}" if path is not None else ""
-        return self._http.fetch(ReviewOut, "GET", f"/workspaces/{workspace_id}/sessions/{session_id}/review{query}")
+    def review(
+        self, workspace_id: UUID, session_id: UUID, *, path: str | None = None, whole: bool = False
+    ) -> ReviewOut:
+        """Return what the session's agent changed since the last review; with ``path``, only that file.
+
+        Args:
+            whole: With all files and all lines. Otherwise with the first thousand files, and the first lines of long
+                changes: such a file has a ``next_line``.
+        """
+        shown = self._review_page(workspace_id, session_id, path=path)
+        if not whole:
+            return shown
+        files, following = list(shown.files), shown.next_offset
+        while following is not None:
+            page = self._review_page(workspace_id, session_id, offset=following)
+            files += page.files
+            following = page.next_offset
+        complete = [self._with_all_lines(workspace_id, session_id, one) for one in files]
+        sums = {"added": sum(one.added or 0 for one in complete), "removed": sum(one.removed or 0 for one in complete)}
+        return shown.model_copy(update={"files": complete, "next_offset": None, **sums})
+
+    def _review_page(self, workspace_id: UUID, session_id: UUID, **query: Any) -> ReviewOut:
+        asked = urlencode({name: value for name, value in query.items() if value is not None})
+        path = f"/workspaces/{workspace_id}/sessions/{session_id}/review"
+        return self._http.fetch(ReviewOut, "GET", f"{path}?{asked}" if asked else path)
+
+    def _with_all_lines(self, workspace_id: UUID, session_id: UUID, file: ReviewFileOut) -> ReviewFileOut:
+        while file.next_line is not None:
+            page = self._review_page(workspace_id, session_id, path=file.path, from_line=file.next_line)
+            if not page.files or page.files[0].version != file.version:
+                raise Conflict(f"{file.path} changed while it was read. Look at the review again.")
+            file = with_more_lines(file, page.files[0])
+        return file
 
     def decide_review(
         self,
@@ -164,11 +200,19 @@ class Client:
         *,
         everything: Literal["keep", "revert"] | None = None,
     ) -> ReviewDecisionOut:
-        """Keep or revert files of a review, or everything in it. Valid only for what the review shows."""
+        """Keep or revert files of a review, or everything in it. Valid only for what the review shows.
+
+        Raises:
+            Conflict: Everything is to be kept, and some of it could not be shown or is not listed.
+        """
+        if everything == "keep":
+            require_all_shown(review)
         given = (
             ReviewDecisionIn(decisions=list(decisions))
             if everything is None
-            else ReviewDecisionIn(all=everything, version=review.version)
+            else ReviewDecisionIn(
+                all=everything, version=review.version, unshown=review.unshown, left_out=review.left_out
+            )
         )
         path = f"/workspaces/{workspace_id}/sessions/{review.session_id}/review"
         return self._http.fetch(ReviewDecisionOut, "POST", path, given.model_dump(mode="json"))

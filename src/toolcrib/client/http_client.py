@@ -135,7 +135,7 @@ class HttpClient:
                     response.read()
                     ended = {"status": response.status_code, "body": response.json(), "headers": response.headers}
                 wire.open(response.extensions["network_stream"].get_extra_info("socket"))
-                for line in response.iter_lines() if ended is None else ():
+                for line in _lines(response) if ended is None else ():
                     message = json.loads(line.removeprefix("data: ")) if line.startswith("data: ") else {}
                     if message.get("type") == "output":
                         on_output(message["payload"]["text"])
@@ -181,7 +181,7 @@ class HttpClient:
                     response.read()
                     raise _error(response.status_code, response.json())
                 wire.open(response.extensions["network_stream"].get_extra_info("socket"))
-                for line in response.iter_lines():
+                for line in _lines(response):
                     if wire.is_cut:
                         return
                     if line.startswith("data: "):
@@ -272,6 +272,19 @@ class _Bearer(httpx2.Auth):
         token = self._token if isinstance(self._token, str) else self._token()
         request.headers["Authorization"] = f"Bearer {token}"
         yield request
+
+
+def _lines(response: httpx2.Response) -> Iterator[str]:
+    r"""Yield the lines of a stream of server-sent events.
+
+    Not ``iter_lines``: it also breaks lines at characters that stand unescaped in JSON, such as U+2028 and U+0085, so
+    that a message with one of them could not be read.
+    """
+    rest = b""
+    for chunk in response.iter_bytes():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line.decode()
 
 
 def _parse(kind: type[ModelT], data: Any) -> ModelT:

@@ -18,9 +18,11 @@ _FOLDER_MODE: Final = "755"
 _FILE_MODE: Final = "644"
 _REASONS: Final = {
     "binary": "binary",
-    "large": "too large to show",
+    "large": "too large to show here",
     "secret": "may be secret, not shown",
-    "unread": "not compared",
+    "unread": "not compared here",
+    "costly": "takes too long to compare",
+    "failed": "the server failed to compare it",
 }
 # A string that would look like another value without quotes.
 _LIKE_JSON: Final = re.compile(r"true|false|null|[-0-9\[{\"].*|", re.DOTALL)

@@ -96,9 +96,14 @@ class Caller:
 
     @property
     def state_scope(self) -> str:
-        """The scope of the caller's @state tree: the session or, outside one, the agent or the user."""
-        return str(self.session_id or self.agent_id or self.user_id)
+        """The scope of the caller's @state tree."""
+        return state_scope(self.session_id, self.agent_id, self.user_id)
 
     @property
     def is_agent(self) -> bool:
         return self.agent is not None
+
+
+def state_scope(session_id: SessionId | None, agent_id: AgentId | None, user_id: UserId | None) -> str:
+    """Return the scope of an @state tree: the session or, outside one, the agent or the user."""
+    return str(session_id or agent_id or user_id)

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from toolcrib.core.ids import (
     VersionId,
     new_id,
 )
-from toolcrib.core.paths import WorkspacePath
+from toolcrib.core.paths import WorkspacePath, folders_above, in_order
 
 
 class ChangeKind(StrEnum):
@@ -125,7 +126,8 @@ class ChangeSetState(StrEnum):
     DROPPED = "dropped"
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots: what is derived from the changes is computed once, however often a loop over paths asks for it.
+@dataclass(frozen=True)
 class ChangeSet:
     """Everything that one call does to the tree. It is committed atomically."""
 
@@ -133,26 +135,30 @@ class ChangeSet:
     changes: tuple[FileChange, ...]
     id: ChangeSetId = field(default_factory=lambda: ChangeSetId(new_id()))
 
-    @property
+    @cached_property
     def paths(self) -> tuple[WorkspacePath, ...]:
-        return tuple(sorted({path for change in self.changes for path in change.paths}))
+        return tuple(in_order(state.path for change in self.changes for state in change.states))
 
-    @property
-    def trashed(self) -> list[TrashedFile]:
+    @cached_property
+    def trashed(self) -> tuple[TrashedFile, ...]:
         """What the set moves into the trash."""
-        return [TrashedFile(change.file_id, state) for change in self.changes if (state := change.trashed)]
+        return tuple(TrashedFile(change.file_id, state) for change in self.changes if (state := change.trashed))
 
-    @property
-    def restored(self) -> list[TrashedFile]:
+    @cached_property
+    def restored(self) -> tuple[TrashedFile, ...]:
         """What the set moves out of the trash."""
-        return [TrashedFile(change.file_id, state) for change in self.changes if (state := change.restored)]
+        return tuple(TrashedFile(change.file_id, state) for change in self.changes if (state := change.restored))
 
-    @property
+    @cached_property
     def folders_on_the_way(self) -> frozenset[WorkspacePath]:
         """Created folders with content. The call does not name them; it needs them for the content."""
-        above = {folder for path in self.paths for folder in path.ancestors}
-        made = (change for change in self.changes if change.before is None and change.type is FileType.FOLDER)
-        return frozenset(above.intersection(path for change in made for path in change.paths))
+        made = {
+            path
+            for change in self.changes
+            if change.before is None and change.type is FileType.FOLDER
+            for path in change.paths
+        }
+        return frozenset(made.intersection(folders_above(self.paths))) if made else frozenset()
 
 
 class LastUndoable(StrEnum):

@@ -57,7 +57,36 @@ def _class(ranges: tuple[tuple[int, int], ...]) -> str:
     return "[" + "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges) + "]"
 
 
+# Characters that begin emoji: symbols and pictures.
+EMOJI: Final[tuple[tuple[int, int], ...]] = (
+    (0x00A9, 0x00A9),
+    (0x00AE, 0x00AE),
+    (0x203C, 0x203C),
+    (0x2049, 0x2049),
+    (0x2122, 0x2122),
+    (0x2139, 0x2139),
+    (0x2190, 0x21FF),
+    (0x2300, 0x23FF),
+    (0x24C2, 0x24C2),
+    (0x25A0, 0x27BF),
+    (0x2934, 0x2935),
+    (0x2B00, 0x2BFF),
+    (0x3030, 0x3030),
+    (0x303D, 0x303D),
+    (0x3297, 0x3297),
+    (0x3299, 0x3299),
+    (0x1F000, 0x1FAFF),
+)
+# Coloured presentation or a skin tone.
+_EMOJI = f"{_class(EMOJI)}[\ufe0f\U0001f3fb-\U0001f3ff]?"
+# Emoji that need a character which is escaped elsewhere: several that are joined, one that is made coloured, a keycap.
+_EMOJI_SEQUENCE = f"{_EMOJI}(?:\u200d{_EMOJI})+|{_class(EMOJI)}\ufe0f|[0-9#*]\ufe0f\u20e3"
+_LONGEST_EMOJI: Final = 32
+# What may become one of them with the text that follows.
+_EMOJI_START = re.compile(f"(?:(?:{_EMOJI}\u200d)*{_EMOJI}\u200d?|[0-9#*]\ufe0f?)\\Z")
+
 _ESCAPED = re.compile(f"{_class(ESCAPED)}|(?<={_class(COMBINING)}{{2}}){_class(COMBINING)}")
+_ESCAPED_IN_PROSE = re.compile(f"(?P<emoji>{_EMOJI_SEQUENCE})|{_ESCAPED.pattern}")
 # What a line of code shows by a mark: a long run of spaces, a tab, spaces at the end, and what is escaped.
 _MARKED = re.compile(
     rf"(?P<run>(?P<kind>[ \t\u3000])(?P=kind){{{LONGEST_RUN},}})|(?P<tab>\t)|(?P<end> +(?=\r?\Z))|{_ESCAPED.pattern}"
@@ -72,6 +101,20 @@ Part = tuple[str, bool]
 def escape(text: str) -> str:
     r"""Escape every deceptive character as ``\u202e`` or ``\U000e0041``. Line breaks stay."""
     return _ESCAPED.sub(_escape, text)
+
+
+def escape_prose(text: str) -> str:
+    """Escape text that a person or a model writes in words: as ``escape`` does, but emoji stay whole."""
+    return _ESCAPED_IN_PROSE.sub(lambda found: found[0] if found["emoji"] else _escape(found), text)
+
+
+def open_end(text: str) -> int:
+    """Return where the end of a text begins that the next characters may make one emoji; its length if there is none.
+
+    Text that is escaped in pieces is cut there.
+    """
+    found = _EMOJI_START.search(text, max(0, len(text) - _LONGEST_EMOJI))
+    return len(text) if found is None else found.start()
 
 
 def escape_line(text: str) -> str:

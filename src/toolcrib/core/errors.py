@@ -14,7 +14,13 @@ ToolcribError
 │   ├── TooLarge
 │   │   ├── WriteLimitExceeded  more than this caller may write at once
 │   │   └── TooCostly          more work than one call may cause
+│   │       ├── TimeLimitExceeded    it computes for too long
+│   │       └── MemoryLimitExceeded  it needs too much memory
+│   ├── WorkerFailed           a process of this server failed; it says nothing about the call
+│   │   ├── WorkerDied         it ended in the middle of its work
+│   │   └── WorkerAnswerLost   what it computed could not be sent; a defect
 │   ├── Overloaded             too many calls wait already; retry in a moment
+│   │   └── DatabaseBusy       a lock in the database was not free in time
 │   ├── MayHaveBegun           the call began, and could not end because of overload or a quarantine
 │   ├── Quarantined            the workspace cannot be used until its recovery after a crash succeeds
 │   ├── TimedOut
@@ -29,7 +35,11 @@ ToolcribError
 │       ├── PathOutsideMount
 │       ├── ProtectedPath
 │       └── ReadOnlyMount
-├── ProviderError              a model provider rejected the request, failed or disconnected; see `fault`
+├── ProviderError              a model provider rejected the request, failed or disconnected; see `kind`
+├── UnfinishedAnswer           what the model sent is no answer
+│   ├── OutputLimit            it ended at the limit of its output
+│   ├── AnswerRefused          the provider or the model refused to answer
+│   └── EmptyAnswer            it has neither text nor calls
 ├── Unauthenticated            the caller's identity is unknown
 ├── Forbidden                  the caller is known and has no access
 ├── Superseded                 another node or a later epoch owns this now
@@ -141,11 +151,37 @@ class TooCostly(TooLarge):
     pass
 
 
+class TimeLimitExceeded(TooCostly):
+    pass
+
+
+class MemoryLimitExceeded(TooCostly):
+    pass
+
+
+class WorkerFailed(ToolFailed):
+    """Our own machinery failed. Never shown as a fact about a file: nothing is known about it."""
+
+    code = "UNAVAILABLE"
+
+
+class WorkerDied(WorkerFailed):
+    pass
+
+
+class WorkerAnswerLost(WorkerFailed):
+    code = "INTERNAL_ERROR"
+
+
 class Overloaded(ToolFailed):
     """Nothing was begun, so that the same call can be repeated."""
 
     code = "OVERLOADED"
     retry_after = 1.0
+
+
+class DatabaseBusy(Overloaded):
+    """A lock was not free in time. The statement's transaction did nothing."""
 
 
 class MayHaveBegun(ToolFailed):
@@ -261,6 +297,24 @@ class ProviderError(ToolcribError):
         self.body = body
         self.kind = kind
         self.retry_after = retry_after
+
+
+class UnfinishedAnswer(ToolcribError):
+    """The model stopped, and what it has sent is no answer."""
+
+    code = "PROVIDER_ERROR"
+
+
+class OutputLimit(UnfinishedAnswer):
+    code = "OUTPUT_LIMIT"
+
+
+class AnswerRefused(UnfinishedAnswer):
+    code = "ANSWER_REFUSED"
+
+
+class EmptyAnswer(UnfinishedAnswer):
+    code = "EMPTY_ANSWER"
 
 
 class Unauthenticated(ToolcribError):

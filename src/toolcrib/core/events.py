@@ -56,6 +56,10 @@ class Event:
     seq: int | None = None
 
 
+# The `finishReason` of a message whose text was shown and does not count: the model is asked again.
+WITHDRAWN = "withdrawn"
+
+
 class DeltaType(StrEnum):
     TEXT = "text-delta"
     THINKING = "thinking-delta"

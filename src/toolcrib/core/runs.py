@@ -61,7 +61,8 @@ class RunWait(StrEnum):
 
     ``queue``: an earlier run of its session, or room among the workspace's runs. ``worker``: a free place in a server
     process, or the recovery of its workspace. ``child``: a child run. ``provider``: the model's provider limits
-    requests. ``credential``: the credential's own limits have no room for another request.
+    requests. ``credential``: the credential's own limits have no room for another request. ``nobody``: its process is
+    gone and no other has taken it over, or it is not in the queue.
     """
 
     RELEASE = "release"
@@ -71,6 +72,7 @@ class RunWait(StrEnum):
     CHILD = "child"
     PROVIDER = "provider"
     CREDENTIAL = "credential"
+    NOBODY = "nobody"
 
 
 class RunEnding(StrEnum):
@@ -145,6 +147,8 @@ class Run:
     child_unpriced: int = 0
     # It answers no message, but replaces the older messages of its session by a summary.
     compacts: bool = False
+    # Its process is gone, or nothing in the queue will start it: a defect, which workers repair.
+    is_unattended: bool = False
 
     @property
     def known_cost(self) -> Decimal | None:
@@ -176,6 +180,8 @@ class Run:
     @property
     def waits_for(self) -> RunWait | None:
         """What the run waits for; None while it is executed, and after its end."""
+        if self.is_unattended:
+            return RunWait.NOBODY
         match self.state:
             case RunState.QUEUED:
                 return RunWait.RELEASE if self.held else RunWait.QUEUE

@@ -314,7 +314,7 @@ class Gate:
         if proposal is None:
             again = asking_again(authorized, approved)
             return await self._run(authorized) if again is None else await self._pause(again)
-        if not was_shown(authorized, approved, proposal):
+        if not await was_shown(authorized, approved, proposal):
             return await self._pause(authorized)
         await self._start(authorized)
         run = ToolRun(approved.planned_result, proposal, ToolReport())
@@ -377,7 +377,7 @@ class Gate:
         if run.change_set is None:
             return await self._recorder.answer(authorized, run)
         was_unseen = authorized.approved is not None and authorized.effects.command is None
-        if was_unseen or (run.report.protected and authorized.caller.agent is not None):
+        if was_unseen or (run.report.needs_approval and authorized.caller.agent is not None):
             # The approval, if there was one, was given without knowing these changes.
             return await self._pause_for_approval(authorized, run)
         tree = self._tree(authorized, ToolReport())
@@ -446,6 +446,8 @@ class Gate:
                 error.has_begun = has_begun
             raise _RunFailed(error, report) from error
         change_set = draft.change_set(caller) if draft.changes else None
+        if change_set is not None and tree.guard.asks_about_outward_links:
+            report.outward_links |= await self._effects.outward_links(change_set, tree)
         return ToolRun(result, change_set, report, tuple(context.asked))
 
     def _tree(self, authorized: AuthorizedCall, report: ToolReport) -> WorkspaceTree:

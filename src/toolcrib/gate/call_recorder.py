@@ -160,7 +160,7 @@ class CallRecorder:
         """Record a call that changed nothing. It gets a row only if somebody can look it up later."""
         outcome = self._outcome(request.caller, run.result)
         audit = audit_record(request, "done", report=run.report)
-        if outcome.metadata or _has_row(request):
+        if outcome.metadata or run.report.decides or _has_row(request):
             record = ended_record(request, outcome, process=self._process, report=run.report, result=run.result)
             await self._calls.record(Tenant.of(request.caller), record, audit)
             self._notify(request.caller)
@@ -172,6 +172,9 @@ class CallRecorder:
     ) -> Outcome:
         """Record how a call failed. An error that the caller can do something about becomes an outcome."""
         match error:
+            case Overloaded() if request.caller.run_epoch is not None or request.approved is not None:
+                # Nothing was begun, and nobody has to repeat it: the run or the worker does, in a moment.
+                pass
             case ToolFailed() | CallDenied():
                 return await self.fail(request, error, report=report)
             case Forbidden():

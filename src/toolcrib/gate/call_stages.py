@@ -4,7 +4,7 @@
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -19,6 +19,7 @@ from toolcrib.core.paused_calls import ApprovalRequest, ApprovedCall, Question
 from toolcrib.core.tool_calls import Effects, ToolCall
 from toolcrib.policy.authorization import PROTECTED_NAME, Authorization
 from toolcrib.policy.permissions import permission_for
+from toolcrib.policy.protected_paths import OUTWARD_LINK
 from toolcrib.policy.truncation import truncate
 from toolcrib.tools.context import ToolReport
 from toolcrib.tools.tool import Tool
@@ -121,6 +122,8 @@ class ToolRun:
 
 
 _NAMED = 10
+# The list of changes has the whole target.
+_LONGEST_TARGET = 300
 _OUTPUT_PREVIEW_BYTES = 10_000
 
 
@@ -131,27 +134,38 @@ def paths_shown_to_person(change_set: ChangeSet, approval: ApprovalRequest) -> f
 
 
 def pause_reason(authorization: Authorization, run: ToolRun | None) -> tuple[str, str]:
-    """Return the rule that requires a decision and the reason. Protected paths take precedence."""
-    if run is None or not run.report.protected:
+    """Return the rule that requires a decision and the reason. Protected paths and links that lead out come first."""
+    if run is None or not run.report.needs_approval:
         return authorization.rule, authorization.reason + _covers_later(run)
-    names = _protected_names(run)
-    others = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return PROTECTED_NAME, (
-        f"It would write {', '.join(names[:_NAMED])}{others}: protected paths, which contain secrets or run as code. "
-        "Only a person can approve that."
-    )
+    sentences = []
+    if names := _protected_names(run):
+        sentences.append(f"It would write {_first_of(names)}: protected paths, which contain secrets or run as code. ")
+    if links := [f"{path.display} → {_shortened(to)!r}" for path, to in run.report.outward_links.items()]:
+        sentences.append(
+            f"It would make {_first_of(links)}: links out of the workspace. What anyone writes there later changes "
+            "what the link leads to. "
+        )
+    return (PROTECTED_NAME if names else OUTWARD_LINK), f"{''.join(sentences)}Only a person can approve that."
 
 
 def _covers_later(run: ToolRun | None) -> str:
     """Say what an approval of the run covers besides it."""
     if run is None or not run.ignored_folders:
         return ""
-    names = [path.display for path in run.ignored_folders]
-    others = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return (
-        f" It changes ignored folders that existed before: {', '.join(names[:_NAMED])}{others}. "
+        " It changes ignored folders that existed before: "
+        f"{_first_of([path.display for path in run.ignored_folders])}. "
         "If you approve it, later changes inside them are not asked about in this session."
     )
+
+
+def _first_of(names: Sequence[str]) -> str:
+    others = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{others}"
+
+
+def _shortened(target: str) -> str:
+    return target if len(target) <= _LONGEST_TARGET else f"{target[:_LONGEST_TARGET]}…"
 
 
 def effects_to_row(effects: Effects, run: ToolRun | None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from toolcrib.storage.blobs import BlobStore
 from toolcrib.storage.database import Tenant
 from toolcrib.workspace.changes.change_preview import preview_changes
 from toolcrib.workspace.changes.proposal_edit import change_set_sha256, edit_change_set, edited_files
+from toolcrib.workspace.text.text_diff import TextDiff
 from toolcrib.workspace.text.worker_calls import all_compared
 
 # Characters of diffs that a row keeps and a model reads.
@@ -78,9 +79,10 @@ def edited_result(planned: Any, edits: Sequence[Mapping[str, Any]], *, by: str |
 
 
 async def _described(pairs: Sequence[tuple[FileChange, FileChange]]) -> list[dict[str, Any]]:
-    compared = await all_compared([_pair(one, other) for one, other in pairs], room=_ROOM)
+    diffs = await all_compared([_pair(one, other) for one, other in pairs], room=_ROOM)
     found = []
-    for (one, other), diff in zip(pairs, compared, strict=True):
+    for (one, other), found_diff in zip(pairs, diffs, strict=True):
+        diff = found_diff if isinstance(found_diff, TextDiff) else None
         assert one.after is not None and other.after is not None
         found.append(
             {

@@ -22,6 +22,7 @@ from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.workspace.fs.git_files import GitDirectory, index_entries
 from toolcrib.workspace.fs.gitignore import GitignoreRules, read_rules
 from toolcrib.workspace.fs.mounts import WorkspaceDisks
+from toolcrib.workspace.fs.outward_links import new_outward_links
 from toolcrib.workspace.tree import WorkspaceTree
 
 # The rule by which an effect of a command is applied without a question.
@@ -33,6 +34,15 @@ class EffectAuthorization:
 
     def __init__(self, pauses: PausedCalls) -> None:
         self._pauses = pauses
+
+    async def outward_links(self, change_set: ChangeSet, tree: WorkspaceTree) -> dict[WorkspacePath, str]:
+        """Return the new links of a change set that lead out of the workspace, with their targets."""
+        links = [
+            (after.path, after.link_target)
+            for change in change_set.changes
+            if (after := change.after) is not None and after.link_target is not None
+        ]
+        return await in_thread(new_outward_links, await tree.disks(), links) if links else {}
 
     async def if_irreversible(
         self, authorized: AuthorizedCall, run: ToolRun, tree: WorkspaceTree
@@ -68,7 +78,7 @@ class EffectAuthorization:
         folders, has_others = await in_thread(_ignored_folders, disks, change_set)
         unknown = await self._not_known(authorized, folders, tree)
         run = replace(run, ignored_folders=unknown)
-        if has_others or unknown or run.report.protected or authorized.authorization.is_supervised:
+        if has_others or unknown or run.report.needs_approval or authorized.authorization.is_supervised:
             return run, None
         reason = "It changes only ignored folders of this session." if folders else "It only refreshes git's index."
         return run, _decided(authorized.authorization, AuthorizationAction.ALLOW, NOT_ASKED, reason)
@@ -89,15 +99,21 @@ class EffectAuthorization:
         return tuple(path for path in before if path.display not in asked)
 
 
-def was_shown(authorized: AuthorizedCall, approved: ApprovedCall, proposal: ChangeSet) -> bool:
+async def was_shown(authorized: AuthorizedCall, approved: ApprovedCall, proposal: ChangeSet) -> bool:
     """Check each path of a proposal again, since the agent's rules may have changed since the approval was asked.
 
     Returns whether the person saw every protected path. Raises ``CallDenied`` for a path that is denied now.
     """
+    # Off the loop: an effect can have ten thousand paths, and each is compared with all protected names.
+    return await in_thread(_was_shown, authorized, approved, proposal)
+
+
+def _was_shown(authorized: AuthorizedCall, approved: ApprovedCall, proposal: ChangeSet) -> bool:
     granted, unseen = paths_shown_to_person(proposal, approved.approval), list[WorkspacePath]()
     guard = PathGuard(authorized.caller, authorized.tool.name, granted=granted, ask=unseen.append)
+    on_the_way = proposal.folders_on_the_way
     for path in proposal.paths:
-        if path in proposal.folders_on_the_way:
+        if path in on_the_way:
             guard.check_name(path)
         else:
             guard.check_write(path)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from toolcrib.core.callers import Caller
-from toolcrib.core.errors import Conflict, Interrupted, NotFound, Superseded, ToolcribError, ToolFailed
+from toolcrib.core.errors import DatabaseBusy, Interrupted, NotFound, Superseded, ToolcribError, ToolFailed
 from toolcrib.core.tool_calls import Outcome, OutcomeState, ToolCall
 from toolcrib.events.event_bus import EventPublisher
 from toolcrib.gate.call_recorder import audit_record, ended_record
@@ -84,7 +84,7 @@ class LostCalls:
             if (known := await self.stored(caller)) is None:
                 raise
             return known
-        except Conflict:
+        except DatabaseBusy:
             # The other node does not run and does not end either: its transaction is open.
             raise Interrupted(
                 "The node with the files of this workspace stopped answering during the call. Whether it takes effect "

@@ -23,7 +23,7 @@ from toolcrib.core.tool_calls import (
     is_storable_text,
     parse_canonical_json,
 )
-from toolcrib.policy.authorization import PROTECTED_NAME
+from toolcrib.policy.authorization import ONCE_ONLY
 from toolcrib.policy.grants import check_rule
 from toolcrib.policy.json_schema import size_error
 from toolcrib.storage.database import Tenant
@@ -85,8 +85,10 @@ def check_grant(pause: PausedCall, decision: ApprovalDecision, tool: Tool, argum
         raise BadArguments({"scope": "A grant is only possible for calls of an agent."})
     if decision.scope is GrantScope.SESSION and pause.session_id is None:
         raise BadArguments({"scope": "This call has no session. Use the scope `once` or `always`."})
-    if pause.approval.rule == PROTECTED_NAME:
-        raise BadArguments({"scope": "Calls on protected paths can only be approved `once`."})
+    if pause.approval.rule in ONCE_ONLY:
+        raise BadArguments(
+            {"scope": "Calls on protected paths, and links out of the workspace, can only be approved `once`."}
+        )
     if decision.rule is None:
         raise BadArguments({"rule": "Give the rule to store: the suggested rule or another one."})
     effects = tool.effects(tool.parse(parse_canonical_json(arguments)))

@@ -71,13 +71,14 @@ from toolcrib.storage.paused_calls import PausedCallStore
 from toolcrib.storage.proposed_change_sets import (
     changed_since_proposal,
     load_proposal,
+    load_proposed_changes,
     replace_proposal,
     save_proposal,
 )
 from toolcrib.storage.tool_calls import save_tool_call
 from toolcrib.storage.trash import extend_staged
 from toolcrib.tools.tool_registry import ToolRegistry
-from toolcrib.workspace.changes.change_preview import preview_changes
+from toolcrib.workspace.changes.change_preview import MOST_ON_PAGE, PreviewPage, preview_changes, preview_page
 from toolcrib.workspace.changes.proposal_edit import proposed_text
 
 log = structlog.get_logger(__name__)
@@ -220,6 +221,23 @@ class PausedCalls:
         """
         require_person(tenant, to="edit a proposed change set")
         return await self._edited(tenant, pause_id, edits)
+
+    async def changes_page(self, tenant: Tenant, pause_id: PauseId, *, first: int, from_line: int) -> PreviewPage:
+        """Return some changes of a pending call with all their lines.
+
+        Raises:
+            Conflict: The approval was decided, or has expired.
+        """
+        pause = await self._store.get(tenant, pause_id)
+        require_pending(pause, PauseKind.APPROVAL)
+        if pause.approval.change_set_id is None:
+            # What it would change is not known before it runs.
+            return PreviewPage([], None)
+        async with self._store.transaction(tenant, WorkspaceRole.VIEWER) as connection:
+            changes, total = await load_proposed_changes(
+                connection, tenant, pause.approval.change_set_id, first=first, limit=MOST_ON_PAGE
+            )
+        return await preview_page(self._blobs, tenant, changes, first=first, total=total, from_line=from_line)
 
     async def proposed_text(self, tenant: Tenant, pause_id: PauseId, path: str) -> str:
         """Return the content that a pending call would give to a file, for a person who edits it."""

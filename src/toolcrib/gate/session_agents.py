@@ -1,6 +1,8 @@
 """The agent of a session as it calls tools there: with the session's phase and trust, and its parents' limits."""
 
-from toolcrib.core.callers import Agent, Narrowing, SessionMode
+from dataclasses import replace
+
+from toolcrib.core.callers import Agent, Caller, Narrowing, SessionMode
 from toolcrib.core.errors import NotFound
 from toolcrib.core.ids import UserId, WorkspaceId
 from toolcrib.policy.child_rules import narrowed_agent
@@ -19,6 +21,21 @@ class SessionAgents:
         self._sessions = sessions
         self._runs = runs
         self._registry = registry
+
+    async def caller_in(self, caller: Caller, session: Session) -> Caller:
+        """Return who calls in the session: the session's agent, for the person. In one without an agent, the person.
+
+        An agent's own key always calls as that agent.
+
+        Raises:
+            NotFound: The agent or the session of a parent was deleted.
+        """
+        agent, mode = caller.agent, session.mode
+        if agent is None and session.agent_id is not None:
+            agent = (await self._agents.get(Tenant.of(caller), session.agent_id)).as_caller
+        if agent is not None:
+            agent, mode = await self.in_session(caller.workspace_id, agent, session, caller.user_id)
+        return replace(caller, agent=agent, session_id=session.id, mode=mode)
 
     async def in_session(
         self, workspace_id: WorkspaceId, agent: Agent, session: Session, user_id: UserId

@@ -16,20 +16,23 @@ _COMMENT = re.compile(r"\s*[#;].*")
 def git_identity(tree: Path) -> tuple[str, str] | None:
     """Return the name and address of the repository's configuration, or else of the user's; None without both."""
     found: dict[str, str] = {}
-    for file in _files(tree):
+    for file in (*user_config_files(), tree / ".git" / "config"):
         found |= _identity_in(file)
     return (found["name"], found["email"]) if found.keys() >= {"name", "email"} else None
 
 
-def _files(tree: Path) -> Iterator[Path]:
-    """Yield the configuration files, those that take precedence last."""
+def user_config_files() -> tuple[Path, ...]:
+    """Return the paths of the user's own configuration files, those that take precedence last."""
+    return tuple(_user_config_files())
+
+
+def _user_config_files() -> Iterator[Path]:
     with_home = os.environ.get("HOME")
     config = os.environ.get("XDG_CONFIG_HOME") or (f"{with_home}/.config" if with_home else None)
     if config:
         yield Path(config) / "git" / "config"
     if with_home:
         yield Path(with_home) / ".gitconfig"
-    yield tree / ".git" / "config"
 
 
 def _identity_in(file: Path) -> Mapping[str, str]:

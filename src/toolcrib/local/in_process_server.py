@@ -56,9 +56,14 @@ class ServerAddress:
 
 
 @contextmanager
-def serving(settings: "Settings", owner: ServerOwner, tools: Sequence["Tool"] = ()) -> Iterator[ServerAddress]:
-    """Runs a server while the context lasts, with ``tools`` in addition to the built-in ones."""
-    thread = _ServerThread(settings, owner, tools)
+def serving(
+    settings: "Settings", owner: ServerOwner, tools: Sequence["Tool"] = (), *, resumes: bool = True
+) -> Iterator[ServerAddress]:
+    """Runs a server while the context lasts, with ``tools`` in addition to the built-in ones.
+
+    With ``resumes``, it goes on with the runs that an earlier one left.
+    """
+    thread = _ServerThread(settings, owner, tools, resumes=resumes)
     thread.start()
     try:
         yield thread.address.result()
@@ -67,11 +72,12 @@ def serving(settings: "Settings", owner: ServerOwner, tools: Sequence["Tool"] = 
 
 
 class _ServerThread(threading.Thread):
-    def __init__(self, settings: "Settings", owner: ServerOwner, tools: Sequence["Tool"]) -> None:
+    def __init__(self, settings: "Settings", owner: ServerOwner, tools: Sequence["Tool"], *, resumes: bool) -> None:
         super().__init__(name="toolcrib-server", daemon=True)
         self._settings = settings
         self._owner = owner
         self._tools = tools
+        self._resumes = resumes
         # Set when the server is ready, or to the error that prevented it.
         self.address: Future[ServerAddress] = Future()
         self._server: Listener | None = None
@@ -94,7 +100,7 @@ class _ServerThread(threading.Thread):
         from toolcrib.api.app import listener
         from toolcrib.wiring.server import services
 
-        async with services(self._settings, tools=self._tools, binds_logins=True) as opened:
+        async with services(self._settings, tools=self._tools, binds_logins=True, resumes=self._resumes) as opened:
             with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
                 address = await _server_address(opened, self._owner, port=listening.getsockname()[1])
                 self._server = listener(opened)

@@ -24,7 +24,7 @@ from pydantic import SecretStr, TypeAdapter
 
 from toolcrib.core.errors import Misconfigured, NotFound
 from toolcrib.core.ids import WorkspaceId
-from toolcrib.local.git_identity import git_identity
+from toolcrib.local.git_identity import git_identity, user_config_files
 from toolcrib.local.in_process_server import ServerAddress, ServerOwner, log_to, serving
 from toolcrib.local.postgres_cluster import DATABASE, OWNER, PostgresCluster
 from toolcrib.local.project_root import project_of
@@ -165,10 +165,12 @@ def open_local(
     finds_project: bool = False,
     tools: Sequence["Tool"] = (),
     notify: Notify = lambda _: None,
+    resumes: bool = True,
 ) -> Iterator[LocalServer]:
     """Opens local mode in a directory while the context lasts, with ``tools`` in addition to the built-in ones.
 
     With ``finds_project``, a directory in a project is that project. ``notify`` receives a message before a slow step.
+    With ``resumes``, a server that it starts goes on with the runs that an earlier one left.
     """
     found = _project(directory, finds_project=finds_project)
     tree, state = found.tree, found.state
@@ -187,7 +189,11 @@ def open_local(
             )
         time.sleep(_POLL_SECONDS)
     try:
-        with _connection_errors(found.directories), _ended_in_order(), _served(found, tools, notify) as local:
+        with (
+            _connection_errors(found.directories),
+            _ended_in_order(),
+            _served(found, tools, notify, resumes=resumes) as local,
+        ):
             yield local
     finally:
         lock.release()
@@ -285,7 +291,7 @@ def _connection_errors(directories: LocalDirectories) -> Iterator[None]:
 
 
 @contextmanager
-def _served(found: LocalProject, tools: Sequence["Tool"], notify: Notify) -> Iterator[LocalServer]:
+def _served(found: LocalProject, tools: Sequence["Tool"], notify: Notify, *, resumes: bool) -> Iterator[LocalServer]:
     tree, directories, secrets, project = found.tree, found.directories, found.secrets, found.state
     note = project / "server.json"
     note.unlink(missing_ok=True)
@@ -300,7 +306,10 @@ def _served(found: LocalProject, tools: Sequence["Tool"], notify: Notify) -> Ite
         # We hold the lock of the directory, so the process that served it before is dead. Its runs are ours.
         forget_those_of(settings.node_name, settings.system_url)
         owner = ServerOwner(secrets.email, secrets.email.partition("@")[0], tree, _name(tree))
-        with log_to(project / "server.log"), serving(settings, owner, tools) as server_address:
+        with (
+            log_to(project / "server.log"),
+            serving(settings, owner, tools, resumes=resumes) as server_address,
+        ):
             write_private(note, _ADDRESS.dump_json(server_address).decode())
             try:
                 yield LocalServer(tree, server_address, settings.node_name, serves=True, log=project / "server.log")
@@ -362,6 +371,7 @@ def _settings(urls: DatabaseUrls, found: LocalProject) -> "Settings":
         "allowed_private_model_hosts": ("*",),
         "allowed_private_mcp_hosts": ("*",),
         "pool_size": 6,
+        "git_config_files": user_config_files(),
         "tool_dirs": tool_directories(Path.home()),
         "command_cache_bytes": 5_000_000_000,
         # The traffic stays on this machine. Without HTTPS, some browsers do not keep secure cookies.

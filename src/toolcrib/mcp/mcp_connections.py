@@ -24,7 +24,7 @@ from toolcrib.core.errors import TimedOut, ToolcribError, ToolFailed
 from toolcrib.core.ids import McpServerId, WorkspaceId
 from toolcrib.core.mcp_servers import McpServer, McpTool, McpTransport
 from toolcrib.mcp.secret_mask import SecretMask
-from toolcrib.mcp.tool_catalog import MOST_TOOLS, build_catalog, strip_invisible
+from toolcrib.mcp.tool_catalog import MOST_TOOLS, build_catalog, strip_invisible, without_invisible
 from toolcrib.sandbox.command import HostContact
 from toolcrib.sandbox.transaction import Transaction
 from toolcrib.tools.context import ContactedHost
@@ -404,9 +404,9 @@ def result_of(server: str, answer: mcp_types.CallToolResult) -> dict[str, Any]:
     if len(text) > MOST_TEXT:
         result["omitted"] = f"{len(text) - MOST_TEXT:,} more characters were truncated."
     if answer.structured_content is not None:
-        result["structured"] = answer.structured_content
+        result["structured"] = without_invisible(answer.structured_content)
     if media := _media(answer.content):
-        result["media"] = media
+        result["media"] = without_invisible(media)
     return result
 
 
@@ -450,7 +450,7 @@ def _medium(block: mcp_types.ContentBlock) -> dict[str, Any] | None:
             held = (
                 {"data": resource.blob}
                 if isinstance(resource, mcp_types.BlobResourceContents)
-                else {"text": strip_invisible(resource.text)}
+                else {"text": resource.text}
             )
             return {"type": "resource", "uri": str(resource.uri), "mime_type": resource.mime_type, **held}
         case _:

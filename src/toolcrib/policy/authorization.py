@@ -23,7 +23,7 @@ from toolcrib.policy.permissions import (
     path_allowed,
     permission_for,
 )
-from toolcrib.policy.protected_paths import PATTERNS, ProtectedPaths
+from toolcrib.policy.protected_paths import OUTWARD_LINK, PATTERNS, ProtectedPaths
 from toolcrib.policy.trust import asks_before, irreversible_reason
 
 # Only Toolcrib itself writes there.
@@ -66,6 +66,11 @@ class PathGuard:
         self._ask = ask
         self._permission = permission_for(caller.agent.rules, tool_name) if caller.agent else None
         self._protection = ProtectedPaths(caller.agent.rules.unprotected_paths) if caller.agent else None
+
+    @property
+    def asks_about_outward_links(self) -> bool:
+        """Whether a person must approve new links that lead out of the workspace. Not of people's own calls."""
+        return self._agent is not None and OUTWARD_LINK not in self._agent.rules.unprotected_paths
 
     def check_read(self, path: WorkspacePath) -> None:
         """Raise if ``path`` may not be read."""
@@ -158,6 +163,8 @@ def mode_denial(mode: SessionMode, tool: ToolMetadata, effects: Effects) -> str 
 
 # The rule by which a person must approve writing a protected path.
 PROTECTED_NAME: Final = "protected-name"
+# No rule but a person's approval of the one call covers these.
+ONCE_ONLY: Final = frozenset({PROTECTED_NAME, OUTWARD_LINK})
 # The rule by which a call is denied to people without the role that it needs. The database decides that.
 MEMBERSHIP: Final = "membership"
 # The rule by which a person must approve what a command or a fetch contacts.

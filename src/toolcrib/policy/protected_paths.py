@@ -166,6 +166,10 @@ WRITING_ONLY: Final = (
 # Where package managers install: `azure/identity/_credentials` and `@aws-sdk/credential-providers` are code.
 PACKAGE_FOLDERS: Final = frozenset({"node_modules", "site-packages", "dist-packages", "vendor"})
 
+# A new link that leads out of the workspace, by whatever name. An approval names this rule, and an owner lifts it for
+# an agent like a pattern.
+OUTWARD_LINK: Final = "outward-link"
+
 PATTERNS: Final = {pattern.glob: pattern for pattern in READING + WRITING_ONLY}
 
 

@@ -25,6 +25,7 @@ from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.runtime.logged_errors import error_kind
 from toolcrib.storage import migrate
 from toolcrib.storage.database import session_name
+from toolcrib.storage.database_connections import ANSWER_SECONDS
 from toolcrib.storage.homes import HomeStore
 from toolcrib.storage.server_processes import ServerProcessStore
 
@@ -80,6 +81,7 @@ class DurableQueue:
         resume: Callable[[WorkspaceId, PauseId], Coroutine[Any, Any, None]],
         fire: Callable[[WorkspaceId, ScheduleId, int], Coroutine[Any, Any, None]],
         periodic: PeriodicJobs,
+        answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
         """Create the queue.
 
@@ -91,8 +93,10 @@ class DurableQueue:
             resume: Executes an approved call. Returns when it has ended, or is in the queue again.
             fire: Fires a schedule that is due at this time, in seconds since 1970, and enters its next firing.
             periodic: The jobs that one process does for the whole installation.
+            answer_seconds: How long a statement may have no answer of the database.
         """
         self.dsn = dsn
+        self.answer_seconds = answer_seconds
         self.name = f"runs@{node}"
         self.node = node
         self.process_id = process_id
@@ -265,7 +269,10 @@ class _Engine:
         # A process that shares the engine with others is alive as long as one of them is.
         executor_id = "+".join(str(queue.process_id) for queue in queues)
         self._connections = self._connections or QueueConnections(
-            queues[0].dsn, size=_CONNECTIONS, name=session_name("toolcrib-queue", queues[0].process_id)
+            queues[0].dsn,
+            size=_CONNECTIONS,
+            name=session_name("toolcrib-queue", queues[0].process_id),
+            answer_seconds=queues[0].answer_seconds,
         )
         config: DBOSConfig = {
             "name": "toolcrib",

@@ -80,6 +80,10 @@ class LoadedRun:
     is_fresh: bool = True
     # The model has answered in this process, and its calls were not executed yet.
     has_turned: bool = False
+    # How often an answer that broke off was asked for again, since the last whole one.
+    repeats: int = 0
+    # Another process had this run, and may have been killed while it streamed.
+    may_have_open_stream: bool = False
     # What the model is told of the workspace; None until it is called. The folders whose instructions were looked for.
     context: PromptContext | None = None
     instructed_folders: set[WorkspacePath] = field(default_factory=set)
@@ -203,6 +207,7 @@ class LoadedRun:
         """Add the model's answer."""
         self.messages.append(messages)
         self.has_turned = True
+        self.repeats = 0
         self.uncounted_characters = 0 if counted else self.uncounted_characters + len(messages.content)
         context = context_tokens if counted else self.run.context_tokens
         self.run = replace(
@@ -377,7 +382,16 @@ class RunLoader:
         calls = await self._runs.calls(run.workspace_id, [call_id for one in messages for call_id in one.call_ids])
         # A run that has not started has called nothing.
         violations = await self._runs.violations(run) if run.turns else Violations()
-        loaded = LoadedRun(run, agent, mode, messages, calls, violations, rules_version=terms.stamp)
+        loaded = LoadedRun(
+            run,
+            agent,
+            mode,
+            messages,
+            calls,
+            violations,
+            rules_version=terms.stamp,
+            may_have_open_stream=run.epoch > 1,
+        )
         await self._load_tools(loaded)
         loaded.estimate()
         return loaded

@@ -8,8 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolcrib.core.callers import Agent, SessionMode
-from toolcrib.core.errors import NotFound, ProviderError, ProviderErrorKind, Superseded
-from toolcrib.core.events import Delta, DeltaType, EventType
+from toolcrib.core.errors import (
+    AnswerRefused,
+    EmptyAnswer,
+    NotFound,
+    OutputLimit,
+    ProviderError,
+    ProviderErrorKind,
+    Superseded,
+    UnfinishedAnswer,
+)
+from toolcrib.core.events import WITHDRAWN, Delta, DeltaType, EventType
 from toolcrib.core.ids import CallId, MessageId, new_id
 from toolcrib.core.messages import (
     AssistantMessage,
@@ -20,7 +29,7 @@ from toolcrib.core.messages import (
     UserMessage,
     to_stored,
 )
-from toolcrib.core.model_stream import MessageBuilder, TextDelta, ThinkingDelta
+from toolcrib.core.model_stream import FinishReason, MessageBuilder, TextDelta, ThinkingDelta, TokenUsage
 from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.core.runs import ModelUsage, RequestedCallState, Run, SessionMessage
 from toolcrib.events.event_bus import EventPublisher
@@ -144,29 +153,46 @@ def _results(
 
 @dataclass(frozen=True, slots=True)
 class FailedTurn:
-    """The provider failed: the run ends with the error and with the text received so far."""
+    """The provider failed, or the answer is none: the run ends with the error and with the text received so far."""
 
-    error: ProviderError
+    error: ProviderError | UnfinishedAnswer
     turn: Mapping[str, Any]
     # Nothing of the answer was received.
     is_empty: bool
+    # The message whose text people have seen, and what the request has used.
+    message_id: MessageId
+    used: ModelUsage
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderPatience:
-    """How often a run is put aside in a row when its provider limits requests, and for how many seconds in total."""
+    """How often a run is put aside in a row when its provider limits requests, and for how many seconds in total.
+
+    And how often an answer that broke off is asked for again, the first time after ``repeat_seconds``.
+    """
 
     most_waits: int = 5
     most_seconds: float = 3600.0
     first_seconds: float = 10.0
+    most_repeats: int = 2
+    repeat_seconds: float = 0.5
+
+    def repeat(self, loaded: LoadedRun, failed: FailedTurn) -> float | None:
+        """Return after how many seconds to ask again for an answer that broke off; None if not."""
+        is_passing = isinstance(failed.error, ProviderError) and failed.error.kind in PASSING
+        if failed.is_empty or not is_passing or loaded.repeats >= self.most_repeats:
+            return None
+        return float(self.repeat_seconds * 2**loaded.repeats)
 
     def wait(self, run: Run, failed: FailedTurn) -> float | None:
         """Return for how many seconds to put the run aside; None if it fails."""
         error = failed.error
+        if isinstance(error, UnfinishedAnswer):
+            return None
         asked = error.retry_after or 0.0
         is_limit = error.kind is ProviderErrorKind.RATE_LIMIT or error.status == _OVERLOADED
         is_limit = is_limit or (error.kind in PASSING and asked > _LONGEST_HELD)
-        # What a person has seen of an answer is kept, so that the run cannot ask again.
+        # An answer that broke off is asked for again at once, or ends the run with what a person has seen of it.
         if not is_limit or not failed.is_empty or run.provider_waits >= self.most_waits:
             return None
         # A short wait that the provider asked for was tried already.
@@ -197,7 +223,7 @@ class ModelTurn:
         """Call the model once and commit the answer.
 
         Returns:
-            The failure if the provider failed; it is not committed yet.
+            The failure if the provider failed, or if the answer is none; it is not committed yet.
 
         Raises:
             NoModelSlot: The credential has no room for another request.
@@ -210,14 +236,16 @@ class ModelTurn:
             await asyncio.shield(self._save_cancelled(loaded, message_id, reception))
             raise
         used = usage_of(loaded, reception.usage)
-        if reception.error is not None:
-            partial = reception.message()
-            return FailedTurn(
-                reception.error,
-                _turn_row(loaded, message_id, _partial_message(reception), reception, used),
-                is_empty=not (partial.text or partial.thinking or partial.tool_calls),
-            )
         message = reception.message()
+        error = reception.error or (None if conclude else _unfinished(reception, loaded))
+        if error is not None:
+            return FailedTurn(
+                error,
+                _turn_row(loaded, message_id, _partial_message(reception), reception, used, is_whole=False),
+                is_empty=not (message.text or message.thinking or message.tool_calls),
+                message_id=message_id,
+                used=used,
+            )
         if conclude:
             words = message.text or f"Stopped after {loaded.run.turns} iterations."
             message = replace(message, tool_calls=(), text=words, note=None)
@@ -228,6 +256,14 @@ class ModelTurn:
         loaded.add_turn(history, context_tokens=turn["context_tokens"], counted=used.input_tokens > 0, used=used)
         self._notify(loaded)
         return None
+
+    async def withdraw(self, loaded: LoadedRun, failed: FailedTurn) -> None:
+        """Take back what people have seen of an answer that broke off: the model is asked again, and says it anew."""
+        event = _withdrawal(loaded, failed.message_id, failed.used)
+        await self._runs.save_turn(loaded.run, _turn_facts(loaded, events=[event], counts=0, **failed.used.row))
+        loaded.add_usage(failed.used)
+        loaded.repeats += 1
+        self._notify(loaded)
 
     async def _stream(
         self, loaded: LoadedRun, request: ModelRequest, message_id: MessageId, reception: MessageBuilder
@@ -250,14 +286,19 @@ class ModelTurn:
         run, rules = loaded.run, loaded.agent.rules
         assert rules.provider is not None
         started = {"messageId": message_id, "runId": run.id, "model": request.model, "attempt": run.epoch}
-        await self._runs.save_turn(run, _turn_facts(loaded, events=[(EventType.STREAM_START, started)], counts=0))
+        events = [(EventType.STREAM_START, started)]
+        if loaded.may_have_open_stream and (seen := await self._runs.open_stream(run)) is not None:
+            # Of a process that was killed while it streamed.
+            events.insert(0, _withdrawal(loaded, seen, usage_of(loaded, TokenUsage())))
+        loaded.may_have_open_stream = False
+        await self._runs.save_turn(run, _turn_facts(loaded, events=events, counts=0))
         self._notify(loaded)
         message = {DeltaType.TEXT: 0, DeltaType.THINKING: 0}
-        events = self._providers.stream_turn(
+        answer = self._providers.stream_turn(
             rules.provider, request, credentials, seconds=rules.turn_timeout, patience=_HELD_RETRIES, pause=pause
         )
-        async with aclosing(events):
-            async for event in events:
+        async with aclosing(answer):
+            async for event in answer:
                 reception.add(event)
                 if isinstance(event, TextDelta | ThinkingDelta) and event.text:
                     kind = DeltaType.TEXT if isinstance(event, TextDelta) else DeltaType.THINKING
@@ -317,6 +358,28 @@ def _request(loaded: LoadedRun, read: Mapping[CallId, ReadAttachment], *, conclu
     )
 
 
+def _unfinished(reception: MessageBuilder, loaded: LoadedRun) -> UnfinishedAnswer | None:
+    """Return why a message that the provider calls complete is no answer; None if it is one.
+
+    Such a message requests nothing: of several calls, those that came whole may make no sense without the others.
+    """
+    reason, message = reception.finish.reason if reception.finish else None, reception.message()
+    calls = [*(call.name for call in message.tool_calls), *reception.incomplete_calls]
+    dropped = f" It requested calls that did not run: {', '.join(f'`{name}`' for name in calls)}." if calls else ""
+    if reason is FinishReason.LENGTH:
+        limit = loaded.agent.rules.max_output_tokens
+        at = f"its output limit of {limit:,} tokens (`max_output_tokens`)" if limit else "its output limit"
+        return OutputLimit(
+            f"The model's answer was cut off at {at}, or the context was full.{dropped} Raise the limit, or "
+            "ask for smaller steps."
+        )
+    if reason is FinishReason.REFUSAL:
+        return AnswerRefused(f"The model, or its provider's filter, refused to answer.{dropped} Rephrase the message.")
+    if not message.text.strip() and not message.tool_calls:
+        return EmptyAnswer(f"The model's answer is empty: neither text nor a call.{dropped} Send the message again.")
+    return None
+
+
 def _partial_message(reception: MessageBuilder) -> AssistantMessage:
     """Return the text that was received of an incomplete message, without its calls."""
     message = reception.message()
@@ -331,9 +394,10 @@ def _turn_row(
     used: ModelUsage,
     *,
     concluded: bool = False,
+    is_whole: bool = True,
 ) -> dict[str, Any]:
     """Prepare an answer to be committed. Its calls get their ids here, so that each is known before it starts."""
-    is_complete = reception.finish is not None and reception.error is None
+    is_complete = is_whole and reception.finish is not None and reception.error is None
     record = to_stored(message)
     metadata: dict[str, Any] = dict(record.metadata or {})
     for call in metadata.get("tool_calls", ()):
@@ -351,7 +415,7 @@ def _turn_row(
         "toolCalls": [
             {"toolId": call["call_id"], "toolName": call["function"]["name"]} for call in metadata.get("tool_calls", ())
         ],
-        "finishReason": reception.finish.reason if reception.finish and is_complete else "cut",
+        "finishReason": reception.finish.reason if reception.finish and reception.error is None else "cut",
         "usage": {**used.payload, "contextTokens": context, "contextWindow": loaded.window},
     }
     # If nothing was received, only the end is recorded: an empty message would be sent in every later request.
@@ -365,6 +429,20 @@ def _turn_row(
         **used.row,
         events=[(EventType.STREAM_END, payload)],
     )
+
+
+def _withdrawal(loaded: LoadedRun, message_id: MessageId, used: ModelUsage) -> tuple[EventType, dict[str, Any]]:
+    """Return the event that ends a message whose text does not count."""
+    usage = {**used.payload, "contextTokens": loaded.run.context_tokens, "contextWindow": loaded.window}
+    return EventType.STREAM_END, {
+        "messageId": message_id,
+        "runId": loaded.run.id,
+        "content": "",
+        "thinking": None,
+        "toolCalls": [],
+        "finishReason": WITHDRAWN,
+        "usage": usage,
+    }
 
 
 def _turn_facts(loaded: LoadedRun, *, events: list[tuple[EventType, dict[str, Any]]], **facts: Any) -> dict[str, Any]:

@@ -34,7 +34,10 @@ class ProcessHeartbeat:
     ) -> None:
         self.id = process_id or ProcessId(new_id())
         self.lease = lease
-        self._connection = HeartbeatConnection(dsn, self.id, node, disk_id, address=address)
+        # A beat without an answer is tried again on a new connection, while the lease lasts.
+        self._connection = HeartbeatConnection(
+            dsn, self.id, node, disk_id, address=address, answer_seconds=max(1.0, lease / 4)
+        )
         self._last = self._steady_since = time.monotonic()
         self._slept = False
         # The last beat did not reach the database.

@@ -26,12 +26,14 @@ from toolcrib.policy.permissions import is_read_only, permission_for
 from toolcrib.policy.protected_paths import PACKAGE_FOLDERS
 from toolcrib.runs.loaded_run import LoadedRun
 from toolcrib.runs.prompt_context import Instructions, PromptContext, unmarked
+from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.runtime.worker_pool import in_worker
 from toolcrib.storage.run_steps import RunStepStore
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.shell import shell
 from toolcrib.tools.shell.shell import Shell
 from toolcrib.workspace.changes.draft import Draft
+from toolcrib.workspace.fs.mounts import WorkspaceDisks
 from toolcrib.workspace.text import skills
 from toolcrib.workspace.text.content import is_binary
 from toolcrib.workspace.text.skills import Skill
@@ -94,13 +96,10 @@ class PromptContextLoader:
     async def _with_touched(self, loaded: LoadedRun, before: PromptContext) -> PromptContext:
         """Add the instructions of folders whose files the model's last calls touched for the first time."""
         context, view = before, None
-        for call in loaded.planned:
-            progress = loaded.calls.get(call.id)
-            if progress is None or progress.state is not RequestedCallState.ENDED:
-                continue
-            effects = self._gate.effects_of(ToolCall(call.name, call.parsed() or {}))
-            touched = _folders(_touched(effects, progress, before.directory))
-            folders = [folder for folder in touched if folder not in loaded.instructed_folders]
+        # In a thread: the calls of one message can name ten thousand paths with thirty folders above each.
+        touched = await in_thread(self._touched_folders, loaded, before.directory)
+        for call, of_call in touched:
+            folders = [folder for folder in of_call if folder not in loaded.instructed_folders]
             if folders:
                 loaded.instructed_folders.update(folders)
                 view = view or _ReadableTree(self._services, loaded)
@@ -108,6 +107,16 @@ class PromptContextLoader:
         if context != before:
             await self._runs.save_prompt_context(loaded.run, context.as_json())
         return context
+
+    def _touched_folders(self, loaded: LoadedRun, directory: str) -> list[tuple[RequestedCall, list[WorkspacePath]]]:
+        """Return the folders that each of the model's last calls touched."""
+        found = []
+        for call in loaded.planned:
+            progress = loaded.calls.get(call.id)
+            if progress is not None and progress.state is RequestedCallState.ENDED:
+                effects = self._gate.effects_of(ToolCall(call.name, call.parsed() or {}))
+                found.append((call, _folders(_touched(effects, progress, directory))))
+        return found
 
     async def _surroundings(self, loaded: LoadedRun, view: "_ReadableTree") -> tuple[str, str]:
         """Return the project's directory as commands see it, and the lines for the prompt."""
@@ -129,7 +138,7 @@ class PromptContextLoader:
         permission = permission_for(rules, shell.TOOL_NAME)
         if is_read_only(rules) or permission is None or not permission.allowed or not self._shell.is_available():
             return ""
-        if not await _exists(tree, _PROJECT.child(".git")):
+        if not _exists(await tree.disks(), _PROJECT.child(".git")):
             return ""
         context = ToolContext(loaded.caller, tree, Draft(tree), time.monotonic() + _GIT_SECONDS, lambda _: None)
         try:
@@ -152,14 +161,20 @@ class _ReadableTree:
 
     async def existing(self, paths: Iterable[WorkspacePath]) -> list[WorkspacePath]:
         """Return which files exist, by a look at the disk: nearly all do not."""
-        return [path for path in paths if self.trees and await _exists(self.trees[0], path)]
+        if not self.trees or not (asked := list(paths)):
+            return []
+        try:
+            disks = await self.trees[0].disks()
+        except (ToolFailed, CallDenied):
+            return []
+        return await in_thread(lambda: [path for path in asked if _exists(disks, path)])
 
     async def entries(self, folder: WorkspacePath) -> list[str]:
         """Return the folders in a folder; none if it does not exist."""
         if not self.trees or all(guard.denial(PathAccess.READ, folder) for guard in self._guards):
             return []
         try:
-            found = (await self.trees[0].disk_at(folder)).entries(folder)
+            found = await in_thread((await self.trees[0].disk_at(folder)).entries, folder)
         except (ToolFailed, CallDenied):
             return []
         return sorted(entry.name for entry in found if entry.kind is EntryKind.FOLDER)
@@ -191,9 +206,9 @@ async def _with_instructions(
     return context
 
 
-async def _exists(tree: WorkspaceTree, path: WorkspacePath) -> bool:
+def _exists(disks: WorkspaceDisks, path: WorkspacePath) -> bool:
     try:
-        return (await tree.disk_at(path)).stat_no_symlinks(path) is not None
+        return disks(path).stat_no_symlinks(path) is not None
     except (ToolFailed, CallDenied):
         return False
 
@@ -246,7 +261,9 @@ def _folders(paths: Iterable[WorkspacePath]) -> list[WorkspacePath]:
             if not PACKAGE_FOLDERS.isdisjoint(folder.parts) or ".git" in folder.parts:
                 break
             found[folder] = None
-    return list(found)[:_MOST_FOLDERS]
+            if len(found) == _MOST_FOLDERS:
+                return list(found)
+    return list(found)
 
 
 def _shortened(text: str) -> str:

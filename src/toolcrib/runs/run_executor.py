@@ -3,8 +3,10 @@
 Each step is committed under the run's epoch before the next one is decided, so a crash at any instant loses nothing.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, assert_never
 
 import structlog
@@ -17,12 +19,13 @@ from toolcrib.core.errors import (
     Forbidden,
     GivenUp,
     Interrupted,
+    Overloaded,
     Superseded,
     ToolcribError,
     Unauthenticated,
 )
 from toolcrib.core.runs import RequestedCall, RequestedCallState, Run, RunEnding
-from toolcrib.core.tool_calls import Outcome, OutcomeState, ToolCall
+from toolcrib.core.tool_calls import Effects, Outcome, OutcomeState, ToolCall
 from toolcrib.events.event_bus import EventPublisher, WakeSignal
 from toolcrib.gate.call_pipeline import Gate
 from toolcrib.gate.call_recorder import audit_record, ended_record
@@ -37,6 +40,7 @@ from toolcrib.runs.model_slots import ModelSlots, NoModelSlot
 from toolcrib.runs.model_turn import FailedTurn, ModelTurn, ProviderPatience
 from toolcrib.runs.next_step import CallModel, CompactHistory, EndRun, ExecuteCalls, WaitForPerson, next_step
 from toolcrib.runs.prompt_context_loader import PromptContextLoader
+from toolcrib.runtime.disk_threads import FEW_FILES, in_thread
 from toolcrib.runtime.drain import Drain
 from toolcrib.runtime.traces import run_span
 from toolcrib.storage.agents import AgentStore
@@ -189,7 +193,7 @@ class RunExecutor:
         self._endings = RunFinisher(runs, registry, pauses, live, wake_signal, on_ended)
 
     async def __call__(self, run: Run) -> None:
-        """Execute the run as far as possible. Raises only database errors, after which a retry may succeed."""
+        """Execute the run as far as possible. Raises only what passes: errors of the database, and ``Overloaded``."""
         attributes: dict[str, str | int] = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.id": str(run.agent_id),
@@ -207,6 +211,8 @@ class RunExecutor:
             log.info("run.superseded", run_id=str(run.id), epoch=run.epoch, error=error.message)
             # If only the workspace's home has moved to another node, that node's process continues the run.
             await self._runs.release(run)
+        except Overloaded:
+            raise
         except ToolcribError as error:
             log.warning("run.failed", run_id=str(run.id), code=error.code)
             await self._fail(run, error)
@@ -280,7 +286,17 @@ class RunExecutor:
         return True
 
     async def _let_go(self, loaded: LoadedRun, cut: FailedTurn) -> bool:
-        """Put the run aside if its provider limits requests, otherwise fail it. False if it was cancelled meanwhile."""
+        """Put the run aside if its provider limits requests, otherwise fail it.
+
+        Returns:
+            False if the run goes on: the model is asked again, or the run was cancelled meanwhile.
+        """
+        pause = self._patience.repeat(loaded, cut)
+        if pause is not None and not loaded.snapshot().overdue:
+            log.info("run.answer_withdrawn", run_id=str(loaded.run.id), code=cut.error.code)
+            await self._asking.withdraw(loaded, cut)
+            await asyncio.sleep(pause)
+            return False
         run, seconds = loaded.run, self._patience.wait(loaded.run, cut)
         if seconds is None or loaded.snapshot().overdue:
             log.warning("run.failed", run_id=str(run.id), code=cut.error.code)
@@ -295,9 +311,10 @@ class RunExecutor:
 
     async def _execute(self, loaded: LoadedRun, calls: tuple[RequestedCall, ...]) -> None:
         """Execute the calls of one message, in parallel where they touch different files."""
-        asked = [ToolCall(call.name, call.parsed() or {}) for call in calls]
         await self._attempt(loaded)
-        effects = [self._executor.effects_of(call) for call in asked]
+        # Off the loop: a message can have hundreds of calls, each with many paths.
+        parse = partial(_parsed_calls, calls, self._executor)
+        asked, effects = await in_thread(parse) if len(calls) > FEW_FILES else parse()
         is_interrupted = False
 
         async def do(number: int) -> Outcome:
@@ -415,10 +432,17 @@ def _why(end_reason: RunEnding, loaded: LoadedRun) -> dict[str, str] | None:
             return None
 
 
+def _parsed_calls(calls: Sequence[RequestedCall], executor: Gate) -> tuple[list[ToolCall], list[Effects | None]]:
+    """Return the calls with their arguments, and what each would touch."""
+    asked = [ToolCall(call.name, call.parsed() or {}) for call in calls]
+    return asked, [executor.effects_of(call) for call in asked]
+
+
 def _is_reported_to_model(error: BaseException) -> bool:
     """Return whether the model receives this error.
 
     Not if the run was taken over or cancelled, nor if the database is unavailable: then it is unknown what was done.
+    Nor if the server had no room: the model cannot do anything about that, and the call is repeated.
     """
-    passing = (Superseded, Forbidden, Unauthenticated, OperationalError)
+    passing = (Superseded, Forbidden, Unauthenticated, Overloaded, OperationalError)
     return isinstance(error, Exception) and not isinstance(error, passing)

@@ -1,5 +1,6 @@
 """The worker process: reads one call after the other from its input, until the input ends."""
 
+import faulthandler
 import marshal
 import math
 import os
@@ -10,9 +11,14 @@ import traceback
 from typing import IO, Any, Final
 
 from toolcrib.core.errors import ToolcribError
+from toolcrib.runtime.worker_answers import AnswerNotEncodable, encoded
 
 _LENGTH: Final = struct.Struct("<Q")
-_MOST_MEMORY: Final = 1 << 30
+MOST_MEMORY: Final = 1 << 30
+# The exit status that says so.
+OUT_OF_MEMORY: Final = 77
+# Nothing but the stack of a crash is written.
+_MOST_WRITTEN: Final = 1 << 20
 # The server's event loop has priority.
 _NICENESS: Final = 5
 
@@ -24,13 +30,18 @@ def main() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
     os.dup2(nowhere, 1)
+    # The stack of a crash goes to the server's log. It has no contents.
+    faulthandler.enable()
     os.nice(_NICENESS)
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    while (question := read_message(questions)) is not None:
-        seconds, call = marshal.loads(question)  # noqa: S302 - written by the server
-        _limit_cpu(seconds)
-        write_message(answers, marshal.dumps(_answer(call)))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_MOST_WRITTEN, _MOST_WRITTEN))
+    try:
+        while (question := read_message(questions)) is not None:
+            write_message(answers, _answer(question))
+    except MemoryError:
+        # Too large even to be read or sent.
+        raise SystemExit(OUT_OF_MEMORY) from None
 
 
 def read_message(pipe: IO[bytes]) -> bytes | None:
@@ -57,17 +68,29 @@ def _limit_cpu(seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
 
 
-def _answer(call: bytes) -> tuple[Any, ...]:
+def _answer(question: bytes) -> bytes:
+    """Return the encoded answer, whatever happens: a result, an error of ours, or which failure it was."""
+    try:
+        seconds, call = marshal.loads(question)  # noqa: S302 - written by the server
+        _limit_cpu(seconds)
+        return encoded(_outcome(call))
+    except AnswerNotEncodable as error:
+        return marshal.dumps(("unencodable", str(error)))
+    except MemoryError:
+        return marshal.dumps(("memory",))
+
+
+def _outcome(call: bytes) -> tuple[Any, ...]:
     try:
         work, arguments = pickle.loads(call)  # noqa: S301 - written by the server
-        result = work(*arguments)
-        return ("done", tuple(result) if isinstance(result, tuple) else result)
+        return ("done", work(*arguments))
     except ToolcribError as error:
-        return ("failed", type(error).__name__, error.message, error.fields)
+        return ("failed", type(error).__name__, error.message, dict(error.fields))
     except MemoryError:
-        return ("costly",)
-    except Exception:  # noqa: BLE001 - reported to the server
-        return ("bug", traceback.format_exc())
+        return ("memory",)
+    except Exception as error:  # noqa: BLE001 - reported to the server
+        # Without the message, which may quote what a user wrote.
+        return ("bug", "".join(traceback.format_tb(error.__traceback__)) + type(error).__qualname__)
 
 
 if __name__ == "__main__":

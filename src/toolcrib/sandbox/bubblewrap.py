@@ -92,6 +92,7 @@ class ViewMount:
     Attributes:
         target: Its path in the view.
         masked: Files or folders, relative to ``root``, that are empty in the view.
+        substitutes: The bytes that masked files have in the view, where they are not empty.
         fixed: Others that are read-only. Only a live view applies them; elsewhere the effect is checked afterwards.
         isolated: Behind an overlay even if it is read-only and nothing is masked: a Unix socket in it then reaches no
             daemon.
@@ -103,6 +104,7 @@ class ViewMount:
     target: str
     writable: bool = False
     masked: Collection[str] = field(default_factory=frozenset)
+    substitutes: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     fixed: Collection[str] = field(default_factory=frozenset)
     kept_bytes: int = 0
     isolated: bool = False

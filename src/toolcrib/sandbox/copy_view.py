@@ -29,6 +29,7 @@ MOST_ENTRIES: Final = 100_000
 UNSHARE_ARGS: Final = ("/usr/bin/unshare", "--user", "--map-root-user", "--")
 CP_ARGS: Final = ("--archive", "--no-preserve=ownership", "--reflink=auto", "--no-target-directory")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class CopyView:
         if copied.returncode:
             raise ToolFailed(f"The tree could not be copied: {copied.stderr.decode(errors='replace').strip()[:300]}")
         for path in self.mount.masked:
-            _empty(self.upper, path)
+            _empty(self.upper, path, self.mount.substitutes.get(path))
         if owner:
             give(self._folder, owner)
         self._before = dict(self._walk(relock=True))
@@ -172,8 +173,8 @@ def _state(folder: int, name: str) -> _CopiedEntry:
     )
 
 
-def _empty(root: Path, path: str) -> None:
-    """Empty a masked path of the copy, without following links. A missing path, or one behind a link, stays."""
+def _empty(root: Path, path: str, substitute: bytes | None) -> None:
+    """Empty a masked path of the copy, or write its substitute. A missing path, or one behind a link, stays."""
     with ExitStack() as opened:
         try:
             folder, name = opened.enter_context(parent_of(root, path))
@@ -187,4 +188,7 @@ def _empty(root: Path, path: str) -> None:
             os.mkdir(name, mode=0o755, dir_fd=folder)
         else:
             os.unlink(name, dir_fd=folder)
-            os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444, dir_fd=folder))
+            mode = 0o444 if substitute is None else stat.S_IMODE(found.st_mode) & 0o777 | 0o400
+            with open(os.open(name, _NEW_FILE, 0o600, dir_fd=folder), "wb") as file:
+                file.write(substitute or b"")
+                os.fchmod(file.fileno(), mode)

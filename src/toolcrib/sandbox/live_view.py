@@ -33,6 +33,7 @@ class LiveView:
         self.folder = make_staging_dir(staging)
         self._owner: Owner | None = mount_owner(mounts)
         self._covers: list[tuple[ViewMount, str, os.stat_result]] = []
+        self._substitutes: dict[tuple[str, str], str] = {}
         self._fixed: list[tuple[ViewMount, str, os.stat_result]] = []
 
     def prepare(self) -> None:
@@ -40,6 +41,10 @@ class LiveView:
         furnish(self.folder)
         (self.folder / "void").mkdir(mode=0o555)
         (self.folder / "blank").touch(mode=0o444)
+        for mount in self._mounts:
+            for path, text in mount.substitutes.items():
+                name = self._substitutes[mount.name, path] = f"cover{len(self._substitutes)}"
+                (self.folder / name).write_bytes(text)
         if self._owner:
             give(self.folder, self._owner)
         try:
@@ -75,7 +80,7 @@ class LiveView:
         }
         mounts = [BindMount(trees[mount.name], mount.target, writable=mount.writable) for mount in self._mounts]
         fixed = [BindMount(trees[mount.name] / path, f"{mount.target}/{path}") for mount, path, _ in self._fixed]
-        covers = [BindMount(base / _blank(found), f"{mount.target}/{path}") for mount, path, found in self._covers]
+        covers = [BindMount(base / self._cover(*cover), f"{cover[0].target}/{cover[1]}") for cover in self._covers]
         return [*furniture(base), *sorted(mounts, key=lambda bind: bind.target), *fixed, *covers]
 
     def require_laid(self, first: int) -> None:
@@ -83,10 +88,16 @@ class LiveView:
 
         ``first`` is a process inside. Someone who swapped a folder for a link meanwhile may have redirected the bind.
         """
-        laid = [(mount, path, os.stat(self.folder / _blank(was))) for mount, path, was in self._covers]
+        laid = [(cover[0], cover[1], os.stat(self.folder / self._cover(*cover))) for cover in self._covers]
         for mount, path, wanted in [*laid, *self._fixed]:
             if not _is_at(Path(f"/proc/{first}/root{mount.target}"), path, wanted):
                 raise ToolFailed(f"{path} was moved or replaced while the process started. Try again.")
+
+    def _cover(self, mount: ViewMount, path: str, covered: os.stat_result) -> str:
+        """Return what is mounted over a path, in the staging folder."""
+        if stat.S_ISDIR(covered.st_mode):
+            return "void"
+        return self._substitutes.get((mount.name, path), "blank")
 
     def uncovered(self) -> str | None:
         """Return the first covered or read-only path that was replaced."""
@@ -98,10 +109,6 @@ class LiveView:
     async def discard(self) -> None:
         """Remove the staging folder."""
         await asyncio.to_thread(remove_staging, self.folder)
-
-
-def _blank(covered: os.stat_result) -> str:
-    return "void" if stat.S_ISDIR(covered.st_mode) else "blank"
 
 
 def _is_at(root: Path, path: str, wanted: os.stat_result) -> bool:

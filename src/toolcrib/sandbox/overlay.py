@@ -245,18 +245,18 @@ class _LayerComparison:
 
 
 def _make_mask(mask: Path, mount: ViewMount) -> None:
-    """Create a layer in which masked files are empty, and masked folders are empty and opaque."""
+    """Create a layer in which masked files are empty or substituted, and masked folders are empty and opaque."""
     mask.mkdir()
     tree = os.open(mount.root, _FOLDER)
     try:
         mask.chmod(stat.S_IMODE(os.fstat(tree).st_mode))
         for path in sorted(mount.masked):
-            _mask_one(mask, tree, path)
+            _mask_one(mask, tree, path, mount.substitutes.get(path))
     finally:
         os.close(tree)
 
 
-def _mask_one(mask: Path, tree: int, path: str) -> None:
+def _mask_one(mask: Path, tree: int, path: str, substitute: bytes | None) -> None:
     """Mask one path. Folders on the way get the tree's modes; a missing path, or one behind a link, needs no mask."""
     folder, here = os.dup(tree), mask
     try:
@@ -286,6 +286,11 @@ def _mask_one(mask: Path, tree: int, path: str) -> None:
         here.chmod(0o555)
     elif not here.exists():
         here.touch(mode=0o444)
+        if substitute is not None:
+            here.chmod(0o600)
+            here.write_bytes(substitute)
+            # Git gives the mode to the file with which it replaces this one.
+            here.chmod(stat.S_IMODE(found.st_mode) & 0o777 | 0o400)
 
 
 @contextmanager

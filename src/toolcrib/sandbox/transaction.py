@@ -53,6 +53,10 @@ _LOCK: Final = "lock"
 # Folders that may wait for removal before commands wait for it too.
 _MOST_LITTER: Final = 16
 ETC: Final = {"passwd": PASSWD, "group": GROUP, "hosts": HOSTS}
+# A project of which others own files is copied for each command, if it is not larger.
+_LARGEST_FOREIGN: Final = 128 << 20
+# Entries of a tree whose owners are looked at before each command: some milliseconds.
+_MOST_LOOKED_AT: Final = 2_000
 _ZERO: Final = "zero"
 _ZERO_BYTES: Final = 1 << 40
 
@@ -174,10 +178,28 @@ class Transaction:
         if self._owner:
             give(self._folder, self._owner)
         for number, mount in enumerate(self._mounts):
-            view = self._view(mount, self._folder / str(number))
-            if view:
+            folder = self._folder / str(number)
+            view: OverlayView | CopyView | None = self._copy_of_foreign(mount, folder)
+            if view is None and (view := self._view(mount, folder)):
                 view.prepare(self._owner)
             self._views.append((mount, view))
+
+    def _copy_of_foreign(self, mount: ViewMount, folder: Path) -> CopyView | None:
+        """Return a prepared copy of a tree in which others own files, or which have another group; else None.
+
+        A user namespace maps one user and one group, and an overlay cannot be written where it needs others
+        (EOVERFLOW). A copy belongs to the command. Without one, because the tree is too large or a file cannot be
+        read, only those files cannot be changed. As root, a copy could have what the tree's owner may not read.
+        """
+        if not self._overlay or self._owner or not mount.writable or mount.kept_bytes or not has_foreign(mount.root):
+            return None
+        view = CopyView(mount, folder, largest=min(self._largest_copy, _LARGEST_FOREIGN))
+        try:
+            view.prepare(None)
+        except ToolFailed:
+            remove_staging(folder)
+            return None
+        return view
 
     def _view(self, mount: ViewMount, folder: Path) -> OverlayView | CopyView | None:
         if mount.kept_bytes or not (mount.writable or mount.masked or mount.isolated):
@@ -210,6 +232,26 @@ class Transaction:
     @property
     def _base(self) -> Path:
         return Path(BASE, "staging") if self._owner else self._folder
+
+
+def has_foreign(root: Path) -> bool:
+    """Whether one of the first entries of a tree, by depth, has another owner or group than this process."""
+    ours, looked_at, pending = (os.geteuid(), os.getegid()), 0, deque([os.fspath(root)])
+    found = root.stat()
+    if (found.st_uid, found.st_gid) != ours:
+        return True
+    while pending:
+        with suppress(OSError), os.scandir(pending.popleft()) as entries:
+            for entry in entries:
+                found = entry.stat(follow_symlinks=False)
+                if (found.st_uid, found.st_gid) != ours:
+                    return True
+                looked_at += 1
+                if looked_at >= _MOST_LOOKED_AT:
+                    return False
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+    return False
 
 
 def working_directory(wanted: str | None, mounts: Sequence[ViewMount]) -> str:

@@ -83,8 +83,14 @@ class PreviewChangeOut(OutModel):
     added: int | None = None
     removed: int | None = None
     diff: str | None = Field(default=None, description="Unified diff.")
-    no_diff: Literal["binary", "large", "secret", "unread"] | None = Field(
-        default=None, description="Why changed content has no diff."
+    no_diff: Literal["binary", "large", "secret", "unread", "costly", "failed"] | None = Field(
+        default=None,
+        description="Why changed content has no diff. `large` and `unread`: `GET …/changes` has it while the call is "
+        "pending. `costly`: comparing takes too long. `failed`: the server failed to compare it.",
+    )
+    number: int | None = Field(default=None, description="Which change of the call it is, on a page of changes.")
+    next_line: int | None = Field(
+        default=None, description="On a page of changes: where its next lines begin, if not all are here."
     )
     diff_omitted: bool | None = Field(
         default=None, description="The diff is omitted because it is too long for a list."
@@ -167,8 +173,8 @@ class ApprovalOut(PauseOut):
 
     @property
     def is_for_once(self) -> bool:
-        """Whether it can only be approved once, because it writes a protected path."""
-        return self.rule == "protected-name"
+        """Whether it can only be approved once: it writes a protected path or a link out of the workspace."""
+        return self.rule in ("protected-name", "outward-link")
 
     @property
     def diff(self) -> str:
@@ -267,6 +273,13 @@ class EditPreviewOut(OutModel):
     change_set_sha256: str = Field(description="Send it with the decision and the same edits.")
 
 
+class ChangesPageOut(OutModel):
+    """Some changes of a pending call, with all their lines."""
+
+    changes: list[PreviewChangeOut]
+    next: int | None = Field(description="The `first` of the next page. Null: no more.")
+
+
 class ProposedFileOut(OutModel):
     """The content that a call would give to a file."""
 
@@ -281,7 +294,10 @@ class ApprovalDecisionIn(InModel):
     scope: GrantScope = GrantScope.ONCE
     reason: str | None = Field(default=None, max_length=2_000)
     rule: GrantRuleIn | None = None
-    arguments_sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+    arguments_sha256: str = Field(
+        pattern="^[0-9a-f]{64}$",
+        description="The hash in the approval that the person saw. A decision on other arguments is refused.",
+    )
     edits: list[FileEditIn] = Field(
         default=[],
         max_length=100,

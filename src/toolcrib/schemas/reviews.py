@@ -24,12 +24,28 @@ class ReviewHunkOut(OutModel):
     )
 
 
+class ReviewSideOut(OutModel):
+    """A file before or after the change."""
+
+    size: int
+    sha256: str | None = Field(description="Null if the content was not kept.")
+
+
 class OtherAuthorOut(OutModel):
     """Who wrote a version since the agent did: a person, another agent, or a program on the disk."""
 
     kind: AuthorKind
     user_id: UUID | None
     agent_id: UUID | None
+
+
+class UncommonGitFileOut(OutModel):
+    """A file of a git directory that may run code, such as a hook. It is decided with the directory."""
+
+    path: str
+    change: ChangeKind
+    diff: str | None = Field(description="Its changed lines in unified format, without the names of files.")
+    note: str | None = Field(description="Why there is no diff.")
 
 
 class ReviewFileOut(OutModel):
@@ -43,10 +59,25 @@ class ReviewFileOut(OutModel):
     files: int = Field(description="How many files the entry has.")
     mode: list[str] | None = Field(description="The mode before and now, if it changed.")
     size: int | None
+    before: ReviewSideOut | None = Field(description="Null unless it was a file.")
+    after: ReviewSideOut | None = Field(description="Null unless it is a file.")
     added: int | None
     removed: int | None
-    hunks: list[ReviewHunkOut]
+    hunks: list[ReviewHunkOut] = Field(
+        description="Those of this page. One that other pages continue has only the lines of this page."
+    )
+    hunks_total: int = Field(description="How many hunks the change has.")
+    lines: int = Field(description="How many lines all its hunks have.")
+    next_line: int | None = Field(
+        description="Where the next page of lines begins: ask for `path` with it as `from_line`. Null: no more."
+    )
+    inside: list[UncommonGitFileOut] = Field(
+        default=[], description="Of a git directory: its files that may run code, with their lines."
+    )
     note: str | None = Field(description="Why there are no hunks, or what the entry summarizes.")
+    flaw: str | None = Field(
+        description="Why its changes could not be shown, although there are some. Its counts are missing."
+    )
     changed_by_others: bool = Field(description="Someone else has changed it since the agent did.")
     others: list[OtherAuthorOut] = Field(description="Who else has changed it since, the first one first.")
 
@@ -57,9 +88,14 @@ class ReviewOut(OutModel):
     session_id: UUID
     version: str = Field(description="Names everything that is shown; a decision about all repeats it.")
     files: list[ReviewFileOut]
-    total: int
-    added: int
-    removed: int
+    total: int = Field(description="How many files the review has.")
+    added: int = Field(description="Of the files listed here.")
+    removed: int = Field(description="Of the files listed here.")
+    unshown: list[str] = Field(description="The files listed here whose changes could not be shown.")
+    left_out: int = Field(description="How many files are not listed here, and not in the sums.")
+    next_offset: int | None = Field(
+        description="Where the next page of files begins: pass it as `offset`. Null: no more."
+    )
 
 
 class FileDecisionIn(InModel):
@@ -84,6 +120,10 @@ class ReviewDecisionIn(InModel):
     decisions: list[FileDecisionIn] = Field(default=[], max_length=1_000)
     all: Literal["keep", "revert"] | None = None
     version: Version | None = Field(default=None, description="With `all`: the `version` of the review.")
+    unshown: list[str] = Field(
+        default=[], max_length=1_000, description="To keep all: the review's `unshown`, told to the person."
+    )
+    left_out: int = Field(default=0, ge=0, description="To keep all: the review's `left_out`, told to the person.")
 
     @model_validator(mode="after")
     def _something_is_decided(self) -> Self:

@@ -47,7 +47,8 @@ def _directory(text: str) -> str:
 class SessionCreate(InModel):
     title: Name | None = None
     agent_id: UUID | None = Field(
-        default=None, description="The session's agent. Without it, calls in the session are your own."
+        default=None,
+        description="The session's agent, which makes the calls in it for you. Without it, they are your own.",
     )
     mode: SessionMode = SessionMode.BUILD
     trust: TrustLevel | None = Field(default=None, description="By default, the agent's trust.")
@@ -209,8 +210,8 @@ class RunOut(OutModel):
         default=None,
         description="What the run waits for: `release` (held), `queue` (an earlier run of the session, or room among "
         "the workspace's runs), `worker` (a free place in a server process, or the recovery of its workspace), "
-        "`provider` (it limits requests), `credential` (its limits leave no room), `child` (a child run) or "
-        "`person`. Null if it does not wait.",
+        "`provider` (it limits requests), `credential` (its limits leave no room), `child` (a child run), "
+        "`person`, or `nobody` (its server process is gone, and no other has taken it over). Null if it does not wait.",
     )
     not_before: datetime | None = Field(default=None, description="Until when the run is put aside.")
     priority: int = Field(default=DEFAULT_PRIORITY, description="Lower ones start first, among the workspace's.")

@@ -23,7 +23,14 @@ class ToolCallIn(InModel):
 
     tool: str = Field(max_length=200, examples=["read"])
     args: dict[str, Any] = Field(examples=[{"path": "/documents/report.md"}])
-    session_id: UUID | None = Field(default=None, description="The session of the call.")
+    session_id: UUID | None = Field(
+        default=None,
+        description="The session of the call. If it has an agent, the agent calls for you, by its rules.",
+    )
+    as_person: bool = Field(
+        default=False,
+        description="Call as yourself also in the session of an agent. Only for people; an agent's key gets 403.",
+    )
 
 
 class TruncationOut(BaseModel):

@@ -143,7 +143,11 @@ class Toolcrib:
         self._conversation = SessionClient(self._there, self.client.session(self._there.id, session_id))
 
     def call(self, tool: str, /, **arguments: Any) -> Any:
-        """Call a tool yourself, through the gate: ``crib.call("read", path="/notes.md")``."""
+        """Call a tool yourself, through the gate: ``crib.call("read", path="/notes.md")``.
+
+        You act by your own role. For a model of your own, call as the agent of a session, by its rules:
+        ``crib.client.call(crib.workspace_id, "read", {"path": "/notes.md"}, session_id=crib.new_session())``.
+        """
         return self._there.client.call(self._there.id, tool, arguments)
 
     def explain(self, tool: str, /, **arguments: Any) -> Mapping[str, Any]:
@@ -195,7 +199,7 @@ class Toolcrib:
         """
         if self._conversation is None:
             raise Misconfigured("There is no session yet. Run something first, or resume a session.")
-        shown = self.client.review(self._there.id, self._conversation.id)
+        shown = self.client.review(self._there.id, self._conversation.id, whole=True)
         return SessionReview(self.client, self._there.id, shown)
 
     def log(self, limit: int = 20) -> list[AuditRecordOut]:

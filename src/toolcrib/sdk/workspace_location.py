@@ -56,10 +56,12 @@ def open_workspace_at(
     finds_project: bool = False,
     tools: Iterable["Tool"] = (),
     notify: Callable[[str], None] = lambda _: None,
+    resumes: bool = True,
 ) -> Iterator[WorkspaceLocation]:
     """Open the workspace of a directory, with additional ``tools``, or a workspace of ``server``.
 
-    With ``finds_project``, a directory in a project is that project.
+    With ``finds_project``, a directory in a project is that project. With ``resumes``, a server that it starts goes on
+    with the runs that an earlier one left.
 
     Raises:
         Misconfigured: ``tools`` were given for a server, or no token or workspace is configured for it.
@@ -79,7 +81,7 @@ def open_workspace_at(
     from toolcrib.local import open_local
 
     with (
-        open_local(directory, finds_project=finds_project, tools=added, notify=notify) as local,
+        open_local(directory, finds_project=finds_project, tools=added, notify=notify, resumes=resumes) as local,
         Client(local.address, local.token, seconds=120) as client,
     ):
         found = next(one for one in client.workspaces() if one.id == local.workspace_id)

@@ -18,6 +18,7 @@ from toolcrib.core.files import EntryState, Fingerprint
 from toolcrib.core.ids import FileId, VersionId, WorkspaceId
 from toolcrib.core.json_text import json_text
 from toolcrib.core.paths import WorkspacePath
+from toolcrib.runtime.disk_threads import off_loop
 from toolcrib.storage.blobs import packed
 from toolcrib.storage.database import Connection, Database, Tenant, has_input
 from toolcrib.storage.files import PathLookup, WorkspaceHome, paths_json, seen
@@ -101,7 +102,7 @@ class LockedCommit:
             "select * from toolcrib.lock_paths(%s, %s, %s, %s, %s, %s, %s, %s)",
             (
                 *self._tenant_parameters,
-                paths_json(paths),
+                await off_loop(paths, paths_json, paths),
                 workspace_lock(self._tenant.workspace_id),
                 json.dumps(keys),
                 self._whole,
@@ -127,23 +128,9 @@ class LockedCommit:
         Raises:
             BaseChanged: A concurrent change was committed first.
         """
-        bodies = _bodies(change_set)
-        packs = [packed(body) for body in bodies.values()]
-        rows = {
-            "set": _set_row(change_set),
-            "files": [_file_row(change) for change in change_set.changes],
-            "blobs": [
-                {"hash": sha256.hex(), "size": len(body), "encoding": encoding}
-                for (sha256, body), (encoding, _) in zip(bodies.items(), packs, strict=True)
-            ],
-        }
-        if call is not None:
-            rows["call"] = call.row
-        if audit is not None:
-            rows["audit"] = [audit.row]
+        rows, contents = await off_loop(change_set.changes, _rows_of, change_set, call, audit)
         # A few blobs are passed one by one: the driver is slow with arrays.
-        given = "%s::bytea[]" if len(packs) > _FEW else f"array[{', '.join(['%s'] * len(packs))}]::bytea[]"
-        contents = [body for _, body in packs]
+        given = "%s::bytea[]" if len(contents) > _FEW else f"array[{', '.join(['%s'] * len(contents))}]::bytea[]"
         try:
             await self._connection.execute(
                 f"""
@@ -155,8 +142,8 @@ class LockedCommit:
                     *self._tenant_parameters,
                     node,
                     home.epoch,
-                    *([contents] if len(packs) > _FEW else contents),
-                    json_text(rows),
+                    *([contents] if len(contents) > _FEW else contents),
+                    rows,
                 ),
                 prepare=True,
             )
@@ -220,6 +207,25 @@ def _trades_places(change_set: ChangeSet) -> bool:
     """Return whether a file takes a path that another file leaves."""
     left = {change.before.path for change in change_set.changes if change.before is not None and change.vacates_path}
     return any(change.after.path in left for change in change_set.changes if change.after is not None)
+
+
+def _rows_of(change_set: ChangeSet, call: CallRecord | None, audit: AuditRecord | None) -> tuple[str, list[bytes]]:
+    """Return the rows of a commit as JSON, and the contents to store with them."""
+    bodies = _bodies(change_set)
+    packs = [packed(body) for body in bodies.values()]
+    rows = {
+        "set": _set_row(change_set),
+        "files": [_file_row(change) for change in change_set.changes],
+        "blobs": [
+            {"hash": sha256.hex(), "size": len(body), "encoding": encoding}
+            for (sha256, body), (encoding, _) in zip(bodies.items(), packs, strict=True)
+        ],
+    }
+    if call is not None:
+        rows["call"] = call.row
+    if audit is not None:
+        rows["audit"] = [audit.row]
+    return json_text(rows), [body for _, body in packs]
 
 
 def _file_row(change: FileChange) -> dict[str, Any]:

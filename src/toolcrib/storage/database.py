@@ -8,17 +8,27 @@ from dataclasses import dataclass
 from typing import Any, LiteralString, Self, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor
-from psycopg.conninfo import make_conninfo
+from psycopg import AsyncConnection, AsyncCursor, errors
+from psycopg.abc import PQGen
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, TooManyRequests
 from pydantic import TypeAdapter
 
 from toolcrib.core.callers import Caller, WorkspaceRole
-from toolcrib.core.errors import Conflict, Forbidden, HomeMoved, Misconfigured, NotFound, Superseded, Unauthenticated
+from toolcrib.core.errors import (
+    Conflict,
+    DatabaseBusy,
+    Forbidden,
+    HomeMoved,
+    Misconfigured,
+    NotFound,
+    Superseded,
+    Unauthenticated,
+)
 from toolcrib.core.idempotency import EffectKind, current_claim
 from toolcrib.core.ids import ProcessId, UserId, WorkspaceId
 from toolcrib.runtime.traces import is_tracing, is_within_span, span
+from toolcrib.storage.database_connections import ANSWER_SECONDS, unanswered, with_tcp_deadlines
 from toolcrib.storage.migrate import newest_revision
 
 T = TypeVar("T")
@@ -26,7 +36,26 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 
 
 class Connection(AsyncConnection[tuple[Any, ...]]):
-    """A connection of the pools, with short forms for statements that return rows."""
+    """A connection of the pools, with short forms for statements that return rows.
+
+    It is closed if a statement has no answer for ``answer_seconds``.
+    """
+
+    answer_seconds: float = ANSWER_SECONDS
+
+    async def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:  # noqa: ASYNC109
+        """Wait for the answer of the database.
+
+        Raises:
+            OperationalError: There was none in time. The connection is closed.
+        """
+        if timeout is not None:
+            return await super().wait(gen, interval, timeout)
+        try:
+            return await super().wait(gen, interval, self.answer_seconds)
+        except errors._WaitTimeout:
+            self.pgconn.finish()
+            raise unanswered(self.answer_seconds) from None
 
     async def fetch_row(
         self, statement: LiteralString, parameters: Parameters | None = None, *, prepare: bool | None = None
@@ -123,16 +152,25 @@ class Database:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, app_dsn: str, system_dsn: str, *, pool_size: int = 16, process_id: ProcessId | None = None
+        cls,
+        app_dsn: str,
+        system_dsn: str,
+        *,
+        pool_size: int = 16,
+        process_id: ProcessId | None = None,
+        answer_seconds: float = ANSWER_SECONDS,
     ) -> AsyncIterator[Self]:
         """Open both pools.
 
         Args:
+            answer_seconds: How long a statement may have no answer.
             process_id: The server process. If it dies, others find its sessions by this id and end them.
         """
         async with (
-            _pool(app_dsn, session_name("toolcrib", process_id), pool_size) as app,
-            _pool(system_dsn, session_name("toolcrib-system", process_id), max(2, pool_size // 4)) as system,
+            _pool(app_dsn, session_name("toolcrib", process_id), pool_size, answer_seconds) as app,
+            _pool(
+                system_dsn, session_name("toolcrib-system", process_id), max(2, pool_size // 4), answer_seconds
+            ) as system,
         ):
             database = cls(app, system)
             await database._reject_what_is_unsafe()
@@ -362,7 +400,10 @@ def translate_error() -> Iterator[None]:
                     "Another attempt of this request has begun. Nothing was changed by this one."
                 ) from None
             case "55P03":
-                raise Conflict("Other calls are changing these files. Try again in a moment.") from None
+                # Of rows of files, but also of a whole table, while an operator changes it.
+                raise DatabaseBusy(
+                    "The database is busy: a lock in it was not free in time. Nothing was changed. Try again."
+                ) from None
         raise
 
 
@@ -381,10 +422,15 @@ class _TracedCursor(AsyncCursor[Any]):
 
 # Statements that may wait for a connection of one pool.
 _MOST_WAITING = 1_000
+# For so long, while others use all of them or the database cannot be reached.
+_MOST_SECONDS_WAITING = 30.0
 
 
-def _pool(dsn: str, name: str, size: int) -> Pool:
-    conninfo = make_conninfo(dsn, application_name=name, options=_OPTIONS)
+def _pool(dsn: str, name: str, size: int, answer_seconds: float) -> Pool:
+    async def configure(connection: Connection) -> None:
+        connection.answer_seconds = answer_seconds
+
+    conninfo = with_tcp_deadlines(dsn, application_name=name, options=_OPTIONS)
     return AsyncConnectionPool(
         conninfo,
         connection_class=Connection,
@@ -392,7 +438,9 @@ def _pool(dsn: str, name: str, size: int) -> Pool:
         max_size=size,
         # More would only time out. They get 503 at once.
         max_waiting=_MOST_WAITING,
+        timeout=min(_MOST_SECONDS_WAITING, answer_seconds),
         open=False,
+        configure=configure,
         kwargs={
             "autocommit": True,
             "prepare_threshold": 1,

@@ -5,10 +5,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from toolcrib.core.callers import WorkspaceRole
-from toolcrib.core.change_sets import ChangingCall, LastUndoable, UndoCall, UndoScope, last_undoable, within
+from toolcrib.core.change_sets import (
+    ChangingCall,
+    LastUndoable,
+    UndoCall,
+    UndoneCalls,
+    UndoScope,
+    last_undoable,
+    within,
+)
 from toolcrib.core.files import File, Version
 from toolcrib.core.ids import CallId, FileId, SessionId, VersionId
 from toolcrib.core.paths import Mount, WorkspacePath, mount_root, path_from_row
+from toolcrib.runtime.disk_threads import off_loop
 from toolcrib.storage.database import Connection, Store, Tenant
 from toolcrib.storage.files import FILE_COLUMNS, VERSION_COLUMNS, file_of, paths_json, version_of
 from toolcrib.storage.runs import require_session, runs_above
@@ -52,6 +61,17 @@ class UnreviewedChanges:
     reviewed: dict[FileId, ReviewedFile]
 
 
+@dataclass(frozen=True, slots=True)
+class ReopenedFile:
+    """A file whose review decision is taken back: up to which version it was reviewed, and is again."""
+
+    file_id: FileId
+    session_id: SessionId
+    path: WorkspacePath
+    reviewed_to: int
+    reopened_from: int
+
+
 class UndoStore(Store):
     """Queries for undo and review."""
 
@@ -82,6 +102,35 @@ class UndoStore(Store):
             touched = await _touched(connection, tenant, scope, reviewed_in=root)
             timelines = await _timelines(connection, tenant, scope, touched)
         return UnreviewedChanges(timelines, reviewed)
+
+    async def reopened(self, tenant: Tenant, calls: Sequence[CallId], needs: WorkspaceRole) -> list[ReopenedFile]:
+        """Return the files that wait for a review again when these calls are undone: those that they decided last."""
+        async with self._database.transaction(tenant, needs) as connection:
+            cursor = await connection.execute(
+                """
+                select r.session_id, d.file_id, d.version_number, d.expected, r.version_number, f.mount, f.path
+                from toolcrib.tool_calls t
+                cross join lateral jsonb_to_recordset(t.result -> 'reviewed')
+                    as d (file_id uuid, version_number integer, expected integer)
+                join toolcrib.reviewed_files r
+                    on r.workspace_id = t.workspace_id and r.file_id = d.file_id
+                    and r.session_id = toolcrib.root_session(t.workspace_id, t.session_id)
+                join toolcrib.files f on f.workspace_id = t.workspace_id and f.id = d.file_id
+                where t.workspace_id = %s and t.id = any (%s) and t.tool = 'review_decide' and t.state = 'done'
+                order by t.id desc
+                """,
+                (tenant.workspace_id, list(calls)),
+            )
+            rows = await cursor.fetchall()
+        found: dict[tuple[SessionId, FileId], ReopenedFile] = {}
+        for session_id, file_id, decided, expected, now, mount, path in rows:
+            before = found.get((session_id, file_id))
+            # Newest first: of several decisions about a file, each takes back the one that follows from it.
+            if decided == (now if before is None else before.reopened_from):
+                found[session_id, file_id] = ReopenedFile(
+                    file_id, session_id, path_from_row(mount, path), now, expected
+                )
+        return list(found.values())
 
     async def last(self, tenant: Tenant, last: LastUndoable, needs: WorkspaceRole) -> UndoScope | None:
         """Return what the newest change of files that is still in effect belongs to.
@@ -222,7 +271,7 @@ async def _reviewed(connection: Connection, tenant: Tenant, session_id: SessionI
         from toolcrib.reviewed_files r
         join toolcrib.files f on f.workspace_id = r.workspace_id and f.id = r.file_id
         left join toolcrib.users u on u.id = r.decided_by
-        where r.workspace_id = %s and r.session_id = %s
+        where r.workspace_id = %s and r.session_id = %s and r.version_number > 0
         """,
         (tenant.workspace_id, session_id),
     )
@@ -237,18 +286,26 @@ async def _undone_before(
     versions: Sequence[Version],
     ours: Collection[VersionId],
 ) -> set[VersionId]:
-    """Return the versions that already undid or redid a part of these calls. They do not count as changes by others."""
+    """Return the versions that already undid or redid a part of these calls. They do not count as changes by others.
+
+    Nor do a review decision and the undo that took it back.
+    """
     others = {version.call_id for version in versions if version.id not in ours and version.call_id is not None}
     if not others:
         return set()
     cursor = await connection.execute(
         """
-        select id, coalesce(result -> 'undone', arguments) from toolcrib.tool_calls
-        where workspace_id = %s and id = any (%s) and tool = 'undo' order by id
+        select id, tool, case tool when 'undo' then coalesce(result -> 'undone', arguments) end
+        from toolcrib.tool_calls
+        where workspace_id = %s and id = any (%s) and tool in ('undo', 'review_decide') order by id
         """,
         (tenant.workspace_id, list(others)),
     )
-    undos = [UndoCall(CallId(id_), reverted) for id_, reverted in await cursor.fetchall()]
+    rows = await cursor.fetchall()
+    undos = [UndoCall(CallId(id_), reverted) for id_, tool, reverted in rows if tool == "undo"]
+    undone = UndoneCalls.by(reversed(undos))
+    decisions = {id_: undone.taken_back_by(id_, ()) for id_, tool, _ in rows if tool == "review_decide"}
+    taken_back = {id_ for pair in decisions.items() if pair[1] is not None for id_ in pair}
     own = [version for version in versions if version.id in ours]
     scopes = {scope for scope in (undo_scope.run_id, undo_scope.session_id) if scope is not None}
     scopes |= set(undo_scope.child_runs)
@@ -256,7 +313,7 @@ async def _undone_before(
         scopes |= {version.run_id for version in own if version.run_id is not None}
     calls = {version.call_id for version in own if version.call_id is not None} | set(undo_scope.calls)
     counted = within(undos, calls, scopes)
-    return {version.id for version in versions if version.call_id in counted}
+    return {version.id for version in versions if version.call_id in counted or version.call_id in taken_back}
 
 
 async def _files(connection: Connection, tenant: Tenant, ids: Sequence[FileId]) -> list[File]:
@@ -328,7 +385,7 @@ class SnapshotStore(Store):
             cursor = connection.cursor(binary=True)
             await cursor.execute(
                 "select * from toolcrib.changed_since(%s, %s, %s, %s, %s::pg_snapshot, %s)",
-                (*tenant.parameters, moment.snapshot, paths_json(paths)),
+                (*tenant.parameters, moment.snapshot, await off_loop(paths, paths_json, paths)),
                 prepare=True,
             )
             rows = await cursor.fetchall()

@@ -23,6 +23,7 @@ from toolcrib.core.files import (
 from toolcrib.core.ids import AgentId, CallId, ChangeSetId, FileId, RunId, SessionId, UserId, VersionId, WorkspaceId
 from toolcrib.core.json_text import json_text
 from toolcrib.core.paths import WorkspacePath, path_from_row
+from toolcrib.runtime.disk_threads import off_loop
 from toolcrib.storage.database import NOT_A_MEMBER, Connection, Database, Tenant, require
 from toolcrib.storage.virtual_files import virtual_below
 
@@ -71,7 +72,7 @@ class FileStore:
             cursor = connection.cursor(binary=True)
             await cursor.execute(
                 "select * from toolcrib.lookup_paths(%s, %s, %s, %s, %s)",
-                (*tenant.parameters, paths_json(paths)),
+                (*tenant.parameters, await off_loop(paths, paths_json, paths)),
                 prepare=True,
             )
             rows = await cursor.fetchall()

@@ -1,9 +1,12 @@
 """Proposed change sets: what a call would change, stored until a person decides. Any node can commit one later."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
+
+from psycopg import AsyncCursor
 
 from toolcrib.core.change_sets import Author, ChangeSet, FileChange
 from toolcrib.core.errors import NotFound
@@ -11,8 +14,12 @@ from toolcrib.core.files import ContentKind, EntryKind, EntryState, FileType
 from toolcrib.core.ids import ChangeSetId
 from toolcrib.core.json_text import json_text
 from toolcrib.core.paths import WorkspacePath, path_from_row
+from toolcrib.runtime.disk_threads import off_loop
 from toolcrib.storage.blobs import fetch, packed
 from toolcrib.storage.database import Connection, Tenant
+
+# Rows that are parsed before others have their turn.
+_AT_ONCE: Final = 500
 
 
 async def save_proposal(connection: Connection, tenant: Tenant, change_set: ChangeSet) -> None:
@@ -54,13 +61,35 @@ async def _insert_changes(connection: Connection, tenant: Tenant, change_set: Ch
         for change in change_set.changes
         if change.body is not None and change.after is not None and change.after.sha256 is not None
     }
+
+    def blob_rows() -> list[tuple[Any, ...]]:
+        return [(workspace, sha256, len(body), *packed(body)) for sha256, body in bodies.items()]
+
+    def change_rows() -> list[tuple[Any, ...]]:
+        return [
+            (
+                workspace,
+                change_set.id,
+                ordinal,
+                change.file_id,
+                change.version_id,
+                change.type,
+                change.base,
+                _json(change.before),
+                _json(change.after),
+                # Only contents that the change set brings; versions keep the others.
+                change.after.sha256 if change.after is not None and change.body is not None else None,
+            )
+            for ordinal, change in enumerate(change_set.changes)
+        ]
+
     async with connection.cursor() as cursor:
         await cursor.executemany(
             """
             insert into toolcrib.blobs (workspace_id, sha256, size, encoding, body) values (%s, %s, %s, %s, %s)
             on conflict do nothing
             """,
-            [(workspace, sha256, len(body), *packed(body)) for sha256, body in bodies.items()],
+            await off_loop(bodies, blob_rows),
         )
         await cursor.executemany(
             """
@@ -69,22 +98,7 @@ async def _insert_changes(connection: Connection, tenant: Tenant, change_set: Ch
                  sha256)
             values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
             """,
-            [
-                (
-                    workspace,
-                    change_set.id,
-                    ordinal,
-                    change.file_id,
-                    change.version_id,
-                    change.type,
-                    change.base,
-                    _json(change.before),
-                    _json(change.after),
-                    # Only contents that the change set brings; versions keep the others.
-                    change.after.sha256 if change.after is not None and change.body is not None else None,
-                )
-                for ordinal, change in enumerate(change_set.changes)
-            ],
+            await off_loop(change_set.changes, change_rows),
         )
 
 
@@ -107,9 +121,44 @@ async def load_proposal(connection: Connection, tenant: Tenant, change_set_id: C
         """,
         (tenant.workspace_id, change_set_id),
     )
-    rows = await cursor.fetchall()
+    return ChangeSet(author, await _changes(connection, tenant, cursor), change_set_id)
+
+
+async def load_proposed_changes(
+    connection: Connection, tenant: Tenant, change_set_id: ChangeSetId, *, first: int, limit: int
+) -> tuple[tuple[FileChange, ...], int]:
+    """Return some changes of a proposal in their order, including contents, and how many it has."""
+    parameters = (tenant.workspace_id, change_set_id)
+    counted = await connection.fetch_row(
+        """
+        select count(*) from toolcrib.proposed_changes p
+        join toolcrib.change_sets c on c.workspace_id = p.workspace_id and c.id = p.change_set_id
+        where p.workspace_id = %s and p.change_set_id = %s and c.state = 'proposed'
+        """,
+        parameters,
+    )
+    cursor = await connection.execute(
+        """
+        select file_id, version_id, type, base_version_id, before, after, sha256 from toolcrib.proposed_changes
+        where workspace_id = %s and change_set_id = %s and ordinal >= %s order by ordinal limit %s
+        """,
+        (*parameters, first, limit),
+    )
+    return await _changes(connection, tenant, cursor), counted[0] if counted else 0
+
+
+async def _changes(connection: Connection, tenant: Tenant, cursor: AsyncCursor[Any]) -> tuple[FileChange, ...]:
+    rows = list[tuple[Any, ...]]()
+    while some := await cursor.fetchmany(_AT_ONCE):
+        rows += some
+        # The rows are here already and are only parsed, so that nothing waits between them.
+        await asyncio.sleep(0)
     bodies = await fetch(connection, tenant, {row[-1] for row in rows if row[-1] is not None})
-    changes = tuple(
+    return await off_loop(rows, _changes_of, rows, bodies)
+
+
+def _changes_of(rows: Sequence[tuple[Any, ...]], bodies: Mapping[bytes, bytes]) -> tuple[FileChange, ...]:
+    return tuple(
         FileChange(
             file_id,
             version_id,
@@ -121,7 +170,6 @@ async def load_proposal(connection: Connection, tenant: Tenant, change_set_id: C
         )
         for file_id, version_id, type_, base, before, after, sha256 in rows
     )
-    return ChangeSet(author, changes, change_set_id)
 
 
 async def drop_proposal(connection: Connection, tenant: Tenant, change_set_id: ChangeSetId) -> None:

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+from uuid import UUID
 
 from toolcrib.core.audit import AuditRecord, CallRecord
 from toolcrib.core.budgets import BudgetState
 from toolcrib.core.callers import WorkspaceRole
-from toolcrib.core.ids import CallId, ProcessId, RunId, WorkspaceId
+from toolcrib.core.ids import CallId, MessageId, ProcessId, RunId, WorkspaceId
 from toolcrib.core.json_text import json_text
 from toolcrib.core.runs import ModelUsage, RequestedCallState, Run, RunEnding, RunState, SessionMessage, Violations
 from toolcrib.policy.model_results import CallProgress
@@ -27,6 +28,9 @@ from toolcrib.storage.runs import (
     turn_text,
 )
 from toolcrib.storage.tool_calls import save_tool_call
+
+# How many events of a session are looked at for a message that was not ended.
+_RECENT = 1_000
 
 # A run that is put aside is taken before its time only to be ended.
 _IS_DUE = """((not r.awaits_slot and (r.not_before is null or r.not_before <= now()))
@@ -180,6 +184,29 @@ class RunStepStore(RunStore):
             )
             return [(WorkspaceId(workspace_id), RunId(id_)) for workspace_id, id_ in await cursor.fetchall()]
 
+    async def taken_by(self, process_id: ProcessId) -> list["TakenRun"]:
+        """Return the runs that a process has taken."""
+        async with self._database.as_system() as connection:
+            return await connection.fetch_all(
+                TakenRun,
+                "select workspace_id, id, epoch from toolcrib.runs where state = 'running' and worker_id = %s",
+                (process_id,),
+            )
+
+    async def unattended(self, *, node: str, lease: float) -> list[tuple[WorkspaceId, RunId]]:
+        """Return runs of this node's workspaces whose process is dead, and ready ones that are not in the queue."""
+        async with self._database.as_system() as connection:
+            cursor = await connection.execute(
+                """
+                select r.workspace_id, r.id from toolcrib.runs r
+                join toolcrib.workspaces w on w.id = r.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s
+                where r.state in ('ready', 'running')
+                  and toolcrib.run_is_unattended(r.id, r.state, r.epoch, r.worker_id, r.awaits_slot, %(lease)s)
+                """,
+                {"node": node, "lease": lease},
+            )
+            return [(WorkspaceId(workspace_id), RunId(id_)) for workspace_id, id_ in await cursor.fetchall()]
+
     async def let_go(self, run_ids: Mapping[RunId, WorkspaceId], *, lease: float) -> list[RunId]:
         """Return which of these runs no live process executes any more."""
         async with self._database.as_system() as connection:
@@ -295,6 +322,23 @@ class RunStepStore(RunStore):
                 "update toolcrib.sessions set prompt_context = %s where workspace_id = %s and id = %s",
                 (json_text(context), run.workspace_id, run.session_id),
             )
+
+    async def open_stream(self, run: Run) -> MessageId | None:
+        """Return the message that a process was streaming for this run when it was killed, if there is one."""
+        async with self._database.as_system() as connection:
+            row = await connection.fetch_row(
+                """
+                select e.payload ->> 'messageId', e.type = 'stream-start'
+                from toolcrib.sessions s
+                join toolcrib.events e on e.workspace_id = s.workspace_id and e.session_id = s.id
+                     and e.seq > s.last_seq - %(recent)s
+                where s.workspace_id = %(workspace)s and s.id = %(session)s
+                  and e.type in ('stream-start', 'stream-end') and e.payload ->> 'runId' = %(run)s::text
+                order by e.seq desc limit 1
+                """,
+                {"recent": _RECENT, "workspace": run.workspace_id, "session": run.session_id, "run": run.id},
+            )
+        return MessageId(UUID(row[0])) if row is not None and row[1] else None
 
     async def save_turn(self, run: Run, turn: Mapping[str, Any]) -> int | None:
         """Commit a turn of the model under the run's epoch. Returns the position of its message, if it has one.
@@ -469,13 +513,13 @@ class RunStepStore(RunStore):
                 {"fresh": fresh, "workspace": run.workspace_id, "run": run.id},
             )
 
-    async def release(self, run: Run, *, orderly: bool = True) -> None:
-        """Release a run for another process, because this one stops.
+    async def release(self, run: "RunClaim", *, orderly: bool = True) -> bool:
+        """Release a run for another process, because this one stops. Returns False if this one does not have it.
 
         An ``orderly`` release counts no failed attempt.
         """
         async with self._database.as_system() as connection:
-            await connection.execute(
+            cursor = await connection.execute(
                 f"""
                 update toolcrib.runs r set state = 'ready', worker_id = null, active_ms = r.active_ms + {ELAPSED},
                     active_since = null,
@@ -485,6 +529,7 @@ class RunStepStore(RunStore):
                 """,  # noqa: S608 - a constant of this module
                 {"orderly": orderly, "workspace": run.workspace_id, "run": run.id, "epoch": run.epoch},
             )
+        return cursor.rowcount > 0
 
     async def compact(
         self, run: Run, summary: SessionMessage, up_to: int, *, context_tokens: int, used: ModelUsage
@@ -529,6 +574,28 @@ class RunStepStore(RunStore):
                 {"workspace": run.workspace_id, "run": run.id, **used.row},
             )
         return int(row[0])
+
+
+class RunClaim(Protocol):
+    """A run that a process has taken, under an epoch."""
+
+    @property
+    def id(self) -> RunId: ...
+
+    @property
+    def workspace_id(self) -> WorkspaceId: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TakenRun:
+    """What is needed to release a run that was taken."""
+
+    workspace_id: WorkspaceId
+    id: RunId
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)

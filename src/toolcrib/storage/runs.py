@@ -368,6 +368,9 @@ class RunStore:
 
 ELAPSED = "coalesce((extract(epoch from now() - r.active_since) * 1000)::bigint, 0)"
 
+# A process that is silent for this long is gone for good: others should have taken over what it had.
+UNATTENDED_SECONDS = 60.0
+
 _NAMES = (
     "id", "workspace_id", "session_id", "user_id", "agent_id", "via", "prompt", "state", "end_reason", "epoch", "turns",
     "input_tokens", "output_tokens", "context_tokens", "active_ms", "active_since", "cancelled_by", "error",
@@ -376,7 +379,11 @@ _NAMES = (
     "waits_for_child", "cost", "unpriced_turns", "child_tokens", "child_cost", "child_unpriced", "compacts",
 )  # fmt: skip
 COLUMNS = ", ".join(f"r.{name}" for name in _NAMES)
-SELECT = f"select {', '.join(_NAMES)} from toolcrib.runs "  # noqa: S608 - constants of this module
+SELECT = f"""
+select {", ".join(_NAMES)},
+       toolcrib.run_is_unattended(id, state, epoch, worker_id, awaits_slot, {UNATTENDED_SECONDS}) as is_unattended
+from toolcrib.runs
+"""  # noqa: S608 - constants of this module
 MESSAGES = "select id, position, run_id, role, content, metadata, created_at from toolcrib.messages "
 
 

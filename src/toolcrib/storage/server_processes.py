@@ -10,6 +10,7 @@ import psycopg
 from toolcrib.core.errors import Superseded
 from toolcrib.core.ids import ProcessId
 from toolcrib.storage.database import Connection, Store, session_name
+from toolcrib.storage.database_connections import ANSWER_SECONDS, PatientConnection, with_tcp_deadlines
 
 
 class ServerProcessStore(Store):
@@ -81,14 +82,22 @@ class HeartbeatConnection:
     """
 
     def __init__(
-        self, dsn: str, process_id: ProcessId, node: str, disk_id: UUID | None = None, *, address: str | None = None
+        self,
+        dsn: str,
+        process_id: ProcessId,
+        node: str,
+        disk_id: UUID | None = None,
+        *,
+        address: str | None = None,
+        answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
         self._dsn = dsn
         self._process_id = process_id
         self._node = node
         self._disk_id = disk_id
         self._address = address
-        self._connection: psycopg.Connection | None = None
+        self._answer_seconds = answer_seconds
+        self._connection: PatientConnection | None = None
         # The database's time, minus the time of this process's monotonic clock.
         self._clock_offset = 0.0
 
@@ -167,12 +176,11 @@ class HeartbeatConnection:
 
     def _opened(self) -> psycopg.Connection:
         if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(
-                self._dsn,
-                autocommit=True,
-                connect_timeout=5,
-                application_name=session_name("toolcrib-heart", self._process_id),
+            name = session_name("toolcrib-heart", self._process_id)
+            self._connection = PatientConnection.connect(
+                with_tcp_deadlines(self._dsn, application_name=name, connect_timeout=5), autocommit=True
             )
+            self._connection.answer_seconds = self._answer_seconds
         return self._connection
 
 

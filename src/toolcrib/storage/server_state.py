@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from toolcrib.storage.database import Store
+from toolcrib.storage.runs import UNATTENDED_SECONDS
 
 # Rows of one kind that are counted. Beyond it, an exact number would cost more than it tells.
 MOST_COUNTED = 10_000
@@ -22,6 +23,11 @@ class ServerState:
     running_runs: int
     waiting_runs: int
     unsealed_seconds: float
+    # What no process attends to, by kind; see ``unattended.sql``.
+    unattended_runs: int
+    unattended_approved_calls: int
+    unattended_calls: int
+    unattended_schedules: int
 
 
 class ServerStateStore(Store):
@@ -69,10 +75,12 @@ class ServerStateStore(Store):
                            where state in ('ready', 'running', 'waiting') and state = 'waiting'
                            limit %(most)s) waiting) as waiting_runs,
                        coalesce((select greatest(extract(epoch from now() - created_at), 0)::float8 from unsealed), 0)
-                       as unsealed_seconds
-                from asked
+                       as unsealed_seconds,
+                       lost.runs as unattended_runs, lost.approved_calls as unattended_approved_calls,
+                       lost.calls as unattended_calls, lost.schedules as unattended_schedules
+                from asked, toolcrib.count_unattended(%(seconds)s) lost
                 """,
-                {"most": MOST_COUNTED},
+                {"most": MOST_COUNTED, "seconds": UNATTENDED_SECONDS},
             )
             assert found is not None
             return found

@@ -46,15 +46,24 @@ class ToolReport:
     Attributes:
         isolation: The isolation level of a program.
         protected: Protected paths in the draft, noted by the guard or by the tool. They need a person's approval.
+        outward_links: New links that lead out of the workspace, with their targets. They need a person's approval.
         progress: Receives how many changes of the draft are on disk, and their number, while they are applied.
+        decides: The result changes stored decisions, so the call is stored even if it changes no file.
     """
 
     isolation: str | None = None
     protected: list[WorkspacePath] = field(default_factory=list)
+    outward_links: dict[WorkspacePath, str] = field(default_factory=dict)
     contacted: list[ContactedHost] = field(default_factory=list)
     progress: Callable[[int, int], None] | None = None
+    decides: bool = False
     # The session of the child run that the call has started and waits for.
     child_session_id: SessionId | None = None
+
+    @property
+    def needs_approval(self) -> bool:
+        """Whether a person must approve the changes of an agent, at every trust."""
+        return bool(self.protected or self.outward_links)
 
 
 @dataclass(frozen=True)

@@ -185,10 +185,7 @@ class ToolFiles:
         return folder.node is None or emptied or await self._tree.is_empty(folder)
 
     def _change_of(self, state: PathState) -> FileChange | None:
-        return next(
-            (one for one in self._draft.changes.values() if state.file is not None and one.file_id == state.file.id),
-            None,
-        )
+        return self._draft.changes.get(state.file.id) if state.file is not None else None
 
 
 def _entry(state: PathState) -> FileEntry:

@@ -66,6 +66,7 @@ async def run_service(
     heartbeat: ProcessHeartbeat,
     *,
     queue_after: float = 0.0,
+    resumes: bool = True,
 ) -> AsyncIterator[RunService]:
     """Start a worker that gives each run to ``execute``, and provide the run service in front of it.
 
@@ -74,6 +75,7 @@ async def run_service(
     Args:
         queue_after: Open the durable queue only after this many seconds. Until then, what becomes ready or is decided
             in this process starts, and what a process of this node left behind.
+        resumes: Also work on what this process did not start: the queue, and what other processes left behind.
     """
     settings, recovery = engine.settings, engine.workspace_services.sync.trees.recovery
 
@@ -96,6 +98,7 @@ async def run_service(
         node=settings.node_name,
         slots=_RUNS_AT_ONCE,
         drain=engine.drain,
+        resumes=resumes,
     )
     periodic = periodic_jobs(engine)
     queue = DurableQueue(
@@ -108,9 +111,10 @@ async def run_service(
         resume=engine.resume_worker.execute,
         fire=schedule_service(engine).fire,
         periodic=periodic,
+        answer_seconds=settings.database_answer_seconds,
     )
     processes = ServerProcessStore(engine.database)
-    queueing = asyncio.create_task(queue.run(processes, heartbeat, after=queue_after))
+    queueing = asyncio.create_task(queue.run(processes, heartbeat, after=queue_after)) if resumes else None
     working = asyncio.create_task(runner.run())
 
     async def start_taken() -> None:
@@ -139,21 +143,23 @@ async def run_service(
     engine.drain.add(finish)
     engine.wake_signal.start_with(runner.start, engine.resume_worker.start)
     try:
-        if not queue_after:
-            await queue.opened()
-        await runner.start_due()
-        await engine.resume_worker.start_due()
+        if resumes:
+            if not queue_after:
+                await queue.opened()
+            await runner.start_due()
+            await engine.resume_worker.start_due()
         yield RunService(engine.stores.runs, engine.wake_signal, engine.live, runner=runner)
     finally:
-        if keeping is not None:
-            await _stop(keeping)
+        await _stop(keeping)
         await _stop(queueing)
         await periodic.stop()
         await engine.resume_worker.stop()
         await _stop(working)
 
 
-async def _stop(job: asyncio.Task[None]) -> None:
+async def _stop(job: asyncio.Task[None] | None) -> None:
+    if job is None:
+        return
     job.cancel()
     await asyncio.gather(job, return_exceptions=True)
 

@@ -157,9 +157,14 @@ def _shared_limits(settings: Settings) -> "SharedRateLimiter | None":
 
 @asynccontextmanager
 async def services(
-    settings: Settings, *, tools: Iterable[Tool] = (), binds_logins: bool = False
+    settings: Settings, *, tools: Iterable[Tool] = (), binds_logins: bool = False, resumes: bool = True
 ) -> AsyncIterator[ApiServices]:
-    """Open everything that the routes use: the database, and all background workers. Recovery is one of them."""
+    """Open everything that the routes use: the database, and all background workers. Recovery is one of them.
+
+    Args:
+        resumes: Go on with the runs that an earlier process left, and work on the queue. Not for a command that only
+            looks: a run that it wakes costs money, and ends with the command.
+    """
     settings.reject_weak_secrets()
     tools = (*tools, *await asyncio.to_thread(load_python_tools, settings.tools_module))
     process_id = ProcessId(new_id())
@@ -171,7 +176,11 @@ async def services(
         )
         database = await opened.enter_async_context(
             Database.open(
-                settings.database_url, settings.system_url, pool_size=settings.pool_size, process_id=process_id
+                settings.database_url,
+                settings.system_url,
+                pool_size=settings.pool_size,
+                process_id=process_id,
+                answer_seconds=settings.database_answer_seconds,
             )
         )
         live = await opened.enter_async_context(
@@ -216,6 +225,10 @@ async def services(
         await opened.enter_async_context(
             _at_work(audit_sealer(settings, stores).run(settings.audit_seal_interval_seconds))
         )
+        # They close after the runs: a call that is at work is to be stopped, not to fail because its tools are gone.
+        opened.callback(engine.shell.close)
+        opened.push_async_callback(engine.background.close)
+        opened.push_async_callback(engine.toolbox.close)
         # A program that serves only its own user shows the first word sooner if it imports the queue's library later.
         queue_after = _LOCAL_QUEUE_AFTER if binds_logins else 0.0
         runs = await opened.enter_async_context(
@@ -224,6 +237,7 @@ async def services(
                 run_executor(engine, providers, on_ended=metrics.run_ended if metrics else None),
                 heartbeat,
                 queue_after=queue_after,
+                resumes=resumes,
             )
         )
         forwarding = None
@@ -263,13 +277,8 @@ async def services(
             sync.recover_found(),
             sync.trees.run(),
         )
-        try:
-            async with _at_work(*jobs):
-                yield api
-        finally:
-            await engine.toolbox.close()
-            await engine.background.close()
-            engine.shell.close()
+        async with _at_work(*jobs):
+            yield api
 
 
 def server_metrics(database: Database) -> "ServerMetrics":

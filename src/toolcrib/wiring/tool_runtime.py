@@ -65,6 +65,7 @@ from toolcrib.storage.virtual_files import VirtualFileStore
 from toolcrib.storage.workspaces import DeletedWorkspaceStore, WorkspaceStore
 from toolcrib.tools.shell.background_shell import BackgroundShell
 from toolcrib.tools.shell.bash import PRIVATE_HOSTS_SETTING
+from toolcrib.tools.shell.git_view import PersonalGitSettings
 from toolcrib.tools.shell.shell import Shell
 from toolcrib.tools.shell.toolchain import Toolchain
 from toolcrib.tools.tool import Tool
@@ -181,6 +182,7 @@ def assemble(
         settings.data_dir / "staging",
         environment=git_author(settings),
         toolchain=Toolchain(settings.tool_dirs, settings.command_path),
+        git_settings=PersonalGitSettings(settings.git_config_files),
         cache_bytes=settings.command_cache_bytes,
     )
     trees = TreeRebuilder(

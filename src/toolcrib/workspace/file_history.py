@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Sequence
 
 from toolcrib.core.change_sets import LastUndoable, TrashedFile, UndoScope
 from toolcrib.core.files import EntryState, File, PathState, Version
-from toolcrib.core.ids import FileId, SessionId, VersionId
+from toolcrib.core.ids import CallId, FileId, SessionId, VersionId
 from toolcrib.core.paths import Mount, WorkspacePath, mount_root
-from toolcrib.storage.file_history import FileTimeline, UnreviewedChanges
+from toolcrib.storage.file_history import FileTimeline, ReopenedFile, UnreviewedChanges
 from toolcrib.storage.trash import TrashEntry
 from toolcrib.workspace.fs.trash import TrashDirectory
 from toolcrib.workspace.sync.path_state import author_in_words
@@ -55,6 +55,10 @@ class FileHistory:
             for state in await self._tree.lookup_all([one.state.path for one in live[start : start + _COMPARED]]):
                 are_current &= state.file is not None and heads.get(state.file.id) == state.file.version_id
         return are_current
+
+    async def reopened(self, calls: Sequence[CallId]) -> list[ReopenedFile]:
+        """Return the files that wait for a review again when these calls are undone."""
+        return await self._services.undoing.reopened(self._tenant, calls, self._tree.needs)
 
     async def last_undoable(self, last: LastUndoable) -> UndoScope | None:
         """Return what the newest change that is still in effect belongs to, or None if there is none."""

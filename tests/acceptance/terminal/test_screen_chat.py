@@ -47,8 +47,14 @@ def cut_off(text: str) -> Answer:
     return Answer(tuple(wires.chat_completions(Scene(text=text), "gpt-4o"))[:3], hang=True)
 
 
-@pytest.mark.req("CL-1", part="the chat on the whole screen")
-@pytest.mark.req("CL-2", part="the chat on the whole screen")
+def style_of(text: str, coloured: str) -> str:
+    """The last escape sequence before a text on the screen."""
+    before, found, _ = coloured.partition(text)
+    assert found, coloured
+    styles: list[str] = re.findall(r"\x1b\[([\d;]*)m", before)
+    return styles[-1]
+
+
 def test_a_session_from_the_first_message_to_resuming_after_a_kill(own: Laptop) -> None:
     project = own.project("pond", below="home")
     haiku = project / "haiku.md"
@@ -72,6 +78,8 @@ def test_a_session_from_the_first_message_to_resuming_after_a_kill(own: Laptop) 
 
         chat.says("Make it a toad")
         chat.shows("+A toad jumps into the pond")
+        lines = ("-A frog jumps", "+A toad jumps", " Splash!")
+        assert len({style_of(line, chat.coloured()) for line in lines}) == len(lines)
         chat.press("a")
         looks_like(chat, "rule", "Always approve in this session: any call of edit", "n back")
         chat.press("n", "n")
@@ -128,14 +136,12 @@ def test_a_session_from_the_first_message_to_resuming_after_a_kill(own: Laptop) 
     assert not (own.data / "postgres" / "postmaster.pid").exists()
 
 
-@pytest.mark.req("CT-8", part="the loser of a race of two deciders is told")
-@pytest.mark.req("CT-8", part="deceiving characters are escaped, every line is seen, commands keep their lines")
 def test_approval_shows_a_command_in_its_lines_and_says_who_was_faster(own: Laptop) -> None:
     project = own.project("marsh", below="home")
     deceptive = "ok\r-removed\u202e" + " " * 300 + "evil" + "\n"
     own.model.script = [
         says("", ("write", {"path": "/a.txt", "content": deceptive})),
-        says("Written."),
+        says("Written, all\n\nof *it*.\n"),
     ]
     with tmux(own, "chat", "--trust", "guided", at=project) as chat:
         chat.shows("ready")
@@ -143,10 +149,13 @@ def test_approval_shows_a_command_in_its_lines_and_says_who_was_faster(own: Lapt
         chat.shows("1 file changed, +1 -0", "+ok\\r-removed\\u202e⟦300 spaces⟧evil", "y approve")
         [pending] = json.loads(own.says("approve", "--json", at=project))
         own.says("approve", pending["id"], "--yes", at=project)
-        chat.shows("Already approved by", "Written.", "ready", without="n reject")
+        chat.shows("Already approved by", "Written, all", "of it.", "ready", without="n reject")
+        chat.drags("all", "of it.")
+        chat.press("C-c")
+        chat.copies("all\nof it.")
 
 
-@pytest.mark.req("CL-1", part="two terminals in one directory, on the whole screen")
+@pytest.mark.long
 def test_another_terminal_takes_over_and_a_killed_database_restarts(own: Laptop) -> None:
     project = own.project("lake", below="home")
     own.model.script = [says("Hello from the first."), says("I am still with you."), says("And now too.")]

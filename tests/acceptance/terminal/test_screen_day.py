@@ -64,14 +64,7 @@ def project(own: Laptop) -> Path:
     return made
 
 
-@pytest.mark.req("AG-1", part="AGENTS.md and CLAUDE.md, nested")
-@pytest.mark.req("AG-1", part="skills")
-@pytest.mark.req("AG-4", part="PATH and home tool directories")
-@pytest.mark.req("AG-6", part="files, commands and images")
-@pytest.mark.req("AG-6", part="model and session picker, resume and continue")
-@pytest.mark.req("CT-4", part="told that the network is closed, and how to ask")
-@pytest.mark.req("CT-4", part="granted once, for the session or always, and the call continues")
-@pytest.mark.req("OP-7", part="cost is shown where tokens are")
+@pytest.mark.long
 def test_a_day_with_npm_a_granted_host_a_kill_and_undo(own: Laptop, project: Path, registry: NpmRegistry) -> None:
     before, claude = content(project), Claude()
     installs = f"npm install tiny-sum --registry {registry.url} && npm test"

@@ -42,7 +42,6 @@ def last_message(own: Laptop) -> Any:
     return [one["content"] for one in own.model.last.body["messages"] if one["role"] == "user"][-1]
 
 
-@pytest.mark.req("AG-6", part="files, commands and images")
 def test_a_file_is_completed_and_attached_and_a_name_that_is_no_file_is_not(own: Laptop) -> None:
     project = own.project("mention", below="home")
     files(project)
@@ -69,7 +68,6 @@ def test_a_file_is_completed_and_attached_and_a_name_that_is_no_file_is_not(own:
     assert last_message(own).startswith('And @"my notes.txt"\n\n<attached>\n<file path="/my notes.txt">\nBuy milk\n')
 
 
-@pytest.mark.req("AG-6", part="files, commands and images")
 def test_a_command_of_the_person_runs_in_the_sandbox_goes_to_the_agent_and_can_be_undone(own: Laptop) -> None:
     project = own.project("command", below="home")
     files(project)
@@ -103,7 +101,7 @@ def test_a_command_of_the_person_runs_in_the_sandbox_goes_to_the_agent_and_can_b
     assert not (project / "never.txt").exists()
 
 
-@pytest.mark.req("AG-6", part="files, commands and images")
+@pytest.mark.long
 def test_the_path_of_an_image_becomes_an_attachment(own: Laptop) -> None:
     project = own.project("picture", below="home")
     files(project)
@@ -132,8 +130,7 @@ def test_the_path_of_an_image_becomes_an_attachment(own: Laptop) -> None:
         assert image["image_url"]["url"] == f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}"
 
 
-@pytest.mark.req("AG-6", part="model and session picker, resume and continue")
-@pytest.mark.req("AG-6", part="/compact, cost, history search")
+@pytest.mark.long
 def test_models_sessions_and_earlier_messages_are_picked_by_typing(own: Laptop) -> None:
     project = own.project("picker", below="home")
     own.model.script = [says("Noted."), says("Fine."), says("Again.")]

@@ -32,8 +32,6 @@ def finishes(chat: Screen, text: str) -> str:
     return screen
 
 
-@pytest.mark.req("CT-1", part="the review in the terminal")
-@pytest.mark.req("CT-1", part="an open review blocks nothing")
 def test_a_run_is_reviewed_by_hunk_in_the_chat_and_the_next_message_tells_the_agent(own: Laptop) -> None:
     project = own.project()
     (project / "a.txt").write_text(LINES)
@@ -65,7 +63,7 @@ def test_a_run_is_reviewed_by_hunk_in_the_chat_and_the_next_message_tells_the_ag
         assert (project / "b.txt").exists()
 
 
-@pytest.mark.req("CT-1", part="the review in the terminal")
+@pytest.mark.long
 def test_the_command_shows_and_decides_a_review(own: Laptop) -> None:
     project = own.project()
     (project / "a.txt").write_text(LINES)

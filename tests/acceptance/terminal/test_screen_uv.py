@@ -49,9 +49,7 @@ def project(own: Laptop) -> Path:
     return made
 
 
-@pytest.mark.req("AG-4", part="PATH and home tool directories")
-@pytest.mark.req("CT-4", part="told that the network is closed, and how to ask")
-@pytest.mark.req("CT-4", part="granted once, for the session or always, and the call continues")
+@pytest.mark.long
 def test_uv_adds_a_package_from_a_granted_host_and_is_undone(own: Laptop, project: Path, index: PythonIndex) -> None:
     before, claude = content(project), Claude()
     use_claude(own, claude)

@@ -23,6 +23,7 @@ from tests.acceptance.terminal.screens import looks_like
 from tests.acceptance.terminal.tmux import tmux
 from tests.acceptance.test_stop import WITHIN_IF_BUSY, processes_with, until
 from tests.integration.runs.conftest import says
+from tests.long_cases import gate_runs
 from tests.wait_until import PATIENCE
 
 
@@ -86,11 +87,10 @@ def chat_on_pty(own: Laptop, at: Path, *arguments: str) -> Iterator[Pty]:
         process.wait(PATIENCE)
 
 
-@pytest.mark.req("CT-7", part="closing a terminal ends its process")
-@pytest.mark.parametrize(
-    "how",
-    ["window closed", "SIGHUP", "window closed while a command prints", "SIGTERM", "window closed, then SIGTERM"],
-)
+ENDS = ("SIGTERM", "window closed while a command prints", "window closed", "SIGHUP", "window closed, then SIGTERM")
+
+
+@pytest.mark.parametrize("how", gate_runs(2, ENDS))
 def test_closing_the_terminal_ends_the_process_and_what_it_started(own: Laptop, how: str) -> None:
     project = own.project()
     own.model.script = [says("", ("bash", {"command": "while :; do seq 100; sleep 0.02; done", "timeout": 600}))]
@@ -123,7 +123,6 @@ def test_closing_the_terminal_ends_the_process_and_what_it_started(own: Laptop, 
     assert not (own.data / "postgres" / "postmaster.pid").exists()
 
 
-@pytest.mark.req("CT-7", part="the run and its command end within a second")
 def test_ctrl_c_ends_a_run_of_the_command_line_and_its_command(own: Laptop) -> None:
     project = own.project()
     command = "echo begun > begun.txt; sleep 4271.17; echo done > done.txt"
@@ -145,8 +144,6 @@ def test_ctrl_c_ends_a_run_of_the_command_line_and_its_command(own: Laptop) -> N
     assert list(project.iterdir()) == []
 
 
-@pytest.mark.req("CT-7", part="the run and its command end within a second")
-@pytest.mark.req("CT-7", part="queued messages stay visible and do not start")
 def test_esc_ends_the_run_and_its_command_and_keeps_queued_messages_on_the_screen(own: Laptop) -> None:
     project = own.project("queue", below="home")
     command = "echo begun > begun.txt; sleep 4272.17; echo done > done.txt"
@@ -181,7 +178,6 @@ def test_esc_ends_the_run_and_its_command_and_keeps_queued_messages_on_the_scree
     assert command_took < WITHIN_IF_BUSY
 
 
-@pytest.mark.req("CT-7", part="the run and its command end within a second")
 def test_esc_at_an_approval_goes_back_from_the_reason_and_then_ends_the_run(own: Laptop) -> None:
     project = own.project("asked", below="home")
     own.model.script = [says("", ("write", {"path": "/a.txt", "content": "a\n"})), says("Never said.")]
@@ -200,7 +196,6 @@ def test_esc_at_an_approval_goes_back_from_the_reason_and_then_ends_the_run(own:
     assert list(project.iterdir()) == []
 
 
-@pytest.mark.req("CL-1", part="the chat on the whole screen")
 def test_ctrl_z_suspends_the_chat_and_fg_resumes_it(own: Laptop) -> None:
     project = own.project("job", below="home")
     own.model.script = [says("I am back.")]
@@ -223,6 +218,7 @@ def test_ctrl_z_suspends_the_chat_and_fg_resumes_it(own: Laptop) -> None:
         shell.shows("Continue with: toolcrib chat --resume")
 
 
+@pytest.mark.long
 def test_ctrl_z_does_not_freeze_a_chat_that_no_shell_can_resume(own: Laptop) -> None:
     project = own.project("window", below="home")
     own.model.script = [says("Still here.")]

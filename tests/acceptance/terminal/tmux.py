@@ -57,6 +57,24 @@ class Screen:
         """Presses keys, by tmux's names: Enter, Escape, C-c, BTab."""
         self._tmux("send-keys", "-t", "0", *keys)
 
+    def drags(self, start: str, end: str) -> None:
+        """Drags with the mouse from the first character of a text on the screen to the end of another."""
+        rows = self.screen().split("\n")
+        positions = [
+            (rows[at].index(text) + 1, at + 1)
+            for text in (start, end)
+            for at in [next(number for number, row in enumerate(rows) if text in row)]
+        ]
+        (column, row), (last_column, last_row) = positions
+        last_column += len(end)
+        # Pressed, moved and released, as a terminal reports it.
+        for report in (f"0;{column};{row}M", f"32;{last_column};{last_row}M", f"0;{last_column};{last_row}m"):
+            self.types(f"\x1b[<{report}")
+
+    def copies(self, text: str) -> None:
+        """Waits until the clipboard of the terminal has this text."""
+        self.until(lambda _: self._tmux("list-buffers") != "" and self._tmux("show-buffer") == text, f"Copied {text!r}")
+
     def says(self, text: str) -> None:
         """Types a text, waits until it is shown, and sends it."""
         self.types(text)
@@ -123,7 +141,7 @@ def tmux(laptop: Laptop, *arguments: str, at: Path, shell: bool = False, **envir
         socket,
         *("-f", "/dev/null", "new-session", "-d", "-x", str(COLUMNS), "-y", str(LINES), "sh"),
         *(";", "set-option", "-g", "remain-on-exit", "on", ";", "set-option", "-g", "status", "off"),
-        *(";", "set-option", "-g", "escape-time", "0"),
+        *(";", "set-option", "-g", "escape-time", "0", ";", "set-option", "-g", "set-clipboard", "on"),
         *(";", "respawn-pane", "-k", "-t", "0", command),
     )
     screen = Screen(socket)

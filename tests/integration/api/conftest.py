@@ -34,10 +34,18 @@ def app(services: ApiServices) -> FastAPI:
     return create_app(services)
 
 
+@pytest.fixture(scope="session")
+def openapi_checks() -> list[Described]:
+    """Holds the checks of this process: the document is the same for every app, and takes most of a second."""
+    return []
+
+
 @pytest.fixture
-async def client(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
+async def client(app: FastAPI, openapi_checks: list[Described]) -> AsyncIterator[httpx2.AsyncClient]:
     """A client that checks every response against the OpenAPI document."""
-    described = Described(app.openapi())
+    if not openapi_checks:
+        openapi_checks.append(Described(app.openapi()))
+    described = openapi_checks[0]
 
     async def check(response: httpx2.Response) -> None:
         if not response.headers.get("content-type", "").startswith("text/event-stream"):

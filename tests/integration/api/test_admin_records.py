@@ -6,7 +6,7 @@ import httpx2
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.integration.api.accounts import Newcomer, Someone
 from toolcrib.api.api_services import ApiServices
 from toolcrib.core.agents import TrustLevel
@@ -16,8 +16,6 @@ from toolcrib.core.mcp_servers import McpTransport
 from toolcrib.core.provider_credentials import ProviderCredentials
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.users import ActingUser
-
-pytestmark = pytest.mark.req("AU-1", part="administrative actions are audited")
 
 NOBODY = "00000000-0000-0000-0000-000000000000"
 SECRET = "s3cr3t-that-nobody-else-may-see"

@@ -14,7 +14,7 @@ import pytest
 from fastapi import FastAPI
 from pydantic import SecretStr
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.integration.api.accounts import (
     API,
     Founder,
@@ -50,7 +50,6 @@ def write(path: str = "/notes.md", content: str = "once\n") -> dict[str, Any]:
     return {"tool": "write", "args": {"path": path, "content": content}}
 
 
-@pytest.mark.req("OP-6", part="sessions, workspaces and agents")
 async def test_repeated_post_creates_one_session_and_gets_the_same_answer(
     client: httpx2.AsyncClient, ada: Someone, founded: Founder
 ) -> None:
@@ -77,7 +76,6 @@ async def test_post_without_a_key_is_done_every_time(
     assert len(await sessions_of(client, ada, workspace)) == 2
 
 
-@pytest.mark.req("OP-6", part="tool calls")
 async def test_repeated_tool_call_is_made_once(
     client: httpx2.AsyncClient, ada: Someone, founded: Founder, database: Database
 ) -> None:
@@ -91,7 +89,6 @@ async def test_repeated_tool_call_is_made_once(
     assert await calls_of(database, ada, workspace) == 1
 
 
-@pytest.mark.req("OP-6", part="tool calls")
 async def test_two_clients_at_once_have_one_effect(
     client: httpx2.AsyncClient, ada: Someone, founded: Founder, database: Database
 ) -> None:
@@ -111,7 +108,6 @@ async def test_two_clients_at_once_have_one_effect(
 
 
 @pytest.mark.parametrize(("path", "body"), [("sessions", {"title": "b"}), ("tools", write())])
-@pytest.mark.req("OP-6", part="sessions, workspaces and agents")
 async def test_key_of_another_request_is_refused(
     client: httpx2.AsyncClient, ada: Someone, founded: Founder, path: str, body: dict[str, Any]
 ) -> None:
@@ -124,7 +120,6 @@ async def test_key_of_another_request_is_refused(
     assert len(await sessions_of(client, ada, workspace)) == 1
 
 
-@pytest.mark.req("OP-6", part="sessions, workspaces and agents")
 async def test_same_key_of_two_people_is_two_keys(client: httpx2.AsyncClient, ada: Someone, newcomer: Newcomer) -> None:
     bob = await newcomer()
 
@@ -136,7 +131,6 @@ async def test_same_key_of_two_people_is_two_keys(client: httpx2.AsyncClient, ad
     assert made[0] != made[1]
 
 
-@pytest.mark.req("OP-6", part="sessions, workspaces and agents")
 async def test_request_that_failed_does_not_use_up_its_key(
     client: httpx2.AsyncClient, ada: Someone, founded: Founder, services: ApiServices
 ) -> None:
@@ -151,7 +145,6 @@ async def test_request_that_failed_does_not_use_up_its_key(
     assert made.status_code == 201
 
 
-@pytest.mark.req("OP-6", part="tool calls")
 async def test_failed_tool_call_is_not_made_again(client: httpx2.AsyncClient, ada: Someone, founded: Founder) -> None:
     workspace, headers = await founded(ada), keyed(ada)
     body = {"tool": "read", "args": {"path": "/later.md"}}
@@ -182,7 +175,6 @@ async def test_quoted_key_is_the_same_key(client: httpx2.AsyncClient, ada: Someo
     assert made[0] == made[1]
 
 
-@pytest.mark.req("OP-6", part="tool calls")
 async def test_streamed_tool_call_is_made_once(
     client: httpx2.AsyncClient, ada: Someone, founded: Founder, database: Database
 ) -> None:
@@ -199,7 +191,6 @@ async def test_streamed_tool_call_is_made_once(
     assert await calls_of(database, ada, workspace) == 1
 
 
-@pytest.mark.req("OP-6", part="API keys, invitations and tickets")
 async def test_secret_of_a_created_key_is_shown_once_and_not_kept(
     client: httpx2.AsyncClient, ada: Someone, database_urls: DatabaseUrls
 ) -> None:
@@ -219,7 +210,6 @@ async def test_secret_of_a_created_key_is_shown_once_and_not_kept(
 
 
 @pytest.mark.parametrize("path", ["invitations", "tickets", "agents/{agent}/keys"])
-@pytest.mark.req("OP-6", part="API keys, invitations and tickets")
 async def test_other_secrets_are_not_kept_either(
     client: httpx2.AsyncClient, ada: Someone, founded: Founder, services: ApiServices, path: str
 ) -> None:
@@ -248,7 +238,6 @@ async def test_answer_of_a_login_is_not_replayed_to_an_api_key_of_the_user(
     assert code_of(refused) == (403, "FORBIDDEN")
 
 
-@pytest.mark.req("OP-6", part="sessions, workspaces and agents")
 async def test_member_who_lost_their_role_does_not_get_an_earlier_answer(
     client: httpx2.AsyncClient, ada: Someone, newcomer: Newcomer, founded: Founder, services: ApiServices
 ) -> None:
@@ -292,7 +281,6 @@ async def test_revoked_token_does_not_get_an_earlier_answer(
     assert code_of(again) == (401, "INVALID_TOKEN")
 
 
-@pytest.mark.req("OP-6", part="tool calls")
 async def test_large_answer_is_read_again(client: httpx2.AsyncClient, ada: Someone, founded: Founder) -> None:
     workspace, headers = await founded(ada), keyed(ada)
     large = "x" * 200 + "\n"

@@ -9,15 +9,13 @@ import httpx2
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.integration.api.accounts import PASSWORD, Founder, Newcomer, Someone, bearer, code_of, new_email
 from toolcrib.api.api_services import ApiServices
 from toolcrib.api.app import create_app
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.ids import WorkspaceId
 from toolcrib.storage.database import Tenant
-
-pytestmark = pytest.mark.req("OP-3", part="invitations")
 
 ACCEPT = "/auth/invitations/accept"
 REFUSED = (403, "FORBIDDEN")

@@ -6,7 +6,7 @@ import httpx2
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.integration.api.accounts import Newcomer, Someone, bearer, code_of
 from toolcrib.core.ids import WorkspaceId
 
@@ -18,7 +18,6 @@ async def made(client: httpx2.AsyncClient, ada: Someone, **given: object) -> tup
     return response.json()["key"]["id"], response.json()["secret"]
 
 
-@pytest.mark.req("AP-2", part="API keys")
 async def test_key_authenticates_its_person(
     client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId
 ) -> None:
@@ -31,7 +30,6 @@ async def test_key_authenticates_its_person(
     assert workspace.json()["role"] == "owner"
 
 
-@pytest.mark.req("AP-2")
 async def test_secret_is_shown_once_and_stored_as_a_hash(
     client: httpx2.AsyncClient, ada: Someone, database_urls: DatabaseUrls
 ) -> None:
@@ -51,7 +49,6 @@ async def test_secret_is_shown_once_and_stored_as_a_hash(
     assert secret not in row[0]
 
 
-@pytest.mark.req("AP-2", part="API keys")
 async def test_revoked_key_is_rejected_at_once(client: httpx2.AsyncClient, ada: Someone) -> None:
     key_id, secret = await made(client, ada)
 

@@ -8,7 +8,7 @@ from fastapi import FastAPI, Request, Response
 from structlog.testing import capture_logs
 
 import toolcrib
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.integration.api.accounts import API, Someone, code_of
 from toolcrib.api.api_services import ApiServices
 from toolcrib.api.app import create_app
@@ -78,7 +78,6 @@ async def a_page(request: Request) -> Response:
 # Errors
 
 
-@pytest.mark.req("AP-1", part="error envelope")
 async def test_unknown_url_and_wrong_method_return_the_envelope(client: httpx2.AsyncClient) -> None:
     unknown = await client.get("/nowhere")
     wrong = await client.put("/workspaces")
@@ -88,7 +87,6 @@ async def test_unknown_url_and_wrong_method_return_the_envelope(client: httpx2.A
     assert wrong.headers["allow"]
 
 
-@pytest.mark.req("AP-1", part="error envelope")
 @pytest.mark.parametrize(
     "body",
     [
@@ -125,7 +123,6 @@ async def test_body_of_another_type_is_not_parsed_as_json(client: httpx2.AsyncCl
     assert code_of(response) == (400, "VALIDATION_ERROR")
 
 
-@pytest.mark.req("AP-1", part="error envelope")
 async def test_unexpected_error_is_logged_and_not_disclosed(app: FastAPI, client: httpx2.AsyncClient) -> None:
     app.add_route("/broken", broken)
 
@@ -144,7 +141,6 @@ async def broken(request: Request) -> Response:
     raise ZeroDivisionError("division by zero")
 
 
-@pytest.mark.req("AP-1", part="error envelope")
 async def test_unreachable_database_is_503(services: ApiServices, database_urls: DatabaseUrls, ada: Someone) -> None:
     async with Database.open(database_urls.app, database_urls.system, pool_size=2) as closed:
         pass

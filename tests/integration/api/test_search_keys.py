@@ -4,15 +4,13 @@ import httpx2
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.integration.api.accounts import Newcomer, Someone, code_of
 from tests.integration.websearch.engines import Brave
 from tests.integration.websearch.loopback import loopback
 from toolcrib.api.api_services import ApiServices
 from toolcrib.core.errors import BadArguments
 from toolcrib.websearch.brave import SearchKeys
-
-pytestmark = pytest.mark.req("SE-1", part="a person's own key")
 
 OWN = "BSA-key-of-ada-0815"
 

@@ -1,5 +1,7 @@
 """Sessions and their events over HTTP, and tickets."""
 
+from typing import Any
+
 import httpx2
 import pytest
 
@@ -18,7 +20,6 @@ def url(workspace_id: WorkspaceId) -> str:
     return f"/workspaces/{workspace_id}/sessions"
 
 
-@pytest.mark.req("RN-1", part="sessions as rows")
 async def test_session_is_created_found_renamed_and_deleted(client: httpx2.AsyncClient, ada: Someone, url: str) -> None:
     made = await client.post(url, json={"title": "first", "mode": "plan", "trust": "supervised"}, headers=ada.headers)
     one = f"{url}/{made.json()['id']}"
@@ -45,7 +46,6 @@ async def test_sessions_are_listed_in_pages_newest_first(client: httpx2.AsyncCli
     assert second["next"] is None
 
 
-@pytest.mark.req("HU-3", part="a person switches the mode")
 async def test_person_switches_a_session_between_plan_and_build(
     client: httpx2.AsyncClient, ada: Someone, url: str
 ) -> None:
@@ -86,7 +86,6 @@ async def test_member_deletes_only_their_own_sessions(
     assert statuses == [403, 204, 204]
 
 
-@pytest.mark.req("EV-1", part="events as pages")
 async def test_events_are_read_in_pages(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId, url: str
 ) -> None:
@@ -109,7 +108,6 @@ async def test_events_are_read_in_pages(
     }
 
 
-@pytest.mark.req("EV-2", part="authentication")
 async def test_ticket_is_stored_as_a_hash_and_has_an_expiry(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId
 ) -> None:
@@ -125,7 +123,6 @@ async def test_ticket_is_stored_as_a_hash_and_has_an_expiry(
     assert (await services.tickets.redeem(made["ticket"])).user_id == ada.id
 
 
-@pytest.mark.req("EV-2", part="authentication")
 async def test_expired_ticket_gives_no_access(
     services: ApiServices, ada: Someone, workspace_id: WorkspaceId, client: httpx2.AsyncClient
 ) -> None:
@@ -150,7 +147,6 @@ phases:
 """
 
 
-@pytest.mark.req("PO-1", part="phases")
 async def test_person_chooses_the_phase_and_an_agent_key_does_not(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId, url: str
 ) -> None:
@@ -182,7 +178,44 @@ async def test_person_chooses_the_phase_and_an_agent_key_does_not(
     assert back.json()["phase"] is None
 
 
-@pytest.mark.req("PO-3", part="a session's trust")
+async def test_call_of_a_person_in_a_session_goes_by_the_rules_of_its_agent(
+    client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId, url: str
+) -> None:
+    tenant = Tenant(workspace_id, ada.id)
+    definition = "trust: guided\ntool_permissions: {write: {allowed: true}}\n"
+    agent = await services.agents.create(tenant, name="coder", definition=definition)
+    _, agent_key = await services.keys.create_for_agent(tenant, agent.id, name="k", expires_at=None)
+    own_key = (await client.post("/api-keys", json={"name": "k"}, headers=ada.headers)).json()["secret"]
+    with_agent = (await client.post(url, json={"agent_id": str(agent.id)}, headers=ada.headers)).json()["id"]
+    without = (await client.post(url, json={}, headers=ada.headers)).json()["id"]
+
+    async def call(tool: str, headers: dict[str, str], **more: Any) -> httpx2.Response:
+        path = f"/{new_id()}.txt"
+        args = {"write": {"path": path, "content": "x"}, "rm": {"path": path}}[tool]
+        return await client.post(
+            f"/workspaces/{workspace_id}/tools", json={"tool": tool, "args": args, **more}, headers=headers
+        )
+
+    for headers in (ada.headers, bearer(own_key)):
+        asked = await call("write", headers, session_id=with_agent)
+        denied = await call("rm", headers, session_id=with_agent)
+        assert (asked.status_code, asked.json()["result"]["status"]) == (202, "approval_pending")
+        assert code_of(denied) == (403, "NOT_PERMITTED")
+        for own in ({}, {"session_id": without}, {"session_id": with_agent, "as_person": True}):
+            done = await call("write", headers, **own)
+            assert done.status_code == 200, done.text
+    borrowed = await call("write", bearer(agent_key), session_id=with_agent, as_person=True)
+    calls = (await client.get(f"{url}/{with_agent}/calls", headers=ada.headers)).json()["items"]
+
+    assert code_of(borrowed) == (403, "FORBIDDEN")
+    assert [(one["agent_id"], one["state"]) for one in calls if one["tool"] == "write"] == [
+        (None, "done"),
+        (str(agent.id), "paused"),
+        (None, "done"),
+        (str(agent.id), "paused"),
+    ]
+
+
 async def test_agent_key_call_has_the_trust_of_its_session(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId, url: str
 ) -> None:
@@ -203,7 +236,6 @@ async def test_agent_key_call_has_the_trust_of_its_session(
     assert done.status_code == 200
 
 
-@pytest.mark.req("PO-1", part="phases")
 async def test_explain_evaluates_a_phase(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId
 ) -> None:
@@ -220,7 +252,6 @@ async def test_explain_evaluates_a_phase(
     assert code_of(third) == (400, "VALIDATION_ERROR")
 
 
-@pytest.mark.req("PO-5", part="in a session")
 async def test_explain_evaluates_a_session(
     client: httpx2.AsyncClient, services: ApiServices, ada: Someone, workspace_id: WorkspaceId
 ) -> None:

@@ -10,11 +10,9 @@ import httpx2
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.integration.api.accounts import PASSWORD, Newcomer, Someone, bearer, code_of, keyed
 from toolcrib.api.api_services import ApiServices
-
-pytestmark = pytest.mark.req("SY-5", part="accounts are the operator's")
 
 NEW = "another long enough phrase"
 
@@ -53,7 +51,6 @@ async def can_continue(client: httpx2.AsyncClient, login: dict[str, Any]) -> boo
 # One's own password
 
 
-@pytest.mark.req("OP-3", part="password change and reset")
 async def test_new_password_ends_other_logins_and_continues_this_one(
     client: httpx2.AsyncClient, ada: Someone, services: ApiServices
 ) -> None:
@@ -184,8 +181,6 @@ async def test_only_administrators_manage_accounts(client: httpx2.AsyncClient, a
     assert not (await client.get("/auth/me", headers=ada.headers)).json()["is_administrator"]
 
 
-@pytest.mark.req("OP-3", part="administrative actions are audited")
-@pytest.mark.req("OP-3", part="disable")
 async def test_administrator_disables_and_enables_an_account_and_the_audit_log_says_who(
     client: httpx2.AsyncClient, ada: Someone, root: Someone, database_urls: DatabaseUrls
 ) -> None:
@@ -214,7 +209,6 @@ async def test_administrator_disables_and_enables_an_account_and_the_audit_log_s
     ]
 
 
-@pytest.mark.req("OP-3", part="password change and reset")
 async def test_reset_link_sets_a_new_password_once(
     client: httpx2.AsyncClient, ada: Someone, root: Someone, database_urls: DatabaseUrls
 ) -> None:

@@ -11,7 +11,8 @@ import httpx2
 import pytest
 import uvicorn
 
-from tests.conftest import DatabaseUrls, new_settings
+from tests.conftest import new_settings
+from tests.databases import DatabaseUrls
 from tests.fakes.conformance_tools import conformance_tools
 from tests.wait_until import PATIENCE
 from toolcrib.api.api_services import ApiServices

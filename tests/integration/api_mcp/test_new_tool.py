@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 import toolcrib.tools
-from tests.conftest import DatabaseUrls, new_settings
+from tests.conftest import new_settings
+from tests.databases import DatabaseUrls
 from tests.integration.api_mcp.conftest import Served, founded, listening
 from tests.integration.api_mcp.test_sessions import session
 from toolcrib.core.agents import AgentRules
 from toolcrib.core.callers import SessionMode
 from toolcrib.sdk.default_agent import ModelChoice, definition
 from toolcrib.wiring.server import services as open_services
-
-pytestmark = pytest.mark.req("TL-1", part="every tool is complete, and found by its file")
 
 MODULE = '''
 """A tool that nothing else knows."""

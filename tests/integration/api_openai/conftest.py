@@ -10,7 +10,8 @@ import httpx2
 import pytest
 from openai import AsyncOpenAI
 
-from tests.conftest import DatabaseUrls, new_settings
+from tests.conftest import new_settings
+from tests.databases import DatabaseUrls
 from tests.fakes.model_server import KEY, ModelServer
 from tests.integration.api_mcp.conftest import listening
 from tests.integration.runs.conftest import MODEL

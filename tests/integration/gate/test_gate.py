@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.integration.conftest import WorkspaceFixture
 from tests.integration.gate.builders import (
     EVERYTHING,
@@ -44,8 +44,6 @@ from toolcrib.settings import Settings
 from toolcrib.storage.database import Database, OperationalError, Tenant
 from toolcrib.tools.tool import tool
 from toolcrib.wiring.tool_runtime import assemble
-
-pytestmark = pytest.mark.req("PO-4", part="the executor")
 
 WRITE = {"path": "/a.txt", "content": "a\n"}
 
@@ -113,7 +111,6 @@ async def test_call_that_needs_approval_waits_and_changes_nothing(workspace: Wor
     assert await rows(workspace, "select id from toolcrib.versions where workspace_id = %s") == []
 
 
-@pytest.mark.req("PO-3", part="supervised, guided, autonomous")
 @pytest.mark.parametrize(
     ("trust", "tool", "asked"),
     [
@@ -137,7 +134,6 @@ async def test_trust_decides_whether_a_person_is_asked(
     assert outcome.succeeded is not asked
 
 
-@pytest.mark.req("PO-3", part="trust adds no permission")
 @pytest.mark.parametrize("trust", ["supervised", "guided", "autonomous"])
 async def test_trust_adds_no_permission(workspace: WorkspaceFixture, trust: str) -> None:
     agent = await workspace.agent(trust=trust, tool_permissions=allowed("read"))
@@ -146,7 +142,6 @@ async def test_trust_adds_no_permission(workspace: WorkspaceFixture, trust: str)
     assert isinstance((await workspace.call("ls", agent, path="/")).error, PermissionDenied)
 
 
-@pytest.mark.req("PO-1", part="absent means read-only")
 @pytest.mark.parametrize("tool", READING)
 async def test_agent_without_permissions_reads(workspace: WorkspaceFixture, tool: str) -> None:
     await workspace.result("write", **WRITE)
@@ -168,7 +163,6 @@ WRITING_CALLS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.req("PO-1", part="absent means read-only")
 @pytest.mark.parametrize("tool", WRITING)
 async def test_agent_without_permissions_does_not_write(workspace: WorkspaceFixture, tool: str) -> None:
     await workspace.result("write", **WRITE)
@@ -179,7 +173,6 @@ async def test_agent_without_permissions_does_not_write(workspace: WorkspaceFixt
     assert [path.name for path in workspace.project.iterdir()] == ["a.txt"]
 
 
-@pytest.mark.req("PO-1", part="path globs")
 async def test_tool_is_limited_to_its_paths(workspace: WorkspaceFixture) -> None:
     permissions = {**allowed("write", "mv", paths=["src/**", "!src/gen/**"]), **allowed("read", "cat", paths=["*.md"])}
     agent = await workspace.agent(trust="autonomous", tool_permissions=permissions)
@@ -203,7 +196,6 @@ async def test_tool_is_limited_to_its_paths(workspace: WorkspaceFixture) -> None
     assert [file["error"] is None for file in batch.result["files"]] == [True, False]
 
 
-@pytest.mark.req("PO-1", part="people act by role")
 @pytest.mark.parametrize("role", list(WorkspaceRole))
 async def test_viewer_reads_and_cannot_write_and_no_approval_is_requested(
     workspace: WorkspaceFixture, role: WorkspaceRole
@@ -223,14 +215,12 @@ async def test_viewer_reads_and_cannot_write_and_no_approval_is_requested(
     assert (workspace.project / "b.txt").exists() is (role is not WorkspaceRole.VIEWER)
 
 
-@pytest.mark.req("PO-1", part="a person is not bound by protected names")
 async def test_person_reads_and_writes_protected_names(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", path="/.env", content="KEY=1\n")
 
     assert (await workspace.result("read", path="/.env"))["content"] == "KEY=1\n"
 
 
-@pytest.mark.req("AP-5", part="the program's own check")
 @pytest.mark.parametrize("tool", ["read", "write", "ls", "cat", "file_info", "deleted_files", "file_version"])
 async def test_non_member_is_denied_and_recorded(workspace: WorkspaceFixture, tool: str) -> None:
     await workspace.result("write", **WRITE)
@@ -251,7 +241,6 @@ async def test_non_member_is_denied_and_recorded(workspace: WorkspaceFixture, to
     assert (record.outcome, record.error_code) == ("denied", "FORBIDDEN")
 
 
-@pytest.mark.req("PO-4", part="no tool can forget to ask who calls")
 async def test_tool_that_does_not_use_the_tree_is_for_members_only(workspace: WorkspaceFixture) -> None:
     workspace = with_tools(workspace, launch, forecast)
 
@@ -265,7 +254,6 @@ async def test_tool_that_does_not_use_the_tree_is_for_members_only(workspace: Wo
     assert (await workspace.call("launch", await joined(workspace, WorkspaceRole.MEMBER))).result == "launched"
 
 
-@pytest.mark.req("PO-2", part="which tools an agent may use")
 async def test_model_sees_only_tools_that_its_agent_may_use(workspace: WorkspaceFixture) -> None:
     def shown(rules: Any) -> set[str]:
         return {definition.name for definition in workspace.engine.registry.definitions_for_scope(rules)}
@@ -283,7 +271,6 @@ async def test_model_sees_only_tools_that_its_agent_may_use(workspace: Workspace
     assert shown(historian.rules) == {"changes", "file_versions", "file_version", "file_compare", "deleted_files"}
 
 
-@pytest.mark.req("PO-2", part="what is not shown cannot be called")
 @pytest.mark.parametrize("rules", [{}, {"tool_permissions": allowed("read", "rm")}, {"toolsets": ["history"]}])
 async def test_agent_cannot_call_a_tool_that_it_is_not_offered(
     workspace: WorkspaceFixture, rules: dict[str, Any]
@@ -302,7 +289,6 @@ async def test_agent_cannot_call_a_tool_that_it_is_not_offered(
     assert refused == set(calls) - shown
 
 
-@pytest.mark.req("TL-7", part="an expected failure is an outcome")
 async def test_expected_tool_failure_is_an_outcome(workspace: WorkspaceFixture) -> None:
     workspace = with_tools(workspace, fail)
 
@@ -315,7 +301,6 @@ async def test_expected_tool_failure_is_an_outcome(workspace: WorkspaceFixture) 
     assert (record.decision, record.outcome, record.error_code) == ("allow", "failed", "TOOL_FAILED")
 
 
-@pytest.mark.req("TL-7", part="our own fault is an exception")
 async def test_tool_with_a_bug_raises_and_is_recorded(workspace: WorkspaceFixture) -> None:
     workspace = with_tools(workspace, crash)
 
@@ -327,7 +312,6 @@ async def test_tool_with_a_bug_raises_and_is_recorded(workspace: WorkspaceFixtur
     assert record.error_code == "INTERNAL_ERROR"
 
 
-@pytest.mark.req("TL-7", part="an infrastructure failure is an exception")
 async def test_unreachable_database_is_an_exception(
     workspace: WorkspaceFixture, database_urls: DatabaseUrls, settings: Settings
 ) -> None:
@@ -340,9 +324,6 @@ async def test_unreachable_database_is_an_exception(
     assert list(workspace.project.iterdir()) == []
 
 
-@pytest.mark.req("PO-1", part="timeout")
-@pytest.mark.req("TL-7")
-@pytest.mark.req("RN-2", part="the limit of a tool call")
 async def test_call_ends_at_its_agents_own_time_limit(workspace: WorkspaceFixture) -> None:
     workspace = with_tools(workspace, wait_forever)
     agent = await workspace.agent(trust="autonomous", tool_permissions=allowed("wait_forever", timeout=0.05))
@@ -356,7 +337,6 @@ async def test_call_ends_at_its_agents_own_time_limit(workspace: WorkspaceFixtur
     assert 40_000 < record.duration_us < 30_000_000
 
 
-@pytest.mark.req("SC-1", part="home_node is checked at commit")
 async def test_node_that_lost_a_workspace_changes_nothing_in_it(workspace: WorkspaceFixture) -> None:
     await workspace.result("write", **WRITE)
     await rows(
@@ -381,7 +361,6 @@ async def test_node_that_lost_a_workspace_changes_nothing_in_it(workspace: Works
     ]
 
 
-@pytest.mark.req("TL-8", part="bounded in one place, and fetched by id")
 async def test_truncated_result_can_be_fetched_by_the_call_id(workspace: WorkspaceFixture) -> None:
     text = "".join(f"line {number}\n" for number in range(20_000))
     await workspace.result("write", path="/long.txt", content=text)
@@ -398,7 +377,6 @@ async def test_truncated_result_can_be_fetched_by_the_call_id(workspace: Workspa
     assert len(await audit_records_of(workspace, outcome.call_id)) == 1
 
 
-@pytest.mark.req("TL-8", part="also of a call that changed something")
 async def test_result_of_a_writing_tool_is_truncated_for_a_model_too(workspace: WorkspaceFixture) -> None:
     workspace = with_tools(workspace, chatter)
     agent = await workspace.agent(trust="autonomous", tool_permissions=allowed("chatter"))
@@ -411,7 +389,6 @@ async def test_result_of_a_writing_tool_is_truncated_for_a_model_too(workspace: 
     assert (workspace.project / "a").read_text() == "a"
 
 
-@pytest.mark.req("TL-8", part="people get what they asked for")
 async def test_person_gets_the_complete_result(workspace: WorkspaceFixture) -> None:
     text = "x" * 200_000
     await workspace.result("write", path="/long.txt", content=text)
@@ -421,7 +398,6 @@ async def test_person_gets_the_complete_result(workspace: WorkspaceFixture) -> N
     assert (outcome.result["content"], dict(outcome.metadata)) == (text, {})
 
 
-@pytest.mark.req("SY-5", part="overload")
 @pytest.mark.parametrize(("is_repeatable", "code"), [(False, "UNAVAILABLE"), (True, "OVERLOADED")])
 async def test_overload_after_a_call_began_says_so_unless_it_may_be_repeated(
     workspace: WorkspaceFixture, is_repeatable: bool, code: str

@@ -152,6 +152,7 @@ def test_without_the_old_programs_it_says_what_to_install_and_changes_nothing(
     assert installation.content() == KEPT
 
 
+@pytest.mark.long
 def test_move_survives_a_kill_at_each_step(installation: Installation) -> None:
     """Each start gets further than the one before."""
     steps = (
@@ -179,6 +180,7 @@ def test_move_survives_a_kill_at_each_step(installation: Installation) -> None:
     assert sorted(one.name for one in installation.directories.base.glob("postgres*")) == ["postgres"]
 
 
+@pytest.mark.long
 def test_older_programs_beside_the_right_ones_change_nothing(
     installation: Installation, old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +192,7 @@ def test_older_programs_beside_the_right_ones_change_nothing(
     assert installation.version == version
 
 
+@pytest.mark.long
 def test_database_in_use_is_moved_by_a_later_start(installation: Installation, old: Path) -> None:
     environment = os.environ | {"TOOLCRIB_POSTGRES_BIN": str(old)}
     holding = "import sys; print('open', flush=True); sys.stdin.read()"

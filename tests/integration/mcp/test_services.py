@@ -58,7 +58,6 @@ async def redmine(workspace: WorkspaceFixture, name: str, port: int, *, folder: 
     return await added(workspace, name, command=command, secrets={"REDMINE_API_KEY": TOKEN}, **how)
 
 
-@pytest.mark.req("OP-5", part="MCP programs with secrets, hosts and the workspace mounted")
 async def test_a_server_from_npm_works_with_its_secret_and_host_and_not_without(workspace: WorkspaceFixture) -> None:
     service = GitLab(TOKEN)
     async with served(service) as port:
@@ -90,7 +89,6 @@ async def test_a_server_from_npm_works_with_its_secret_and_host_and_not_without(
     assert "GITLAB_PERSONAL_ACCESS_TOKEN environment variable is not set" in nameless.last_error
 
 
-@pytest.mark.req("OP-5", part="MCP programs with secrets, hosts and the workspace mounted")
 async def test_a_server_from_pypi_works_with_its_secret_and_host_and_not_without(workspace: WorkspaceFixture) -> None:
     service = Redmine(TOKEN)
     async with served(service) as port:
@@ -116,8 +114,7 @@ async def test_a_server_from_pypi_works_with_its_secret_and_host_and_not_without
     assert len(service.requests) == 2
 
 
-@pytest.mark.req("OP-5", part="MCP programs with secrets, hosts and the workspace mounted")
-@pytest.mark.req("WS-12", part="what MCP tools wrote")
+@pytest.mark.long
 async def test_a_server_from_pypi_downloads_into_the_workspace_as_a_change_set(workspace: WorkspaceFixture) -> None:
     (workspace.project / "README").write_text("here\n")
     saved = {"attachment_id": 9, "save_path": "/project/in/note.txt"}

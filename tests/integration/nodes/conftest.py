@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conftest import DatabaseUrls
-from tests.faults.databases import migrated_database, urls_of
+from tests.databases import DatabaseUrls, migrated_database, urls_of
 
 
 @pytest.fixture

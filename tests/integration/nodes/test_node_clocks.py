@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.databases import migrated_database, urls_of
+from tests.databases import migrated_database, urls_of
 from tests.faults.node_pair import PairedWorkspace, node_pair, workspace_of_first
 from tests.faults.server import Server
-
-pytestmark = pytest.mark.req("SC-1", part="nodes authenticate each other")
 
 # The server, on a machine whose clock is an hour fast.
 _AN_HOUR_FAST = """
@@ -42,6 +40,7 @@ def servers(tmp_path: Path) -> Iterator[tuple[Server, Server]]:
         yield first, second
 
 
+@pytest.mark.long
 async def test_calls_are_forwarded_between_machines_whose_clocks_differ(servers: tuple[Server, Server]) -> None:
     shared: PairedWorkspace = await workspace_of_first(*servers)
 

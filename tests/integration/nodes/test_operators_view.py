@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.faults.cluster import ServerCluster
 from tests.faults.node_pair import node_pair, workspace_of_first
 from tests.faults.server import Server

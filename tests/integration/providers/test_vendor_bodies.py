@@ -1,13 +1,12 @@
-"""Our requests are those that the vendors' own SDKs send for the same conversation of two turns."""
+"""Our requests are those that the vendors' own SDKs send for the same conversation of two turns.
+
+The SDKs are imported by the tests that use them: every test process collects this module, and they take seconds.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import anthropic
-import openai
 import pytest
-from google import genai
-from google.genai import types
 
 from tests.fakes.grammar import received, taken
 from tests.fakes.memory import WIRES
@@ -29,6 +28,8 @@ QUESTION = "Look."
 
 
 async def openai_responses(url: str) -> None:
+    import openai
+
     async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{url}/v1") as client:
         parts = [
             {"type": "input_image", "image_url": f"data:image/png;base64,{PNG64}", "detail": "auto"},
@@ -64,6 +65,8 @@ async def openai_responses(url: str) -> None:
 
 
 async def chat_completions(url: str) -> None:
+    import openai
+
     async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{url}/v1") as client:
         parts = [
             {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG64}"}},
@@ -95,6 +98,8 @@ async def chat_completions(url: str) -> None:
 
 
 async def anthropic_messages(url: str) -> None:
+    import anthropic
+
     async with anthropic.AsyncAnthropic(api_key=KEY, base_url=url) as client:
         blocks = [
             {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG64}},
@@ -126,6 +131,9 @@ async def anthropic_messages(url: str) -> None:
 
 
 async def gemini(url: str) -> None:
+    from google import genai
+    from google.genai import types
+
     client = genai.Client(api_key=KEY, http_options=types.HttpOptions(base_url=url))
     declarations = [
         types.FunctionDeclaration(name=name, description=text, parameters_json_schema=SCHEMA)
@@ -170,10 +178,6 @@ CASES: dict[str, tuple[Vendor, str, str]] = {
 }
 
 
-@pytest.mark.req("PR-6", part="OpenAI Responses")
-@pytest.mark.req("PR-6", part="Anthropic adaptive thinking and effort")
-@pytest.mark.req("PR-6", part="Gemini")
-@pytest.mark.req("PR-6", part="images and PDFs")
 # Of google-genai, which uses aiohttp where it is installed.
 @pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
 @pytest.mark.parametrize("name", CASES)

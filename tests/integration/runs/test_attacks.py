@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.fakes import strictness, wires
 from tests.fakes.model_server import Answer, plain
 from tests.fakes.scripted_turns import Scene, SceneCall
@@ -65,7 +65,6 @@ async def submitted(run_fixture: RunFixture, text: str = "Go.") -> RunId:
 # Races at the moment when a run starts to wait
 
 
-@pytest.mark.req("SC-3", part="no wakening is lost")
 async def test_decision_made_while_the_run_starts_to_wait_wakes_it(
     strict: RunFixture, database_urls: DatabaseUrls
 ) -> None:
@@ -157,7 +156,6 @@ async def test_of_two_answers_the_first_wins(strict: RunFixture) -> None:
     assert await run_fixture.is_complete()
 
 
-@pytest.mark.req("RN-5", part="what a person allowed and a crash interrupted")
 async def test_crash_during_an_approved_call_does_not_ask_again(strict: RunFixture) -> None:
     run_fixture = await guided(strict)
     waiting = await run_fixture.send("Write.", says("", WRITE))
@@ -201,7 +199,6 @@ async def test_queued_run_is_cancelled_at_once_and_never_starts(strict: RunFixtu
     assert [one.content for one in await run_fixture.messages() if one.role == "user"] == ["Write.", "Third."]
 
 
-@pytest.mark.req("CT-7", part="queued messages stay visible and do not start")
 async def test_stopping_a_run_holds_the_queued_messages_until_they_are_released(strict: RunFixture) -> None:
     run_fixture = await guided(strict)
     first = await run_fixture.send("Write.", says("", WRITE))
@@ -270,7 +267,6 @@ async def test_cancelling_during_compaction_leaves_the_context_unchanged(run_fix
     assert [one.role for one in await run_fixture.messages()] == ["user", "assistant", "user", "assistant", "user"]
 
 
-@pytest.mark.req("RN-6", part="a tool")
 async def test_cancelling_during_a_call_stops_it_and_leaves_a_consistent_history(run_fixture: RunFixture) -> None:
     began, stopped = asyncio.Event(), asyncio.Event()
 
@@ -312,7 +308,6 @@ async def test_cancelling_during_a_call_stops_it_and_leaves_a_consistent_history
     assert_valid(run_fixture)
 
 
-@pytest.mark.req("RN-5", part="a server that is stopped in good order")
 async def test_response_interrupted_by_a_server_shutdown_is_requested_again(run_fixture: RunFixture) -> None:
     run_fixture.model.say(Answer(says("Half of an answer that goes on.").pieces[:3], hang=True))
     async with at_work(run_fixture) as signal:
@@ -330,7 +325,6 @@ async def test_response_interrupted_by_a_server_shutdown_is_requested_again(run_
     assert [one.content for one in await run_fixture.messages()] == ["Go.", "The whole answer."]
 
 
-@pytest.mark.req("RN-5", part="a call whose server is stopped in good order")
 async def test_call_interrupted_by_a_server_shutdown_is_left_to_the_next_server(run_fixture: RunFixture) -> None:
     began: list[asyncio.Event] = [asyncio.Event()]
 
@@ -361,7 +355,6 @@ async def test_call_interrupted_by_a_server_shutdown_is_left_to_the_next_server(
 # Processes
 
 
-@pytest.mark.req("SC-1", part="a database that was away")
 async def test_run_continues_after_its_process_loses_the_database_for_a_moment(run_fixture: RunFixture) -> None:
     run_fixture.model.say(says("", ("ls", {"path": "/"})), says("", ("ls", {"path": "/"})), says("Done."))
     broken = 0
@@ -485,16 +478,47 @@ async def test_tightened_rules_apply_to_a_run_in_progress(strict: RunFixture) ->
 # Models that misbehave
 
 
+async def test_stream_that_breaks_off_is_withdrawn_and_asked_for_again(strict: RunFixture) -> None:
+    whole = says("These words were shown. These were not.")
+
+    run = await strict.send("Talk.", Answer(whole.pieces[:4], cut=True), says("All of it."))
+
+    assert run.end_reason is RunEnding.DONE
+    assert [one.content for one in await strict.messages()] == ["Talk.", "All of it."]
+    ends = [payload for kind, payload in await strict.events() if kind == "stream-end"]
+    assert [(end["finishReason"], end["content"]) for end in ends] == [("withdrawn", ""), ("stop", "All of it.")]
+
+
+async def test_stream_of_a_process_that_died_is_withdrawn_by_the_next_one(strict: RunFixture) -> None:
+    run = await strict.runs.submit(strict.tenant, strict.session_id, "Talk.", via="test")
+    strict.model.say(Answer(says("These words were shown. These were not.").pieces[:4], hang=True))
+    [taken] = await strict.take(ProcessId(new_id()))
+    streaming = asyncio.create_task(strict.advance(taken))
+    async with asyncio.timeout(PATIENCE):
+        while not strict.model.received:
+            await strict.run(run.id)
+    streaming.cancel()
+    await asyncio.gather(streaming, return_exceptions=True)
+
+    strict.model.say(says("Said by the heir."))
+    await strict.carry_on()
+
+    streams = [payload for kind, payload in await strict.events() if kind.startswith("stream-")]
+    assert [one.get("finishReason") for one in streams] == [None, "withdrawn", None, "stop"]
+    assert streams[0]["messageId"] == streams[1]["messageId"] != streams[2]["messageId"]
+
+
 async def test_truncated_stream_fails_the_run_with_what_was_received(strict: RunFixture) -> None:
     whole = says("These words were shown. These were not.")
 
-    run = await strict.send("Talk.", Answer(whole.pieces[:4], cut=True))
+    run = await strict.send("Talk.", *[Answer(whole.pieces[:4], cut=True)] * 3)
 
     assert run.end_reason is RunEnding.FAILED
     [asked, cut] = await strict.messages()
     assert cut.content
     assert cut.metadata == {"cut": True}
-    assert [kind for kind, _ in await strict.events()].count("stream-end") == 1
+    ends = [payload["finishReason"] for kind, payload in await strict.events() if kind == "stream-end"]
+    assert ends == ["withdrawn", "withdrawn", "cut"]
     await strict.send("Again.", says("Better."))
     assert strict.model_input()[-1]["content"] == "Again."
     assert asked.role == "user"
@@ -531,16 +555,37 @@ async def test_empty_response_of_any_kind_ends_the_run_and_harms_no_later_one(
 
     again = await strict.send("Again.", says("Yes."))
 
-    assert (run.end_reason, again.end_reason) == (RunEnding.DONE, RunEnding.DONE)
+    assert (run.end_reason, again.end_reason) == (RunEnding.FAILED, RunEnding.DONE)
+    codes = {FinishReason.LENGTH: "OUTPUT_LIMIT", FinishReason.REFUSAL: "ANSWER_REFUSED"}
+    assert run.error is not None
+    assert run.error["code"] == codes.get(reason, "EMPTY_ANSWER")
 
 
 async def test_response_truncated_at_the_models_own_limit_is_marked(strict: RunFixture) -> None:
     scene = Scene(text="As long as I could", reason=FinishReason.LENGTH)
 
-    await strict.send("Talk.", Answer(tuple(wires.chat_completions(scene, MODEL))))
+    run = await strict.send("Talk.", Answer(tuple(wires.chat_completions(scene, MODEL))))
 
     [end] = [payload for kind, payload in await strict.events() if kind == "stream-end"]
     assert end["finishReason"] == "length"
+    assert (run.end_reason, run.error and run.error["code"]) == (RunEnding.FAILED, "OUTPUT_LIMIT")
+    assert [one.content for one in await strict.messages()] == ["Talk.", "As long as I could"]
+
+
+async def test_call_that_the_output_limit_has_cut_is_named_and_none_of_its_message_runs(strict: RunFixture) -> None:
+    calls = (
+        SceneCall("call_0", "write", '{"path": "/whole.txt", "content": "a"}'),
+        SceneCall("call_1", "write", '{"path": "/cut.txt", "content": "b'),
+    )
+    scene = Scene(text="Two files.", calls=calls, reason=FinishReason.LENGTH)
+
+    run = await strict.send("Write.", Answer(tuple(wires.chat_completions(scene, MODEL))))
+
+    assert run.end_reason is RunEnding.FAILED
+    assert run.error is not None
+    assert "requested calls that did not run: `write`, `write`" in run.error["message"]
+    assert list(strict.workspace.project.glob("*.txt")) == []
+    assert await strict.is_complete()
 
 
 async def test_repeated_call_ids_of_the_model_are_kept_separate(strict: RunFixture) -> None:
@@ -626,7 +671,6 @@ async def test_after_a_violation_no_other_call_of_the_message_starts(strict: Run
     assert not (strict.workspace.project / "a.txt").exists()
 
 
-@pytest.mark.req("PO-6", part="counted over takeovers")
 async def test_violations_are_counted_across_the_processes_of_a_run(strict: RunFixture) -> None:
     run_fixture = await opened_office(strict.workspace, strict.model, strict.providers, max_sandbox_violations=1)
     run_id = await submitted(run_fixture)
@@ -645,7 +689,6 @@ async def test_violations_are_counted_across_the_processes_of_a_run(strict: RunF
     assert (await run_fixture.run(run_id)).end_reason is RunEnding.VIOLATION
 
 
-@pytest.mark.req("RN-2", part="deadline without waiting")
 async def test_time_spent_waiting_for_a_person_is_not_counted(strict: RunFixture) -> None:
     run_fixture = await guided(strict, run_timeout=5)
     waiting = await run_fixture.send("Write.", says("", WRITE))
@@ -664,7 +707,6 @@ async def test_time_spent_waiting_for_a_person_is_not_counted(strict: RunFixture
     assert (await run_fixture.run(waiting.id)).end_reason is RunEnding.DONE
 
 
-@pytest.mark.req("RN-2", part="deadline")
 async def test_nothing_new_starts_after_the_deadline(strict: RunFixture) -> None:
     run_fixture = await opened_office(strict.workspace, strict.model, strict.providers, run_timeout=5)
     run_id = await submitted(run_fixture)
@@ -679,7 +721,6 @@ async def test_nothing_new_starts_after_the_deadline(strict: RunFixture) -> None
     assert await run_fixture.is_complete()
 
 
-@pytest.mark.req("RN-1", part="queued in order")
 async def test_queued_messages_are_answered_in_order(strict: RunFixture) -> None:
     run_fixture = await guided(strict)
     await run_fixture.send("Write.", says("", WRITE))
@@ -694,7 +735,6 @@ async def test_queued_messages_are_answered_in_order(strict: RunFixture) -> None
     assert said == ["Write.", "Answer 0.", *(w for n in range(5) for w in (f"Message {n}.", f"Answer {n + 1}."))]
 
 
-@pytest.mark.req("RN-7", part="exactly the tools that are offered")
 async def test_prompt_names_only_the_offered_tools(strict: RunFixture) -> None:
     await strict.send("Hello.", says("Hello."))
 
@@ -704,7 +744,6 @@ async def test_prompt_names_only_the_offered_tools(strict: RunFixture) -> None:
     assert named == offered
 
 
-@pytest.mark.req("PR-4", part="a model without tools")
 async def test_model_without_tools_is_used_for_plain_chat(strict: RunFixture) -> None:
     run_fixture = await opened_office(
         strict.workspace, strict.model, strict.providers, model="toolless", context_window=None

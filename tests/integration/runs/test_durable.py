@@ -5,18 +5,24 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
+import psycopg
 import pytest
 
+from tests.databases import DatabaseUrls
 from tests.fakes.model_server import Answer
 from tests.integration.gate.builders import with_tools
 from tests.integration.runs.conftest import RunFixture, opened_office, says, yes
 from tests.wait_until import PATIENCE, TRIES
 from toolcrib.core.ids import ProcessId, RunId, new_id
-from toolcrib.core.runs import TRANSITIONS, Run, RunEnding, RunState
+from toolcrib.core.runs import TRANSITIONS, Run, RunEnding, RunState, RunWait
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.events.event_bus import WakeSignal
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
+from toolcrib.runs.run_worker import CLAIM_TRANSITIONS, ClaimPhase
+from toolcrib.storage.database import OperationalError
+from toolcrib.storage.server_state import ServerStateStore
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import Tool, ToolArguments
 from toolcrib.wiring.runs import run_service
@@ -32,7 +38,6 @@ class Died(BaseException):
     """The process ends here: nothing after it is executed."""
 
 
-@pytest.mark.req("RN-5", part="goes on from the last step")
 async def test_new_process_resumes_from_what_was_committed(run_fixture: RunFixture) -> None:
     """The process dies at every step in turn; the run's effects and messages are the same each time."""
     expected = None
@@ -87,7 +92,6 @@ async def _until_death(run_fixture: RunFixture, steps: int) -> None:
         return
 
 
-@pytest.mark.req("RN-5", part="fenced")
 async def test_superseded_process_commits_nothing_more(run_fixture: RunFixture) -> None:
     run = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "Go.", via="test")
     [slow] = await run_fixture.take(ProcessId(new_id()))
@@ -103,7 +107,6 @@ async def test_superseded_process_commits_nothing_more(run_fixture: RunFixture) 
     assert not (run_fixture.workspace.project / "b.txt").exists()
 
 
-@pytest.mark.req("RN-5", part="unknown")
 async def test_started_call_with_external_effects_is_unknown_and_not_repeated(run_fixture: RunFixture) -> None:
     rung: list[str] = []
 
@@ -161,7 +164,6 @@ async def ended(run_fixture: RunFixture, run_id: RunId) -> Run:
     return run
 
 
-@pytest.mark.req("RN-6", part="the stream, within a second, and what was said stays")
 async def test_cancelling_stops_the_stream_within_a_second_and_keeps_its_text(run_fixture: RunFixture) -> None:
     whole = says("These words were shown. These were not.")
     took = []
@@ -187,7 +189,6 @@ async def test_cancelling_stops_the_stream_within_a_second_and_keeps_its_text(ru
     assert min(took) < 1
 
 
-@pytest.mark.req("RN-6", part="while it waits")
 async def test_cancelling_a_waiting_run_withdraws_its_question(run_fixture: RunFixture) -> None:
     run_fixture = await opened_office(run_fixture.workspace, run_fixture.model, run_fixture.providers, trust="guided")
     waiting = await run_fixture.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a"})))
@@ -203,7 +204,6 @@ async def test_cancelling_a_waiting_run_withdraws_its_question(run_fixture: RunF
     assert await run_fixture.is_complete()
 
 
-@pytest.mark.req("SC-1", part="another process goes on")
 async def test_runs_of_a_silent_process_are_taken_over(run_fixture: RunFixture) -> None:
     settings = run_fixture.workspace.settings
     run = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "Go.", via="test")
@@ -220,7 +220,83 @@ async def test_runs_of_a_silent_process_are_taken_over(run_fixture: RunFixture) 
     assert (done.end_reason, done.epoch) == (RunEnding.DONE, 2)
 
 
-@pytest.mark.req("SC-3", part="a run that waits")
+async def test_run_that_was_taken_by_a_statement_without_an_answer_goes_on(run_fixture: RunFixture) -> None:
+    """Its row says that this process executes it, and this process does not know of it."""
+    takes = run_fixture.runs.take_free
+    lost: list[RunId] = []
+
+    async def take_unseen(*args: Any, **kwargs: Any) -> list[Run]:
+        taken = await takes(*args, **kwargs)
+        if taken and not lost:
+            lost.extend(run.id for run in taken)
+            raise OperationalError("server closed the connection unexpectedly")
+        return taken
+
+    run_fixture.runs.take_free = take_unseen  # type: ignore[method-assign]
+    run_fixture.model.say(says("Found."))
+    async with at_work(run_fixture, lease=4.0) as signal:
+        run = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "Go.", via="test")
+        signal.notify(run.workspace_id, [run.id])
+        done = await ended(run_fixture, run.id)
+
+    assert lost == [run.id]
+    assert done.end_reason is RunEnding.DONE
+    assert done.epoch > 1
+
+
+async def test_released_run_is_not_given_up_when_the_database_is_away_as_it_is_stopped(
+    run_fixture: RunFixture,
+) -> None:
+    """A person cancels it, and the release is tried until the database has done it."""
+    releases = run_fixture.runs.release
+    failed: list[object] = []
+
+    async def release(*args: Any, **kwargs: Any) -> bool:
+        if len(failed) < 3:
+            failed.append(args)
+            raise OperationalError("connection refused")
+        return await releases(*args, **kwargs)
+
+    run_fixture.runs.release = release  # type: ignore[method-assign]
+    run_fixture.model.say(Answer(says("Never whole.").pieces[:3], hang=True))
+    async with at_work(run_fixture) as signal:
+        run = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "Go.", via="test")
+        signal.notify(run.workspace_id, [run.id])
+        async with asyncio.timeout(PATIENCE):
+            while not run_fixture.model.received:
+                await run_fixture.run(run.id)
+        await run_fixture.runs.cancel(run_fixture.tenant, run.id)
+        done = await ended(run_fixture, run.id)
+
+    assert len(failed) == 3
+    assert done.end_reason is RunEnding.CANCELLED
+
+
+async def test_run_that_nobody_attends_to_is_named_and_counted(
+    run_fixture: RunFixture, database_urls: DatabaseUrls
+) -> None:
+    state = ServerStateStore(run_fixture.workspace.engine.database)
+    run = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "Go.", via="test")
+    before = (await state.read()).unattended_runs
+    assert (await run_fixture.run(run.id)).waits_for is RunWait.WORKER
+
+    with psycopg.connect(database_urls.owner) as connection:
+        connection.execute("delete from dbos.workflow_status where workflow_uuid like %s", (f"{run.id}/%",))
+    assert (await run_fixture.run(run.id)).waits_for is RunWait.NOBODY
+
+    # Of a process that has no heartbeat.
+    [_] = await run_fixture.take(ProcessId(new_id()))
+    assert (await run_fixture.run(run.id)).waits_for is RunWait.NOBODY
+    assert (await state.read()).unattended_runs == before + 1
+
+
+def test_claims_end_over_and_releasing_is_never_left_for_work() -> None:
+    assert set(CLAIM_TRANSITIONS) == set(ClaimPhase)
+    assert CLAIM_TRANSITIONS[ClaimPhase.OVER] == frozenset()
+    assert CLAIM_TRANSITIONS[ClaimPhase.RELEASING] == {ClaimPhase.OVER}
+    assert all(ClaimPhase.OVER in after for phase, after in CLAIM_TRANSITIONS.items() if phase is not ClaimPhase.OVER)
+
+
 async def test_waiting_run_has_no_process_until_a_person_decides(run_fixture: RunFixture) -> None:
     run_fixture = await opened_office(run_fixture.workspace, run_fixture.model, run_fixture.providers, trust="guided")
     waiting = await run_fixture.send("Write it.", says("", ("write", {"path": "/a.txt", "content": "a"})))

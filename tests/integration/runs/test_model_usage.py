@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.integration.runs.conftest import RunFixture, opened_office, says
 from tests.integration.runs.test_child_runs import another_agent, children, delegates, office, plays, results, runs_of
 from tests.integration.runs.test_costs import PRICED, price_of, priced
@@ -55,7 +55,6 @@ def stopped(run: Run) -> str:
     return str(run.error["message"])
 
 
-@pytest.mark.req("OP-7", part="budgets per session, agent and workspace")
 async def test_a_session_stops_when_its_budget_is_used_up_and_goes_on_when_it_is_raised(
     run_fixture: RunFixture,
 ) -> None:
@@ -82,7 +81,6 @@ async def test_a_session_stops_when_its_budget_is_used_up_and_goes_on_when_it_is
     assert (await fixture.run(raised.id)).end_reason is RunEnding.DONE
 
 
-@pytest.mark.req("OP-7", part="budgets per session, agent and workspace")
 @pytest.mark.parametrize(("period", "when"), [("day", "today"), ("month", "this month")])
 async def test_an_agent_stops_in_all_its_sessions_when_its_money_is_spent(
     run_fixture: RunFixture, period: str, when: str
@@ -101,7 +99,6 @@ async def test_an_agent_stops_in_all_its_sessions_when_its_money_is_spent(
     assert other.end_reason is RunEnding.DONE
 
 
-@pytest.mark.req("OP-7", part="budgets per session, agent and workspace")
 @pytest.mark.parametrize("period", ["session", "day", "month"])
 async def test_every_agent_stops_when_the_workspace_has_used_up_its_budget(
     run_fixture: RunFixture, period: str
@@ -125,7 +122,6 @@ async def test_every_agent_stops_when_the_workspace_has_used_up_its_budget(
     assert (await other.run(third.id)).end_reason is RunEnding.DONE
 
 
-@pytest.mark.req("OP-7", part="budgets in tokens per run tree")
 async def test_a_child_run_stops_when_the_budget_of_its_parent_is_used_up(run_fixture: RunFixture) -> None:
     fixture = await office(run_fixture, max_tokens=5_000)
     unlimited = await another_agent(fixture)
@@ -146,7 +142,6 @@ async def test_a_child_run_stops_when_the_budget_of_its_parent_is_used_up(run_fi
     assert "its limit is 5,000" in stopped(run)
 
 
-@pytest.mark.req("OP-7", part="budgets in tokens per run tree")
 async def test_two_child_runs_share_the_budget_of_their_parent(run_fixture: RunFixture) -> None:
     fixture = await office(run_fixture, max_tokens=5_000)
     turn = says("", LOOKS, input_tokens=900, output_tokens=100)
@@ -170,7 +165,6 @@ async def test_two_child_runs_share_the_budget_of_their_parent(run_fixture: RunF
     assert 5_000 <= found.total_tokens <= 6_000
 
 
-@pytest.mark.req("OP-7", part="budgets in tokens per run tree")
 async def test_what_a_child_run_used_before_its_process_died_counts_once(run_fixture: RunFixture) -> None:
     fixture = await office(run_fixture, max_tokens=5_000)
     plays(
@@ -198,7 +192,6 @@ async def test_what_a_child_run_used_before_its_process_died_counts_once(run_fix
     assert [one.input_tokens + one.output_tokens for one in await sums(fixture, CostGroup.DAY)] == [5_020]
 
 
-@pytest.mark.req("OP-7", part="budgets per session, agent and workspace")
 async def test_runs_at_once_exceed_a_budget_by_no_more_than_the_turns_in_flight(run_fixture: RunFixture) -> None:
     budget, each, sessions = 20_000, 1_000, 6
     await limit_workspace(run_fixture, day={"max_tokens": budget})
@@ -219,7 +212,6 @@ async def test_runs_at_once_exceed_a_budget_by_no_more_than_the_turns_in_flight(
     assert today.runs == sessions
 
 
-@pytest.mark.req("OP-7", part="cost is shown where tokens are")
 async def test_summaries_of_long_conversations_are_counted(run_fixture: RunFixture) -> None:
     fixture = await priced(run_fixture)
     await fixture.send("First.", says("An answer.", input_tokens=10, output_tokens=10))
@@ -242,7 +234,6 @@ async def test_summaries_of_long_conversations_are_counted(run_fixture: RunFixtu
         assert found.cost == sum(map(price_of, (summary, answer, TokenUsage(10, 10), TokenUsage(90_000, 10)))), by
 
 
-@pytest.mark.req("OP-7", part="budgets per session, agent and workspace")
 async def test_a_summary_is_not_requested_when_the_budget_is_used_up(run_fixture: RunFixture) -> None:
     fixture = await limited(run_fixture, session={"max_tokens": 50_000})
     await fixture.send("First.", says("An answer."))
@@ -255,7 +246,6 @@ async def test_a_summary_is_not_requested_when_the_budget_is_used_up(run_fixture
     assert len(fixture.model.received) == asked
 
 
-@pytest.mark.req("OP-7", part="budgets per session, agent and workspace")
 async def test_a_budget_in_money_refuses_a_model_without_a_price(run_fixture: RunFixture) -> None:
     await limit_workspace(run_fixture, month={"max_cost": 50})
 
@@ -286,7 +276,6 @@ async def test_sums_by_model_name_the_provider_and_outlive_their_sessions(run_fi
     assert [one.known_cost for one in found] == [price_of(TokenUsage(1_000, 100)), None]
 
 
-@pytest.mark.req("SC-4", part="budgets")
 async def test_looking_at_budgets_reads_as_much_after_years_of_use(
     run_fixture: RunFixture, database_urls: DatabaseUrls
 ) -> None:

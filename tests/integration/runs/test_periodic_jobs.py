@@ -10,8 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
-from tests.faults.databases import migrated_database, urls_of
+from tests.databases import DatabaseUrls, migrated_database, urls_of
 from tests.integration.conftest import WorkspaceFixture
 from tests.integration.gate.test_approvals import asked, guided, serving, stored
 from tests.wait_until import PATIENCE
@@ -122,6 +121,7 @@ async def test_due_time_has_one_entry_however_many_processes_enter_it(entries: E
     entries.delete()
 
 
+@pytest.mark.long
 async def test_job_that_fails_is_done_again_at_its_next_due_time(
     settings: Settings, database: Database, entries: Entries
 ) -> None:
@@ -188,6 +188,7 @@ def own_urls() -> Iterator[DatabaseUrls]:
         yield urls_of(name)
 
 
+@pytest.mark.long
 async def test_two_processes_do_a_job_once_each_time_and_one_goes_on_alone(
     own_urls: DatabaseUrls, database: Database
 ) -> None:
@@ -227,7 +228,6 @@ async def test_two_processes_do_a_job_once_each_time_and_one_goes_on_alone(
             await process.wait()
 
 
-@pytest.mark.req("HU-1", part="expiry")
 async def test_server_ends_an_overdue_approval(workspace: WorkspaceFixture) -> None:
     approval = await asked(workspace, await guided(workspace))
     async with workspace.database.as_system() as connection:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
@@ -11,13 +12,11 @@ from tests.fakes.model_server import Answer
 from tests.integration.runs.conftest import RunFixture, opened_office, says
 from tests.wait_until import PATIENCE
 from toolcrib.core.errors import Conflict, ProviderError, ProviderErrorKind
-from toolcrib.core.ids import ProcessId, RunId, new_id
-from toolcrib.core.runs import Run, RunEnding, RunState, RunWait
+from toolcrib.core.ids import MessageId, ProcessId, RunId, new_id
+from toolcrib.core.runs import ModelUsage, Run, RunEnding, RunState, RunWait
 from toolcrib.runs.model_turn import FailedTurn, ProviderPatience
 from toolcrib.runs.process_heartbeat import ProcessHeartbeat
 from toolcrib.wiring.runs import run_service
-
-pytestmark = pytest.mark.req("SC-9", part="delays")
 
 
 def limited(retry_after: int = 600, *, status: int = 429) -> Answer:
@@ -126,13 +125,13 @@ async def test_a_run_past_its_time_limit_is_not_put_aside(run_fixture: RunFixtur
 async def test_what_was_said_before_a_limit_is_kept(run_fixture: RunFixture) -> None:
     whole = says("The first half").pieces
     broken = b'data: {"error": {"code": 429, "message": "slow down"}}\n\n'
-    run = await run_fixture.send("Go.", Answer((*whole[:-2], broken)))
+    # It is asked for twice more, and withdrawn each time.
+    run = await run_fixture.send("Go.", *[Answer((*whole[:-2], broken))] * 3)
 
     assert (run.state, run.end_reason) == (RunState.ENDED, RunEnding.FAILED)
     assert [one.content for one in await run_fixture.messages()] == ["Go.", "The first half"]
 
 
-@pytest.mark.req("RN-6", part="while it waits")
 async def test_a_run_that_is_put_aside_is_cancelled_at_once(run_fixture: RunFixture) -> None:
     run = await run_fixture.send("Go.", limited())
     queued = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "And then.", via="test")
@@ -151,7 +150,6 @@ async def test_a_run_that_is_put_aside_is_cancelled_at_once(run_fixture: RunFixt
     assert await run_fixture.is_complete() is False, "the held message waits for its release"
 
 
-@pytest.mark.req("SC-7", part="recovery in the background, with quarantine")
 async def test_a_run_that_waits_for_its_workspace_is_ended_by_a_process_when_it_is_cancelled(
     run_fixture: RunFixture,
 ) -> None:
@@ -235,17 +233,18 @@ WAITS = [
 
 async def test_how_long_a_run_is_put_aside(run_fixture: RunFixture) -> None:
     run = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "Go.", via="test")
-    patience = ProviderPatience()
+    patience, used = ProviderPatience(), ModelUsage("openai-compatible", "fake", 0, 0, None)
+    failed = partial(FailedTurn, turn={}, is_empty=True, message_id=MessageId(new_id()), used=used)
 
     for status, kind, retry_after, least in WAITS:
         error = ProviderError(status, "no", kind=kind, retry_after=retry_after)
-        seconds = patience.wait(run, FailedTurn(error, {}, is_empty=True))
+        seconds = patience.wait(run, failed(error))
         if least is None:
             assert seconds is None, (status, kind, retry_after)
         else:
             assert seconds is not None
             assert least <= seconds <= least * 1.25, (status, kind, retry_after)
-    limit = FailedTurn(ProviderError(429, "no", kind=LIMIT), {}, is_empty=True)
+    limit = failed(ProviderError(429, "no", kind=LIMIT))
     fourth = patience.wait(replace(run, provider_waits=3), limit)
     assert fourth is not None
     assert 80 <= fourth <= 100

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.fakes.model_server import ModelServer
 from tests.integration.conftest import new_workspace
 from tests.integration.runs.conftest import RunFixture, opened_office, says
@@ -125,7 +125,6 @@ LONG = 60.0
 READY, QUEUED, ENDED = RunState.READY, RunState.QUEUED, RunState.ENDED
 
 
-@pytest.mark.req("SC-5", part="runs")
 async def test_workspace_has_a_limit_and_the_next_run_starts_by_priority_then_age(node: Node) -> None:
     office = await node.office(max_workspace_runs=2)
     runs = [await submit(office) for _ in range(5)]
@@ -140,7 +139,6 @@ async def test_workspace_has_a_limit_and_the_next_run_starts_by_priority_then_ag
     assert await end(office, runs[2]) == []
 
 
-@pytest.mark.req("RN-1", part="one unfinished run")
 async def test_session_has_one_run_at_a_time_though_its_workspace_has_room(node: Node) -> None:
     office = await node.office(max_workspace_runs=3)
     first = await submit(office, office.session_id)
@@ -154,7 +152,6 @@ async def test_session_has_one_run_at_a_time_though_its_workspace_has_room(node:
     assert await end(office, later[1]) == [later[0].id]
 
 
-@pytest.mark.req("RN-6", part="a cancellation is never lost")
 async def test_held_runs_do_not_start_until_they_are_released(node: Node) -> None:
     office = await node.office(max_workspace_runs=2)
     first, held = [await submit(office, office.session_id) for _ in range(2)]
@@ -167,7 +164,6 @@ async def test_held_runs_do_not_start_until_they_are_released(node: Node) -> Non
     assert (await office.runs.release_held(office.tenant, held.id)).state is READY
 
 
-@pytest.mark.req("RN-5", part="a run and its entry in the queue commit together")
 async def test_rolled_back_submission_leaves_neither_run_nor_entry(node: Node) -> None:
     office = await node.office()
     seen: list[str] = []
@@ -204,7 +200,6 @@ async def _submit_and_fail(node: Node, office: RunFixture, seen: list[str]) -> N
         raise _RolledBack
 
 
-@pytest.mark.req("SC-1", part="a run submitted elsewhere starts here")
 async def test_run_submitted_in_another_process_is_started_by_the_queue(node: Node) -> None:
     office = await node.office()
     elsewhere = replace(office, workspace=office.workspace.with_engine())
@@ -215,7 +210,6 @@ async def test_run_submitted_in_another_process_is_started_by_the_queue(node: No
     assert (done.end_reason, done.epoch) == (RunEnding.DONE, 1)
 
 
-@pytest.mark.req("RN-5", part="kill -9")
 async def test_runs_of_a_killed_process_continue_once_under_a_new_epoch(
     node: Node, database_urls: DatabaseUrls
 ) -> None:
@@ -298,7 +292,6 @@ async def _taken(process: asyncio.subprocess.Process, count: int) -> set[str]:
         return {(await process.stdout.readline()).decode().strip() for _ in range(count)}
 
 
-@pytest.mark.req("SC-5", part="runs")
 async def test_first_run_of_a_workspace_comes_before_later_ones_of_a_busy_workspace(node: Node) -> None:
     busy, other = await node.office(), await node.office()
     many = [await submit(busy) for _ in range(10)]
@@ -311,7 +304,6 @@ async def test_first_run_of_a_workspace_comes_before_later_ones_of_a_busy_worksp
     assert sorted(node.entries("priority"))[:3] == [1, 1, 2]
 
 
-@pytest.mark.req("SC-9", part="background runs come last")
 async def test_background_run_comes_after_those_of_all_workspaces(node: Node) -> None:
     office, other = await node.office(), await node.office()
     background = await submit(office, priority=500)
@@ -322,7 +314,6 @@ async def test_background_run_comes_after_those_of_all_workspaces(node: Node) ->
     assert order == [str(run.id) for run in (*runs, background)]
 
 
-@pytest.mark.req("SC-8", part="finished entries of the queue")
 async def test_entry_of_a_run_that_ends_before_its_turn_leaves_the_queue(node: Node) -> None:
     office = await node.office()
     ends, stays = [await submit(office) for _ in range(2)]
@@ -333,7 +324,6 @@ async def test_entry_of_a_run_that_ends_before_its_turn_leaves_the_queue(node: N
     assert node.rows("select count(*) from dbos.workflow_input where workflow_uuid like %s", f"{ends.id}/%") == [0]
 
 
-@pytest.mark.req("SC-5", part="runs")
 async def test_processes_that_take_a_burst_share_it_in_the_order_of_the_queue(node: Node) -> None:
     busy, other, elsewhere = await node.office(), await node.office(), await node.office()
     many = [await submit(busy) for _ in range(20)]
@@ -355,7 +345,6 @@ async def test_processes_that_take_a_burst_share_it_in_the_order_of_the_queue(no
     assert sorted([*begun, *shared, *rest]) == sorted(run.id for run in (*many, first, background))
 
 
-@pytest.mark.req("SC-8", part="finished entries of the queue")
 async def test_finished_entries_are_deleted(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(durable, "_KEEP_FINISHED", timedelta(0))
     monkeypatch.setattr(durable, "_TIDY_SECONDS", 0.0)

@@ -31,7 +31,6 @@ async def _decide(workspace: WorkspaceFixture, run_fixture: RunFixture, decision
     assert outcome.succeeded, outcome.error
 
 
-@pytest.mark.req("CT-1", part="an open review blocks nothing")
 async def test_runs_go_on_while_a_review_is_open_and_it_grows(reviewed: RunFixture) -> None:
     await _write(reviewed, "/a.md")
     await _write(reviewed, "/b.md")
@@ -45,7 +44,6 @@ async def test_runs_go_on_while_a_review_is_open_and_it_grows(reviewed: RunFixtu
     assert [one["path"] for one in shown["files"]] == ["/a.md", "/b.md"]
 
 
-@pytest.mark.req("CT-1", part="one review, by file and by hunk")
 async def test_the_model_is_told_with_the_next_message_what_was_reverted(reviewed: RunFixture) -> None:
     await _write(reviewed, "/a.md")
     await _decide(reviewed.workspace, reviewed, "revert")
@@ -60,6 +58,24 @@ async def test_the_model_is_told_with_the_next_message_what_was_reverted(reviewe
     assert (message.content, bool(message.metadata and message.metadata["review"])) == ("And now?", True)
     await reviewed.send("Again?", says("Yes."))
     assert reviewed.model_input()[-1]["content"] == "Again?"
+
+
+async def test_the_model_is_told_with_the_next_message_what_was_undone_and_redone(run_fixture: RunFixture) -> None:
+    await run_fixture.send("Write.", says("", ("write", {"path": "/a.txt", "content": "a\n"})), says("Done."))
+
+    undone = await run_fixture.workspace.result("undo", last="run")
+    await run_fixture.send("And now?", says("It is gone."))
+    assert run_fixture.model_input()[-1]["content"].startswith(f"[{undone['note']}]")
+    assert "undone changes to /a.txt" in undone["note"]
+
+    redone = await run_fixture.workspace.result("undo", last="undo")
+    await run_fixture.send("And now?", says("It is back."))
+    assert run_fixture.model_input()[-1]["content"].startswith(f"[{redone['note']}]")
+    assert "redone changes to /a.txt" in redone["note"]
+
+    # It is told once.
+    await run_fixture.send("And now?", says("As before."))
+    assert run_fixture.model_input()[-1]["content"] == "And now?"
 
 
 async def test_other_trust_announces_no_review(run_fixture: RunFixture) -> None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.integration.conftest import WorkspaceFixture
 from tests.integration.runs.conftest import RunFixture, says
 from tests.integration.storage.accounts import joined, someone
@@ -26,8 +26,6 @@ from toolcrib.runs.schedules import ScheduleService
 from toolcrib.storage.database import OperationalError, Tenant
 from toolcrib.storage.schedules import Schedule, ScheduleStore
 from toolcrib.wiring.runs import run_service, schedule_service
-
-pytestmark = pytest.mark.req("SC-9", part="schedules")
 
 # Of the server's own threads and of all its pools together.
 MOST_THREADS = 100
@@ -452,6 +450,7 @@ def own_threads() -> list[str]:
     return sorted(name for name in names if not name.rpartition("_")[2].isdigit())
 
 
+@pytest.mark.long
 async def test_ten_thousand_schedules_cost_no_thread(run_fixture: RunFixture, owner: psycopg.Connection) -> None:
     rows, tenant = run_fixture.workspace.stores.schedules, run_fixture.tenant
     async with serving(run_fixture):

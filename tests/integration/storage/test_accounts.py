@@ -6,7 +6,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.integration.storage.accounts import new_email, someone
 from toolcrib.core.errors import Conflict, Unauthenticated
 from toolcrib.storage.users import ActingUser, RefreshedLogin, UserStore
@@ -53,7 +53,6 @@ async def test_disabled_person_can_do_nothing(accounts: UserStore, stores: Store
         await accounts.rotate_refresh_token(token, lifetime=MONTH)
 
 
-@pytest.mark.req("AP-2", part="refresh tokens")
 async def test_of_two_refreshes_with_one_token_at_once_one_wins_and_the_family_is_revoked(
     accounts: UserStore, stores: Stores
 ) -> None:
@@ -70,7 +69,6 @@ async def test_of_two_refreshes_with_one_token_at_once_one_wins_and_the_family_i
         await accounts.rotate_refresh_token(won.secret, lifetime=MONTH)
 
 
-@pytest.mark.req("AP-2", part="refresh tokens")
 async def test_expired_token_is_rejected_and_revokes_no_other(accounts: UserStore, stores: Stores) -> None:
     ada = await someone(stores)
     expired = await accounts.store_refresh_token(ada.user_id, lifetime=timedelta(seconds=-1))
@@ -82,7 +80,6 @@ async def test_expired_token_is_rejected_and_revokes_no_other(accounts: UserStor
     assert (await accounts.rotate_refresh_token(living, lifetime=MONTH)).user_id == ada.user_id
 
 
-@pytest.mark.req("AP-2", part="refresh tokens")
 async def test_tokens_are_stored_as_hashes(accounts: UserStore, stores: Stores, database_urls: DatabaseUrls) -> None:
     ada = await someone(stores)
     token = await accounts.store_refresh_token(ada.user_id, lifetime=MONTH)

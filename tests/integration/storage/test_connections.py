@@ -5,7 +5,7 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.wait_until import PATIENCE
 from toolcrib.storage.database import Database
 
@@ -20,7 +20,6 @@ class Round:
         yield
 
 
-@pytest.mark.req("RN-6", part="a cancellation is never lost")
 @pytest.mark.parametrize("rounds", ROUNDS)
 async def test_cancellation_that_arrives_together_with_the_connection_is_not_lost(
     database_urls: DatabaseUrls, rounds: int

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.integration.storage.accounts import founded, someone
 from toolcrib.core.errors import Misconfigured
 from toolcrib.core.ids import new_id
@@ -129,7 +129,6 @@ async def owners_of_rows(connection: Connection, table: str) -> set[object]:
     return {whose for (whose,) in await (await connection.execute(query)).fetchall()}
 
 
-@pytest.mark.req("AP-5")
 async def test_statement_without_where_sees_only_its_tenants_rows(
     database: Database, owner: Connection, tables: list[str], ada: Tenant, eve: Tenant
 ) -> None:
@@ -140,7 +139,6 @@ async def test_statement_without_where_sees_only_its_tenants_rows(
     assert set().union(*seen.values()) == {eve.workspace_id, eve.user_id}
 
 
-@pytest.mark.req("AP-5")
 async def test_statement_without_a_tenant_sees_nothing(database: Database, tables: list[str], ada: Tenant) -> None:
     async with database.connection() as connection:
         seen = {table: await owners_of_rows(connection, table) for table in tables}
@@ -148,7 +146,6 @@ async def test_statement_without_a_tenant_sees_nothing(database: Database, table
     assert set().union(*seen.values()) == set()
 
 
-@pytest.mark.req("AP-5")
 async def test_without_the_programs_check_a_stranger_still_sees_nothing(
     database: Database, tables: list[str], ada: Tenant, eve: Tenant
 ) -> None:
@@ -163,7 +160,6 @@ async def test_without_the_programs_check_a_stranger_still_sees_nothing(
     assert set().union(*seen.values()) == {eve.workspace_id, eve.user_id}
 
 
-@pytest.mark.req("AP-5")
 async def test_stranger_changes_and_deletes_nothing(
     database: Database, owner: Connection, ada: Tenant, eve: Tenant
 ) -> None:
@@ -178,7 +174,6 @@ async def test_stranger_changes_and_deletes_nothing(
     assert await cursor.fetchone() == ("website",)
 
 
-@pytest.mark.req("AP-5")
 @pytest.mark.parametrize(
     "statement",
     [
@@ -208,7 +203,6 @@ async def test_access_beyond_the_tenant_is_denied(database: Database, ada: Tenan
             await cursor.execute(statement, facts)
 
 
-@pytest.mark.req("AP-5")
 async def test_every_table_has_row_level_security(owner: Connection) -> None:
     cursor = await owner.execute(
         """
@@ -220,14 +214,12 @@ async def test_every_table_has_row_level_security(owner: Connection) -> None:
     assert {name for (name,) in await cursor.fetchall()} == {"alembic_version"}
 
 
-@pytest.mark.req("AP-5")
 async def test_server_rejects_a_role_that_bypasses_policies(database_urls: DatabaseUrls) -> None:
     with pytest.raises(Misconfigured, match="is a superuser"):
         async with Database.open(database_urls.owner, database_urls.system, pool_size=2):
             pass
 
 
-@pytest.mark.req("AP-5")
 async def test_serving_roles_have_no_privileges_of_their_own(owner: Connection) -> None:
     cursor = await owner.execute(
         """

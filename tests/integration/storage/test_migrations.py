@@ -10,7 +10,7 @@ import pytest
 from alembic.script import ScriptDirectory
 from psycopg import sql
 
-from tests.conftest import DatabaseUrls, admin_url, url_for
+from tests.databases import DatabaseUrls, admin_url, url_for
 from toolcrib.core.errors import Misconfigured
 from toolcrib.runs import durable
 from toolcrib.storage import migrate

@@ -2,7 +2,7 @@
 
 import psycopg
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.wait_until import PATIENCE
 from toolcrib.core.ids import ProcessId, new_id
 from toolcrib.storage.server_processes import HeartbeatConnection

@@ -3,12 +3,10 @@
 from uuid import uuid4
 
 import psycopg
-import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 
 
-@pytest.mark.req("WS-10", part="read as text")
 def test_a_session_counts_the_text_of_its_messages(database_urls: DatabaseUrls) -> None:
     calls = '{"tool_calls": [{"function": {"name": "ls"}}, {"function": {"name": "read"}}]}'
     messages = [("user", "Ünicode\nline", None), ("assistant", "", calls), ("summary", "short", None)]

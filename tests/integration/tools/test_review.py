@@ -1,7 +1,12 @@
 """The review of what a session's agent changed: what is shown, and what keeping and reverting do."""
 
 import asyncio
+import os
+import signal
+import threading
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -12,8 +17,6 @@ from tests.integration.tools.review_builders import ReviewFixture, edit_of, keep
 from toolcrib.core.callers import WorkspaceRole
 from toolcrib.core.errors import BadArguments, Conflict, Forbidden, PermissionDenied
 from toolcrib.core.ids import CallId
-
-pytestmark = pytest.mark.req("CT-1", part="one review, by file and by hunk")
 
 TWENTY = "".join(f"line {number}\n" for number in range(20))
 
@@ -255,3 +258,103 @@ async def test_only_text_can_be_edited(session: ReviewFixture) -> None:
     outcome = await session.decide(decisions=[{**keep_of(await session.file("/a.md")), "content": "b\n"}])
     assert isinstance(outcome.error, BadArguments)
     assert session.text("/a.md") == "a\n"
+
+
+async def test_an_undone_decision_puts_the_changes_back_into_the_review(session: ReviewFixture) -> None:
+    await session.workspace.result("write", path="/a.md", content=TWENTY)
+    await session.does("edit", path="/a.md", old_string="line 3\n", new_string="three\n")
+    await session.does("edit", path="/a.md", old_string="line 15\n", new_string="fifteen\n")
+    await session.does("write", path="/kept.md", content="kept\n")
+    before = await session.shown()
+    [_, second] = (await session.file("/a.md"))["hunks"]
+    decisions = [revert_of(await session.file("/a.md"), second["id"]), keep_of(await session.file("/kept.md"))]
+    call = (await session.decided(decisions=decisions))["call_id"]
+    assert (await session.shown())["total"] == 0
+
+    preview = await session.workspace.result("undo", calls=[call], dry_run=True)
+    assert (await session.shown())["total"] == 0
+    undone = await session.workspace.result("undo", calls=[call])
+
+    assert [one["path"] for one in preview["reopened"]] == [one["path"] for one in undone["reopened"]]
+    assert sorted(one["path"] for one in undone["reopened"]) == ["/a.md", "/kept.md"]
+    after = await session.shown()
+    hunks = [[(one["path"], one["changed_by_others"], one["hunks"]) for one in of["files"]] for of in (before, after)]
+    assert hunks[0] == hunks[1]
+    # And the agent's next change does not make the person an author of the earlier ones.
+    await session.does("edit", path="/a.md", old_string="line 9\n", new_string="nine\n")
+    again = await session.file("/a.md")
+    assert (again["changed_by_others"], {hunk["author"] for hunk in again["hunks"]}) == (False, {"agent"})
+    await session.revert("/a.md")
+    assert session.text("/a.md") == TWENTY
+
+
+async def test_keeping_everything_can_be_taken_back(session: ReviewFixture) -> None:
+    for number in range(12):
+        await session.does("write", path=f"/{number:02}.md", content="one\n")
+    call = (await session.decided(all="keep", version=(await session.shown())["version"]))["call_id"]
+    await session.does("edit", path="/03.md", old_string="one", new_string="two")
+
+    undone = await session.workspace.result("undo", calls=[call])
+
+    assert (undone["total_changes"], len(undone["reopened"])) == (0, 12)
+    shown = await session.shown()
+    assert (shown["total"], shown["added"], shown["removed"]) == (12, 12, 0)
+    [[note]] = await rows(session.workspace, "select review_note from toolcrib.sessions where workspace_id = %s")
+    assert "took a review decision back" in note
+    # Once: now there is nothing that it decided.
+    again = await session.workspace.call("undo", calls=[call])
+    assert again.error is not None
+    await session.decided(all="keep", version=shown["version"])
+    assert (await session.shown())["total"] == 0
+
+
+async def test_a_decision_that_was_followed_by_another_is_not_taken_back(session: ReviewFixture) -> None:
+    await session.does("write", path="/a.md", content="one\n")
+    first = (await session.decided(all="keep", version=(await session.shown())["version"]))["call_id"]
+    await session.does("edit", path="/a.md", old_string="one", new_string="two")
+    second = (await session.decided(all="keep", version=(await session.shown())["version"]))["call_id"]
+
+    assert (await session.workspace.call("undo", calls=[first])).error is not None
+    undone = await session.workspace.result("undo", calls=[first, second])
+
+    assert [one["version_number"] for one in undone["reopened"]] == [0]
+    assert (await session.file("/a.md"))["change"] == "created"
+
+
+async def test_a_file_that_could_not_be_compared_says_so_and_is_not_kept_with_the_others(
+    session: ReviewFixture,
+) -> None:
+    long = "".join(f"line {number}\n" for number in range(3_000))
+    await session.workspace.result("write", path="/long.txt", content=long)
+    await session.does("edit", path="/long.txt", old_string="line 3\n", new_string="three\n")
+    await session.does("write", path="/short.txt", content="short\n")
+    is_over = threading.Event()
+    killing = threading.Thread(target=_kill_workers, args=(is_over,))
+    killing.start()
+    try:
+        shown = await session.shown()
+    finally:
+        is_over.set()
+        killing.join()
+
+    [long_file, short_file] = shown["files"]
+    assert "failure of the server" in long_file["flaw"]
+    assert (long_file["hunks"], long_file["note"], long_file["added"]) == ([], None, None)
+    assert (short_file["flaw"], short_file["added"], shown["unshown"]) == (None, 1, ["/long.txt"])
+    refused = await session.decide(all="keep", version=shown["version"])
+    assert isinstance(refused.error, Conflict)
+    assert (await session.shown())["total"] == 2
+    # Named, it is kept too; and the next look shows it.
+    assert (await session.file("/long.txt"))["added"] == 1
+    kept = await session.decided(all="keep", version=shown["version"], unshown=["/long.txt"])
+    assert kept["kept"] == ["/long.txt", "/short.txt"]
+
+
+def _kill_workers(is_over: threading.Event) -> None:
+    """Kill each worker process of this one as soon as it is there."""
+    while not is_over.is_set():
+        for task in Path("/proc/self/task").iterdir():
+            with suppress(OSError):
+                for child in (task / "children").read_text().split():
+                    if "worker_program" in Path(f"/proc/{child}/cmdline").read_text():
+                        os.kill(int(child), signal.SIGKILL)

@@ -1,11 +1,10 @@
 """The `studio` toolset: `file_read` and `file_write`, under the test names that their authors list.
 
-The tests of task 5 (types and registry) are in the registry's own tests, where the one that MC-1 supersedes is named.
+The tests of task 5 (types and registry) are in the registry's own tests, where the one that MCP servers supersede is
+named.
 """
 
 from pathlib import Path
-
-import pytest
 
 from tests.integration.conftest import WorkspaceFixture, new_person
 from tests.integration.tools.builders import speaker, tool_result
@@ -16,10 +15,7 @@ from toolcrib.core.tool_calls import Danger, ToolCategory
 from toolcrib.storage.users import ActingUser
 from toolcrib.tools.dialects.studio_dialect import file_read, file_write
 
-pytestmark = pytest.mark.req("TL-3", part="studio")
 
-
-@pytest.mark.req("TL-1", part="the studio toolset")
 def test_names_dangers_and_categories() -> None:
     assert (file_read.name, file_read.danger) == ("file_read", Danger.SAFE)
     assert (file_write.name, file_write.danger) == ("file_write", Danger.DANGEROUS)
@@ -68,7 +64,6 @@ async def test_read_with_relative_path_resolves_correctly(workspace: WorkspaceFi
         assert (await tool_result(workspace, "file_read", path=path))["output"] == "here"
 
 
-@pytest.mark.req("PO-1", part="file_read truncates at 1 MB")
 async def test_read_large_file_is_truncated_with_a_message(workspace: WorkspaceFixture) -> None:
     (workspace.project / "big.txt").write_text("x" * 1_500_000)
 
@@ -165,7 +160,6 @@ async def test_permission_denied_is_an_error_result(workspace: WorkspaceFixture)
 # Mounts
 
 
-@pytest.mark.req("WS-1", part="both zones are read and written")
 async def test_both_mounts_are_read_and_written(workspace: WorkspaceFixture) -> None:
     await tool_result(workspace, "file_write", path="@central/plan.md", content="central")
     absolute = str(workspace.mount("central") / "plan.md")

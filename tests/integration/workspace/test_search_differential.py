@@ -11,11 +11,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.integration.conftest import WorkspaceFixture
 from toolcrib.core.errors import BadArguments
-
-pytestmark = pytest.mark.req("TL-6", part="same matches")
 
 # Letters, their other cases near and far, a mark that joins the letter before it, other scripts, non-letters.
 _CHARACTERS = [

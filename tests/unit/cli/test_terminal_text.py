@@ -1,22 +1,30 @@
 """How commands find an id, and what they print of errors and changes."""
 
 from decimal import Decimal
+from io import StringIO
 from typing import Any
 from uuid import UUID
 
 import pytest
+from rich.console import Console
 
 from toolcrib.cli.models import parse_model
+from toolcrib.cli.session_printer import SessionPrinter
 from toolcrib.cli.terminal_text import (
+    HangingLine,
     change_lines,
     cost_text,
     error_text,
     failure,
     find_by_id,
     invalid_answer,
+    prose,
     rule_text,
+    shown_diff,
+    styled,
 )
-from toolcrib.client import GrantRuleOut
+from toolcrib.client import GrantRuleOut, StreamMessage
+from toolcrib.core.approval_text import LineStyle, ShownLine
 from toolcrib.core.errors import BadArguments, NotFound
 from toolcrib.sdk.default_agent import ModelChoice
 
@@ -83,6 +91,9 @@ def test_undo_changes_back_and_redo_changes_again() -> None:
         "  … and 11,998 more",
         "Undone: 12,000 files.",
     ]
+    skipped = {"path": "/d", "reason": "You changed it since."}
+    some_left = change_lines(result | {"conflicts": [skipped], "total_conflicts": 1}, undone=True)
+    assert str(some_left[-1]).startswith("Undone: 2 files. Skipped: 1 file, listed above")
 
 
 def test_a_model_of_an_unknown_provider_is_rejected_with_the_list() -> None:
@@ -133,3 +144,45 @@ def test_a_rule_for_a_host_alone_says_that_it_approves_no_command() -> None:
     rule = GrantRuleOut(tools=["bash"], hosts=["example.org"])
 
     assert rule_text(rule) == "bash may contact example.org; commands are decided as before"
+
+
+def colours(console: Console, line: HangingLine) -> list[tuple[str, str]]:
+    return [(part.text, str(part.style or "")) for part in console.render(line) if part.text != "\n"]
+
+
+def test_each_row_of_a_line_has_its_colour_and_marks_have_their_own() -> None:
+    console = Console(width=8, color_system="truecolor", force_terminal=True)
+    hunk, gone, new, same = shown_diff("@@ -1,2 +1,2 @@\n-one\n+once upon\n two\n")
+
+    assert {colour for _, colour in colours(console, hunk)} == {"cyan"}
+    assert colours(console, gone) == [("  -one", "red")]
+    assert colours(console, new) == [("  +once ", "green"), ("   upon", "green")]
+    assert {colour for _, colour in colours(console, same)} == {""}
+    styles: dict[LineStyle, str] = {"title": "bold", "note": "dim", "warning": "yellow", "change": "bold"}
+    for style, colour in styles.items():
+        assert colours(console, styled(ShownLine(style, "", (("text", False),)))) == [("text", colour)]
+    marked = styled(ShownLine("new", "+", (("a", False), ("·", True))))
+    assert colours(console, marked) == [("+a", "green"), ("·", "black on yellow")]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("⚠\ufe0f ❤\ufe0f 1\ufe0f\u20e3 👩\u200d👩\u200d👧 🏳\ufe0f\u200d🌈 👍🏽 👩🏽\u200d💻", None),
+        ("pass\u200dword", "pass\\u200dword"),
+        ("a\ufe0fb👩\u200d", "a\\ufe0fb👩\\u200d"),
+        ("👩\u200d\u200d👩 \u200d👩", "👩\\u200d\\u200d👩 \\u200d👩"),
+        ("👩\u202e\u200b⚠\ufe0f\ufe0f", "👩\\u202e\\u200b⚠\ufe0f\\ufe0f"),
+    ],
+)
+def test_emoji_stay_whole_in_prose_and_nothing_else_that_is_invisible(text: str, shown: str | None) -> None:
+    assert prose(text) == (text if shown is None else shown)
+    # In one piece, and as a stream that is cut anywhere.
+    for size in (1, 2, 3):
+        out = StringIO()
+        printer = SessionPrinter(out)
+        for offset in range(0, len(text), size):
+            delta = {"messageId": "m", "content": text[offset : offset + size], "attempt": 0, "offset": offset}
+            printer.show(StreamMessage(type="chat:text-delta", payload=delta))
+        printer.show(StreamMessage(type="chat:stream-end", payload={"messageId": "m", "content": text}))
+        assert out.getvalue() == (text if shown is None else shown) + "\n"

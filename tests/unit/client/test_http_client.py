@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from toolcrib.api.session_stream import encoded
+from toolcrib.client import StreamMessage
 from toolcrib.client.http_client import HttpClient, ServerUnavailable, StreamHandle
-
-pytestmark = pytest.mark.req("SY-5", part="overload")
 
 Answer = tuple[int, dict[str, str], dict[str, Any]]
 DONE: Answer = (200, {}, {"done": True})
@@ -104,3 +104,42 @@ def test_client_does_not_wait_for_longer_than_its_limit() -> None:
 
     assert received == ["POST"]
     assert time.monotonic() - began < 30
+
+
+SEPARATORS = "one\u2028two\u2029three\x85four\x0bfive\x1csix"
+
+
+@contextmanager
+def streaming(*chunks: bytes) -> Iterator[HttpClient]:
+    """Serve a stream of events on a real socket, in these chunks."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            for chunk in chunks:
+                self.wfile.write(chunk)
+                self.wfile.flush()
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    serving = threading.Thread(target=server.serve_forever, daemon=True)
+    serving.start()
+    client = HttpClient(f"http://127.0.0.1:{server.server_port}", "token")
+    try:
+        yield client
+    finally:
+        client.close()
+        server.shutdown()
+        serving.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("size", [1, 7, 1_000])
+def test_event_is_one_message_whatever_its_text_and_wherever_it_is_cut(size: int) -> None:
+    message = StreamMessage(type="chat:text-delta", payload={"content": SEPARATORS}, seq=7)
+    body = b": still here\n\n" + encoded(message.model_dump()) * 2
+    with streaming(*(body[at : at + size] for at in range(0, len(body), size))) as client:
+        assert list(client.stream(StreamMessage, "/events")) == [message, message]

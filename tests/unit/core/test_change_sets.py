@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.wait_until import is_quick
 from toolcrib.core.change_sets import (
     Author,
     ChangeKind,
@@ -18,8 +19,6 @@ from toolcrib.core.change_sets import (
 from toolcrib.core.files import AuthorKind, EntryKind, EntryState, FileType
 from toolcrib.core.ids import CallId, FileId, RunId, SessionId, VersionId, new_id
 from toolcrib.core.paths import Mount, WorkspacePath
-
-pytestmark = pytest.mark.req("WS-6", part="change sets")
 
 A, B = WorkspacePath(Mount.PROJECT, "/a"), WorkspacePath(Mount.PROJECT, "/b")
 FILE = EntryState(A, EntryKind.FILE, 0o644, b"1" * 32, 3, 1)
@@ -130,3 +129,16 @@ def undoing_calls(number: int, *calls: int) -> ChangingCall:
 )
 def test_last_change_in_effect(calls: list[ChangingCall], last: LastUndoable, expected: UndoScope | None) -> None:
     assert last_undoable(calls[::-1], last) == expected
+
+
+def test_sets_of_paths_are_computed_once_for_a_thousand_files() -> None:
+    files = [replace(FILE, path=WorkspacePath(Mount.PROJECT, f"/d{n % 7}/f{n}")) for n in range(1_000)]
+    folders = [replace(FOLDER, path=WorkspacePath(Mount.PROJECT, f"/d{n}")) for n in range(7)]
+    changes = [change(None, one) for one in files]
+    changes += [replace(change(None, one), type=FileType.FOLDER) for one in folders]
+    change_set = ChangeSet(Author(AuthorKind.USER), tuple(changes))
+
+    assert is_quick(lambda: [path in change_set.folders_on_the_way for path in change_set.paths], 0.5)
+
+    assert change_set.folders_on_the_way == {one.path for one in folders}
+    assert change_set.paths == tuple(sorted(one.path for one in (*files, *folders)))

@@ -1,9 +1,8 @@
 """The next step of a run for every state: a complete table, and invariants over all of it."""
 
 from dataclasses import replace
+from functools import cache
 from itertools import product
-
-import pytest
 
 from toolcrib.core.ids import CallId, new_id
 from toolcrib.core.messages import ToolCallId
@@ -18,61 +17,63 @@ from toolcrib.runs.next_step import (
     next_step,
 )
 
-pytestmark = pytest.mark.req("RN-2", part="what is done next")
-
 
 def call(state: RequestedCallState) -> RequestedCall:
     return RequestedCall(CallId(new_id()), ToolCallId("c"), "read", "{}", state)
 
 
-EVERYTHING = [
-    RunSnapshot(
-        cancelled=cancelled,
-        violations=violations,
-        max_violations=1,
-        overdue=overdue,
-        turns=turns,
-        max_turns=3,
-        answered=answered and not states,
-        concluded=concluded and answered and not states,
-        calls=tuple(call(state) for state in states),
-        context=context,
-        compactable=can_compact,
-    )
-    for cancelled, violations, overdue, turns, answered, concluded, context, can_compact in product(
-        (False, True),
-        (0, 1, 2),
-        (False, True),
-        (0, 2, 3, 4),
-        (False, True),
-        (False, True),
-        (None, 0.1, 0.79, 0.81, 1.2),
-        (False, True),
-    )
-    for states in [(), *product(RequestedCallState, repeat=1), *product(RequestedCallState, repeat=2)]
-]
+@cache
+def all_snapshots() -> list[RunSnapshot]:
+    # The calls of a snapshot are compared by state only, so one call for each state is enough.
+    calls = {state: call(state) for state in RequestedCallState}
+    return [
+        RunSnapshot(
+            cancelled=cancelled,
+            violations=violations,
+            max_violations=1,
+            overdue=overdue,
+            turns=turns,
+            max_turns=3,
+            answered=answered and not states,
+            concluded=concluded and answered and not states,
+            calls=tuple(calls[state] for state in states),
+            context=context,
+            compactable=can_compact,
+        )
+        for cancelled, violations, overdue, turns, answered, concluded, context, can_compact in product(
+            (False, True),
+            (0, 1, 2),
+            (False, True),
+            (0, 2, 3, 4),
+            (False, True),
+            (False, True),
+            (None, 0.1, 0.79, 0.81, 1.2),
+            (False, True),
+        )
+        for states in [(), *product(RequestedCallState, repeat=1), *product(RequestedCallState, repeat=2)]
+    ]
 
 
 def test_a_cancelled_run_only_ends() -> None:
-    for run in EVERYTHING:
+    for run in all_snapshots():
         assert (next_step(run) == EndRun(RunEnding.CANCELLED)) is run.cancelled
 
 
 def test_too_many_violations_end_a_run_unless_it_was_cancelled() -> None:
-    for run in EVERYTHING:
+    for run in all_snapshots():
         expected = not run.cancelled and run.violations > run.max_violations
         assert (next_step(run) == EndRun(RunEnding.VIOLATION)) is expected
 
 
 def test_the_model_is_called_only_when_every_call_has_ended() -> None:
-    for run in EVERYTHING:
+    for run in all_snapshots():
         if isinstance(next_step(run), CallModel | CompactHistory):
             assert all(one.state is RequestedCallState.ENDED for one in run.calls)
             assert not run.answered
 
 
 def test_executable_calls_run_before_the_run_waits_for_a_person() -> None:
-    for run in EVERYTHING:
+    for run in all_snapshots():
         step = next_step(run)
         states = {one.state for one in run.calls}
         if isinstance(step, WaitForPerson):
@@ -88,19 +89,19 @@ def test_executable_calls_run_before_the_run_waits_for_a_person() -> None:
 
 
 def test_an_overdue_run_starts_nothing_new() -> None:
-    for run in EVERYTHING:
+    for run in all_snapshots():
         if run.overdue:
             assert not isinstance(next_step(run), CallModel | CompactHistory | ExecuteCalls)
 
 
 def test_beyond_its_turn_limit_a_run_only_concludes() -> None:
-    for run in EVERYTHING:
+    for run in all_snapshots():
         if run.turns >= run.max_turns and isinstance(step := next_step(run), CallModel | CompactHistory):
             assert step == CallModel(conclude=True)
 
 
 def test_a_full_context_is_compacted_or_the_run_concludes() -> None:
-    for run in EVERYTHING:
+    for run in all_snapshots():
         step = next_step(run)
         full = run.context is not None and run.context > 0.8
         if isinstance(step, CompactHistory):
@@ -115,7 +116,7 @@ def test_every_final_answer_ends_the_run() -> None:
     assert next_step(done) == EndRun(RunEnding.DONE)
     assert next_step(replace(done, concluded=True, turns=201)) == EndRun(RunEnding.TURN_LIMIT)
     assert next_step(replace(done, concluded=True)) == EndRun(RunEnding.BUDGET)
-    for run in EVERYTHING:
+    for run in all_snapshots():
         if run.answered:
             assert isinstance(next_step(run), EndRun)
 

@@ -4,11 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.wait_until import is_quick
 from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.core.tool_calls import Effects
 from toolcrib.gate.parallel_calls import conflicts, dependencies
-
-pytestmark = pytest.mark.req("TL-9")
 
 
 def at(*paths: str, mount: Mount = Mount.PROJECT) -> tuple[WorkspacePath, ...]:
@@ -91,4 +90,23 @@ def test_the_later_of_two_conflicting_calls_waits_and_none_waits_for_a_later_one
     waiting = dependencies(effects)
 
     for later in range(len(effects)):
-        assert waiting[later] == [n for n in range(later) if conflicts(effects[n], effects[later])]
+        assert waiting[later] == [n for n in range(later) if _order_matters(effects[n], effects[later])]
+
+
+def _order_matters(one: Effects | None, other: Effects | None) -> bool:
+    """Compare all paths of two calls with each other."""
+    if one is None or other is None or not (one.paths or one.hosts) or not (other.paths or other.hosts):
+        return True
+    return _meet(one.writes, (*other.paths, *other.requires)) or _meet((*one.paths, *one.requires), other.writes)
+
+
+def _meet(some: tuple[WorkspacePath, ...], others: tuple[WorkspacePath, ...]) -> bool:
+    return any(one == other or one.is_below(other) or other.is_below(one) for one in some for other in others)
+
+
+def test_hundreds_of_calls_with_many_deep_paths_are_put_in_order_quickly() -> None:
+    deep = "/d" * 30
+    effects = [writes(f"{deep}/w{n}") for n in range(128)]
+    effects += [reads(*(f"{deep}/r{n}-{k}" for k in range(50))) for n in range(128)]
+
+    assert is_quick(lambda: dependencies(effects), 0.5)

@@ -1,14 +1,14 @@
 """Names of tools and toolsets in an agent's rules: unknown ones are rejected, with the nearest known name."""
 
+from itertools import islice, product
 from typing import Any
 
 import pytest
 
+from tests.wait_until import is_quick
 from toolcrib.core.agents import AgentRules
 from toolcrib.core.errors import BadArguments
 from toolcrib.policy.agent_definition import KnownNames, reject_unknown_names, unknown_names
-
-pytestmark = pytest.mark.req("PO-1", part="names of tools")
 
 KNOWN = KnownNames(
     frozenset({"bash", "read", "read_file", "write", "fs.read", "weather"}),
@@ -67,3 +67,15 @@ def test_a_warning_names_each_once() -> None:
     assert unknown_names(AgentRules.model_validate({"phases": phases}), KNOWN) == (
         "Unknown tool `bsah`. Did you mean `bash`?",
     )
+
+
+def test_thousands_of_unknown_names_are_answered_quickly() -> None:
+    names = ("".join(letters) for letters in product("listred", repeat=5))
+    permissions: dict[str, Any] = {name: {} for name in islice(names, 2_900)}
+    rules, before = (AgentRules.model_validate({"tool_permissions": permissions}) for _ in range(2))
+
+    assert is_quick(lambda: mistakes(tool_permissions=permissions), 0.4)
+    assert is_quick(lambda: unknown_names(rules, KNOWN), 0.4)
+    assert is_quick(lambda: reject_unknown_names(rules, KNOWN, kept=before), 0.4)
+    found = mistakes(tool_permissions=permissions)
+    assert found["…"] == "2,880 more fields are invalid."

@@ -1,6 +1,6 @@
 """The registry: finding tools, rejecting duplicates, and the tools that an agent with given rules gets.
 
-AC-11 (`RegisterMCP` returns "not implemented") has no test: MC-1 supersedes it, since MCP servers become toolsets.
+AC-11 (`RegisterMCP` returns "not implemented") has no test: it is superseded, since MCP servers become toolsets.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +17,6 @@ from toolcrib.core.ids import UserId, WorkspaceId, new_id
 from toolcrib.core.tool_calls import Danger, ToolCategory
 from toolcrib.tools.tool import Tool, ToolDefinition
 from toolcrib.tools.tool_registry import ToolRegistry, discover_tools
-
-pytestmark = pytest.mark.req("TL-2")
 
 
 @pytest.fixture
@@ -144,7 +142,6 @@ def test_ac10_a_scope_with_empty_permissions_returns_the_safe_defaults(registry:
     assert names(registry.list_for_scope(scope({}))) == ["file_read", "web_search"]
 
 
-@pytest.mark.req("PO-2", part="the toolset must be spoken")
 def test_a_tool_of_a_toolset_that_the_agent_lacks_is_not_listed(registry: ToolRegistry) -> None:
     registry.add(dummy("stranger", Danger.SAFE))
     mute = scope(None).model_copy(update={"toolsets": ("workspace",)})
@@ -188,7 +185,6 @@ async def test_tools_of_mcp_servers_are_loaded_for_agents_that_have_such_a_tools
     assert (await registry.for_person(*ids)).get("mcp:a/x") is not None
 
 
-@pytest.mark.req("TL-1", part="every tool is complete, and found by its file")
 def test_builtin_tools_are_found_by_their_modules() -> None:
     found = {tool.name: tool for tool in discover_tools(toolcrib.tools)}
 
@@ -219,7 +215,6 @@ def test_builtin_tools_are_found_by_their_modules() -> None:
     assert dangerous == {"write", "rm", "mv", "touch", "mkdir", "edit"}
 
 
-@pytest.mark.req("TL-1", part="every tool is complete, and found by its file")
 def test_every_builtin_tool_is_complete() -> None:
     for tool in discover_tools(toolcrib.tools):
         assert tool.description
@@ -229,7 +224,6 @@ def test_every_builtin_tool_is_complete() -> None:
         assert (tool.category is ToolCategory.PLAN) == ("plan" in tool.name)
 
 
-@pytest.mark.req("TL-1", part="every tool is complete, and found by its file")
 def test_metadata_says_where_each_builtin_tool_is_offered() -> None:
     found = {tool.name: tool for tool in discover_tools(toolcrib.tools)}
     safe = {name for name, tool in found.items() if tool.danger is Danger.SAFE}

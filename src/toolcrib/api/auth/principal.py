@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 
 from toolcrib.api.access_tokens import INVALID
 from toolcrib.api.api_services import ApiServices, Injected
-from toolcrib.core.callers import Agent, Caller, SessionMode
+from toolcrib.core.callers import Agent, Caller
 from toolcrib.core.errors import BadArguments, Forbidden, Unauthenticated
 from toolcrib.core.ids import KeyId, SessionId, UserId, WorkspaceId
 from toolcrib.settings import Settings
@@ -161,7 +161,6 @@ def caller_for(
     agent: Agent | None = None,
     session_id: UUID | None = None,
     via: str = "rest",
-    mode: SessionMode = SessionMode.BUILD,
 ) -> Caller:
     """Return the caller in a workspace.
 
@@ -180,7 +179,6 @@ def caller_for(
         session_id=None if session_id is None else SessionId(session_id),
         token_version=principal.token_version,
         via=via,
-        mode=mode,
     )
 
 

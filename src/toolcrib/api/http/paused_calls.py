@@ -14,6 +14,7 @@ from toolcrib.schemas.paused_calls import (
     AnswersIn,
     ApprovalDecisionIn,
     ApprovalOut,
+    ChangesPageOut,
     EditPreviewOut,
     FileEditsIn,
     GrantOut,
@@ -77,6 +78,23 @@ async def preview_edited_call(
     edits = [one.edit for one in given.edits]
     found = await services.paused_calls.preview_edits(tenant, pause_id, edits)
     return EditPreviewOut.model_validate({"changes": found.changes, "change_set_sha256": found.sha256})
+
+
+@router.get(
+    "/paused-calls/{pause_id}/changes",
+    response_model_exclude_unset=True,
+    responses=examples("NOT_FOUND", "CONFLICT"),
+)
+async def list_proposed_changes(
+    pause_id: PauseId,
+    tenant: AnyTenant,
+    services: Injected,
+    first: Annotated[int, Query(ge=0, le=2**31 - 1, description="The number of the first change.")] = 0,
+    from_line: Annotated[int, Query(ge=0, le=2**31 - 1, description="Where the lines of the first one begin.")] = 0,
+) -> ChangesPageOut:
+    """Return some changes of a pending call with all their lines, however many it has."""
+    found = await services.paused_calls.changes_page(tenant, pause_id, first=first, from_line=from_line)
+    return ChangesPageOut.model_validate({"changes": found.entries, "next": found.next})
 
 
 @router.get("/paused-calls/{pause_id}/file", responses=examples("NOT_FOUND", "CONFLICT"))

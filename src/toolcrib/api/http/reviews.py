@@ -23,10 +23,14 @@ async def get_review(
     session_id: SessionId,
     principal: APerson,
     services: Injected,
-    path: Annotated[str | None, Query(max_length=5_000, description="Show only this file, whatever its size.")] = None,
+    path: Annotated[
+        str | None, Query(max_length=5_000, description="Show only this file, by pages of its lines.")
+    ] = None,
+    from_line: Annotated[int, Query(ge=0, description="With `path`: the first line, from the page before.")] = 0,
+    offset: Annotated[int, Query(ge=0, description="The first file, from the page before.")] = 0,
 ) -> ReviewOut:
     """Return what the session's agent changed since the last review, by file and by hunk."""
-    arguments = {"session_id": str(session_id), "path": path}
+    arguments = {"session_id": str(session_id), "path": path, "from_line": from_line, "offset": offset}
     return ReviewOut.model_validate(await _call(services, "review", arguments, caller_for(principal, workspace_id)))
 
 

@@ -24,6 +24,7 @@ from toolcrib.api.auth.principal import (
     Principal,
     authenticate,
     caller_for,
+    require_person,
     tenant_for,
     workspace_id_of,
 )
@@ -50,6 +51,7 @@ from toolcrib.schemas.tool_calls import (
     StoredCallOut,
     ToolCallIn,
 )
+from toolcrib.storage.database import Tenant
 from toolcrib.tools.tool import ToolDefinition
 
 router = api_router(tag="tools")
@@ -108,10 +110,11 @@ async def call_tool(workspace_id: UUID, request: Request, services: Injected) ->
         fields = {".".join(str(step) for step in detail["loc"]) or "body": detail["msg"] for detail in error.errors()}
         raise BadArguments(fields) from None
     caller = caller_for(principal, workspace_id, session_id=call.session_id)
-    if call.session_id is not None and (agent := caller.agent) is not None:
-        session = await services.sessions.get(tenant_for(principal, workspace_id), SessionId(call.session_id))
-        agent, mode = await services.session_agents.in_session(caller.workspace_id, agent, session, caller.user_id)
-        caller = replace(caller, mode=mode, agent=agent)
+    if call.as_person:
+        await require_person(principal)
+    elif call.session_id is not None:
+        session = await services.sessions.get(Tenant.of(caller), SessionId(call.session_id))
+        caller = await services.session_agents.caller_in(caller, session)
     execute = partial(execute_once, services, ToolCall(call.tool, call.args), caller)
     if _STREAM not in request.headers.get("accept", ""):
         return outcome_response(await execute())
@@ -236,11 +239,7 @@ async def _as_asked(principal: Principal, workspace_id: UUID, question: ExplainI
         agent = agent and in_phase(agent, question.phase)
         return caller_for(principal, workspace_id, agent=agent)
     session = replace(session, phase=question.phase or session.phase)
-    mode = session.mode
-    if agent is not None:
-        person = caller_for(principal, workspace_id)
-        agent, mode = await services.session_agents.in_session(person.workspace_id, agent, session, person.user_id)
-    return caller_for(principal, workspace_id, agent=agent, session_id=session.id, mode=mode)
+    return await services.session_agents.caller_in(caller_for(principal, workspace_id), session)
 
 
 @router.get("/workspaces/{workspace_id}/calls/{call_id}", responses=examples("NOT_FOUND"))

@@ -14,14 +14,15 @@ from pydantic_core import to_json
 from toolcrib.api.api_services import ApiServices
 from toolcrib.api.pause_notices import notice
 from toolcrib.api.session_stream import EventStream
-from toolcrib.core.errors import ToolcribError
-from toolcrib.core.events import Delta, DeltaType, Event, EventType
+from toolcrib.core.errors import AnswerRefused, OutputLimit, ToolcribError
+from toolcrib.core.events import WITHDRAWN, Delta, DeltaType, Event, EventType
 from toolcrib.core.paused_calls import PauseKind
 from toolcrib.core.runs import Run, RunEnding, RunState
 from toolcrib.events import Subscription
 from toolcrib.storage.database import Tenant
 
 _FINISH: Final = {RunEnding.TURN_LIMIT: "length", RunEnding.BUDGET: "length", RunEnding.DEADLINE: "length"}
+_UNFINISHED: Final = {OutputLimit.code: "length", AnswerRefused.code: "content_filter"}
 # Run states in which a decision may be pending.
 _MAY_WAIT: Final = frozenset({RunState.QUEUED, RunState.WAITING})
 
@@ -108,6 +109,8 @@ class CompletionAnswer:
         self._input_tokens += payload["usage"]["inputTokens"]
         self._output_tokens += payload["usage"]["outputTokens"]
         _, length = self._received.pop(payload["messageId"], (0, 0))
+        if payload["finishReason"] == WITHDRAWN:
+            return self._aside("(The answer above broke off and does not count.)") if length else ""
         return self._words(payload["messageId"], (payload.get("content") or "")[length:])
 
     async def _state(self, payload: Mapping[str, Any]) -> str:
@@ -125,6 +128,10 @@ class CompletionAnswer:
         if not is_ours:
             return self._aside(f"(Before this: {error['message']})") if error else ""
         self._is_over = True
+        if error.get("code") in _UNFINISHED:
+            # Its format has words for them, and clients expect the text so far.
+            self.finish = _UNFINISHED[error["code"]]
+            return ""
         if ending is RunEnding.FAILED:
             raise _failure(error)
         self.finish = _FINISH.get(ending, "stop")

@@ -176,7 +176,9 @@ class ChatProtocol:
         if len(self._calls) >= MAX_CALLS:
             raise Conflict(f"{MAX_CALLS} calls are running on this connection, the limit. Wait for one to end.")
         session = await self._session(message.conversation_id)
-        caller = await self._caller(session)
+        # As over HTTP: the session's agent, acting for this person; in a session without an agent, the person.
+        person = caller_for(self._connection.authority.principal, self._connection.workspace_id, via=VIA)
+        caller = await self._services.session_agents.caller_in(person, session)
         if session.id not in self._watched:
             await self._watch(session.id, after=session.last_seq)
         work = self._execute(ToolCall(message.tool, message.args), caller, reply)
@@ -184,24 +186,6 @@ class ChatProtocol:
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
         return {"conversationId": session.id, "toolId": caller.call_id}
-
-    async def _caller(self, session: Session) -> Caller:
-        """Return the session's agent, acting for this person; in a session without an agent, the person."""
-        connection, mode = self._connection, session.mode
-        agent = None
-        if session.agent_id is not None:
-            stored = await self._services.agents.get(connection.tenant, session.agent_id)
-            agent, mode = await self._services.session_agents.in_session(
-                connection.tenant.workspace_id, stored.as_caller, session, connection.authority.principal.user_id
-            )
-        return caller_for(
-            connection.authority.principal,
-            connection.workspace_id,
-            agent=agent,
-            session_id=session.id,
-            via=VIA,
-            mode=mode,
-        )
 
     async def _execute(self, call: ToolCall, caller: Caller, reply: str | int | None) -> None:
         """Execute a call. Its outcome is an event of the session; only an error before that is sent here."""

@@ -55,7 +55,8 @@ _MAX_SESSIONS = 200
 _KEYS = (
     "@path attaches a file   !command runs a command of yours in the workspace\n"
     "Esc stop   Ctrl+G undo   Ctrl+O unfold   Ctrl+T trust   Ctrl+S sessions   Ctrl+J new line\n"
-    "Ctrl+R earlier messages   Tab approval or last block   PageUp scroll   Ctrl+Z suspend   Ctrl+D quit"
+    "Ctrl+R earlier messages   Tab approval or last block   PageUp scroll   Ctrl+Z suspend   Ctrl+D quit\n"
+    "Drag to select, Ctrl+C copies"
 )
 
 
@@ -80,7 +81,7 @@ class ChatApp(App[None]):
     CSS_PATH = "look.tcss"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c", "interrupt", priority=True, show=False),
+        Binding("ctrl+c", "copy_or_interrupt", priority=True, show=False),
         Binding("ctrl+d", "leave", priority=True, show=False),
         Binding("ctrl+z", "suspend_process", priority=True, show=False),
         Binding("ctrl+g", "undo", show=False),
@@ -387,6 +388,10 @@ class ChatApp(App[None]):
             await self._show_reply(apply)
         await self._pauses.handle(self.transcript)
 
+    @on(PauseQueue.Unread)
+    async def _show_unread_pause(self) -> None:
+        await self._pauses.handle(self.transcript)
+
     @on(PauseQueue.Said)
     async def _told_by_panel(self, event: PauseQueue.Said) -> None:
         await self.remark(event.text, is_bad=True)
@@ -422,7 +427,22 @@ class ChatApp(App[None]):
         if not isinstance(driver, TerminalDriver) or not driver.suspend():
             self.notify("No shell can resume this program, so it is not suspended.")
 
-    async def action_interrupt(self) -> None:
+    async def action_copy_or_interrupt(self) -> None:
+        if text := self._prompt.selected_text if self._prompt.has_focus else "":
+            self._copy(text)
+        elif text := self.screen.get_selected_text() or "":
+            # So that the next Ctrl+C stops the run.
+            self.screen.clear_selection()
+            self._copy(text)
+        else:
+            await self._interrupt()
+
+    def _copy(self, text: str) -> None:
+        self.copy_to_clipboard(text)
+        lines = text.count("\n") + 1
+        self.notify(f"Copied {'1 line' if lines == 1 else f'{lines:,} lines'}.")
+
+    async def _interrupt(self) -> None:
         if self.transcript.run_id is not None or self._command is not None:
             await self.action_stop()
         elif self._prompt.text:
@@ -477,7 +497,8 @@ class ChatApp(App[None]):
     # Status and hints
 
     def on_resize(self) -> None:
-        self._refresh_lines()
+        # Afterwards: until this event is handled, the size is the old one, and the line would be cut at its end.
+        self.call_later(self._refresh_lines)
 
     def _refresh_lines(self) -> None:
         doing = (self.transcript.run_wait or "working") if self.transcript.run_id else "ready"

@@ -17,9 +17,11 @@ from toolcrib.cli.terminal.review_panel import ReviewPanel
 from toolcrib.cli.terminal.transcript import Transcript
 from toolcrib.cli.terminal_text import Line, error_text, invalid_answer, one_line
 from toolcrib.client import ApprovalOut, QuestionPauseOut, ReviewOut
-from toolcrib.core.errors import BadArguments, Conflict, NotFound, ToolcribError
+from toolcrib.core.errors import BadArguments, Conflict, Forbidden, NotFound, ToolcribError
 from toolcrib.core.paused_calls import PauseState
 from toolcrib.sdk.workspace_location import WorkspaceLocation
+
+_RETRY_SECONDS = 1.0
 
 
 class PauseQueue(Container):
@@ -31,6 +33,9 @@ class PauseQueue(Container):
 
         text: str
 
+    class Unread(Message):
+        """A pending item could not be loaded. It is still pending: try again."""
+
     def __init__(self, location: WorkspaceLocation) -> None:
         super().__init__(id="waiting")
         self.display = False
@@ -38,6 +43,8 @@ class PauseQueue(Container):
         self._shown: str | None = None
         # Pauses that this terminal has decided or answered.
         self._decided: set[str] = set()
+        # Pauses that could not be loaded, so that each is said once.
+        self._unread: set[str] = set()
         self._turn = asyncio.Lock()
 
     async def handle(self, transcript: Transcript) -> None:
@@ -53,7 +60,17 @@ class PauseQueue(Container):
                 await self._tell_who_decided(ended)
             while transcript.waiting:
                 pause_id = next(iter(transcript.waiting))
-                if await self._show(pause_id, transcript):
+                try:
+                    if await self._show(pause_id, transcript):
+                        return
+                except (NotFound, Forbidden) as error:
+                    self.post_message(self.Said(error_text(error)))
+                except ToolcribError as error:
+                    # The run waits for the decision, however busy or far away the server is.
+                    if pause_id not in self._unread:
+                        self._unread.add(pause_id)
+                        self.post_message(self.Said(f"{error_text(error)} Retrying …"))
+                    self.set_timer(_RETRY_SECONDS, lambda: self.post_message(self.Unread()))
                     return
                 transcript.waiting.pop(pause_id, None)
 
@@ -79,17 +96,13 @@ class PauseQueue(Container):
 
     async def _show(self, pause_id: str, transcript: Transcript) -> bool:
         """Shows a paused call if it is still pending. Returns whether it did."""
-        try:
-            pause = await asyncio.to_thread(self._location.client.paused_call, self._location.id, UUID(pause_id))
-            if pause.state is not PauseState.PENDING:
-                return False
-            if isinstance(pause, ApprovalOut):
-                await self._put(ApprovalPanel(pause, more=len(transcript.waiting) - 1))
-            else:
-                await self._put(QuestionPanel(pause, await self._plans(pause, transcript.last_plan)))
-        except ToolcribError as error:
-            self.post_message(self.Said(error_text(error)))
+        pause = await asyncio.to_thread(self._location.client.paused_call, self._location.id, UUID(pause_id))
+        if pause.state is not PauseState.PENDING:
             return False
+        if isinstance(pause, ApprovalOut):
+            await self._put(ApprovalPanel(pause, more=len(transcript.waiting) - 1))
+        else:
+            await self._put(QuestionPanel(pause, await self._plans(pause, transcript.last_plan)))
         self._shown = pause_id
         return True
 
@@ -151,7 +164,7 @@ class PauseQueue(Container):
             if not isinstance(error, Conflict | NotFound):
                 # It is still pending, so the panel stays.
                 return
-        await self.close()
+        await self._close_panel_of(event.approval.id)
 
     @on(QuestionPanel.Answered)
     async def _answer(self, event: QuestionPanel.Answered) -> None:
@@ -166,7 +179,17 @@ class PauseQueue(Container):
             return
         except ToolcribError as error:
             self.post_message(self.Said(error_text(error)))
-        await self.close()
+        await self._close_panel_of(pause_id)
+
+    async def _close_panel_of(self, pause_id: UUID) -> None:
+        """Closes the panel of a pause that has ended.
+
+        The events may be faster than the reply to the decision: then the panel is already that of the next pause, which
+        nothing would show again.
+        """
+        async with self._turn:
+            if self._shown == str(pause_id):
+                await self.close()
 
 
 def _nobody(prompt: str) -> str:

@@ -100,7 +100,9 @@ class ReviewPanel(Vertical, can_focus=True):
 
     def action_choose_all(self, choice: Choice) -> None:
         for file in self._shown.files:
-            self._choices.mark(file, choice)
+            # What could not be shown is kept by itself only.
+            if file.flaw is None or choice == "revert":
+                self._choices.mark(file, choice)
         self._draw()
 
     def action_decide(self) -> None:

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from uuid import UUID
 
-from toolcrib.client import StreamMessage
+from toolcrib.client import ServerUnreachable, StreamMessage
 from toolcrib.client.http_client import MessageStream
 from toolcrib.core.errors import ToolcribError
 from toolcrib.sdk.workspace_location import WorkspaceLocation
@@ -41,11 +41,19 @@ class SessionWatcher(threading.Thread):
         while not self._over.is_set():
             try:
                 self._listen()
+                # The server has ended the stream, for example because the login has expired.
+                self._over.wait(_FIRST_WAIT)
             except ToolcribError as error:
-                self.failures += 1
-                self.trouble = error
-                self._notify()
-                self._over.wait(min(_FIRST_WAIT * 2**self.failures, _LONGEST_WAIT))
+                self._recover(error)
+            except Exception as error:  # noqa: BLE001 - the outermost loop: without it the chat shows no events any more
+                self._recover(ServerUnreachable(f"The server's events cannot be read: {error!r}."))
+
+    def _recover(self, error: ToolcribError) -> None:
+        """Shows the error, and waits before the next attempt."""
+        self.failures += 1
+        self.trouble = error
+        self._notify()
+        self._over.wait(min(_FIRST_WAIT * 2**self.failures, _LONGEST_WAIT))
 
     def _listen(self) -> None:
         self._watch = self._location.client.stream_events(self._location.id, self._session_id, after=self._after)

@@ -41,6 +41,8 @@ class AgentBlock:
     """A message from the agent. It grows while it streams."""
 
     text: str = ""
+    # Whether it is among the blocks: the first delta may have only spaces.
+    is_shown: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -203,11 +205,8 @@ class Transcript:
     def _text(self, payload: Mapping[str, Any]) -> list[Block]:
         again = self._words.is_new_attempt(payload)
         fresh = self._words.fresh(payload)
-        block = self._speaking(payload["messageId"], fresh)
-        if block is None:
-            return []
-        block.text = fresh if again else block.text + fresh
-        return [block]
+        block = self._spoken.setdefault(payload["messageId"], AgentBlock())
+        return self._grown(block, fresh if again else block.text + fresh)
 
     def _end_of_text(self, payload: Mapping[str, Any]) -> list[Block]:
         self._words.rest(payload)
@@ -216,21 +215,16 @@ class Transcript:
         self.usage = replace(self.usage, tokens=tokens, window=usage.get("contextWindow"))
         self._count(payload.get("runId"), usage)
         content = str(payload.get("content") or "")
-        block = self._speaking(payload["messageId"], content)
-        self._spoken.pop(payload["messageId"], None)
-        if block is None:
-            return []
-        block.text = content
-        return [block]
+        block = self._spoken.pop(payload["messageId"], AgentBlock())
+        return self._grown(block, content)
 
-    def _speaking(self, message_id: str, text: str) -> AgentBlock | None:
-        """Returns the block of a message. The first text creates it."""
-        if message_id not in self._spoken:
-            if not text.strip():
-                return None
-            self._spoken[message_id] = block = AgentBlock()
+    def _grown(self, block: AgentBlock, text: str) -> list[Block]:
+        """Sets the text of a message. Before there is anything to see, it is no block."""
+        block.text = text
+        if text.strip() and not block.is_shown:
+            block.is_shown = True
             self._add(block)
-        return self._spoken[message_id]
+        return [block] if block.is_shown else []
 
     def _call_of(self, payload: Mapping[str, Any]) -> ToolCallBlock:
         """Returns the block of a call. Its first event creates it; output can overtake the start."""
@@ -346,11 +340,14 @@ def status_line(where: str, agent: str, model: str, *, state: str, width: int) -
     """Formats as much as fits. The right side, with the state of the run, is never truncated."""
     right = f" {state} "
     room = max(0, width - cell_len(right))
-    lefts = [f" {where} · {agent} · {model}", f" {where} · {agent}"]
+    name = model.rpartition("/")[2]
+    lefts = [f" {where} · {agent} · {model}", f" {where} · {agent} · {name}", f" {where} · {agent}"]
     left = next((one for one in lefts if cell_len(one) <= room), None)
     if left is None:
         # The end of a path identifies it best.
         left = f" …{lefts[-1][max(0, len(lefts[-1]) - room + 2) :]}" if room > _BAR else ""
+    elif left == lefts[-1] and (rest := room - cell_len(left) - cell_len(" · …")) >= _BAR:
+        left += f" · {set_cell_size(name, rest)}…"
     return set_cell_size(left, room) + right
 
 

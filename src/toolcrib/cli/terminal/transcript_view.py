@@ -15,11 +15,24 @@ from textual.containers import Vertical, VerticalScroll
 from textual.events import Click, Key
 from textual.message import Message
 from textual.reactive import reactive
-from textual.widgets import Markdown, Static
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.widgets import Static
 
 from toolcrib.cli.message_context import split_attached
+from toolcrib.cli.terminal.streamed_markdown import StreamedMarkdown
 from toolcrib.cli.terminal.transcript import AgentBlock, Block, CallBlockState, NoticeBlock, ToolCallBlock, UserBlock
-from toolcrib.cli.terminal_text import HangingLine, Line, about, call_failure, one_line, plain, shown_diff, styled
+from toolcrib.cli.terminal_text import (
+    HangingLine,
+    Line,
+    about,
+    call_failure,
+    one_line,
+    plain,
+    prose,
+    shown_diff,
+    styled,
+)
 from toolcrib.core.approval_text import ShownLine, argument_lines, change_head
 
 # An icon and its colour.
@@ -55,7 +68,7 @@ def widget_for(block: Block) -> "BlockWidget":
 def _said(block: UserBlock) -> Text:
     """Formats a person's message. Of what is attached, only the size is shown."""
     words, attached = split_attached(block.text)
-    line = Text(f"> {plain(words)}")
+    line = Text(f"> {prose(words)}")
     if attached:
         line.append(f"\n  + {attached.count(chr(10)) + 1:,} lines attached", style="dim not bold")
     return line
@@ -68,23 +81,31 @@ class FixedText(Static):
         """Does nothing: it does not change."""
 
 
-class AgentBlockWidget(Markdown):
-    """The agent's text as Markdown, updated while it streams. Shows links, but does not open them."""
+class AgentBlockWidget(StreamedMarkdown):
+    """The agent's text as Markdown, while it streams."""
 
     def __init__(self, block: AgentBlock) -> None:
         self._block = block
-        self._shown = plain(block.text)
-        super().__init__(self._shown, open_links=False, classes="spoken")
+        super().__init__(prose(block.text), classes="spoken")
 
     async def show(self) -> None:
-        text = plain(self._block.text)
-        before, self._shown = self._shown, text
-        if text == before:
-            return
-        if text.startswith(before):
-            await self.append(text[len(before) :])
-        else:
-            await self.update(text)
+        await self.show_text(prose(self._block.text))
+
+
+class CallBody(Static):
+    """The lines of a call. Selected as they are shown: the renderer of hanging lines knows no selection."""
+
+    def render_line(self, y: int) -> Strip:
+        strip = super().render_line(y)
+        if (selection := self.text_selection) is not None and (span := selection.get_span(y)) is not None:
+            start, end = span[0], strip.cell_length if span[1] < 0 else span[1]
+            selected = strip.crop(start, end).apply_style(self.selection_style)
+            strip = Strip.join([strip.crop(0, start), selected, strip.crop(end)])
+        return strip.apply_offsets(0, y)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str]:
+        rows = (self.render_line(y).text.rstrip() for y in range(self.size.height))
+        return selection.extract("\n".join(rows)), "\n"
 
 
 class ToolCallWidget(Vertical, can_focus=True):
@@ -98,7 +119,7 @@ class ToolCallWidget(Vertical, can_focus=True):
         super().__init__(classes="call")
         self.block = block
         self._head = Static(classes="call-head")
-        self._body = Static(classes="call-body")
+        self._body = CallBody(classes="call-body")
         self._was_open = block.is_open
         self.set_reactive(ToolCallWidget.unfolded, block.is_open or block.is_own)
 

@@ -8,11 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from toolcrib.core.change_sets import ChangeKind
-from toolcrib.core.errors import BadArguments, PermissionDenied
+from toolcrib.core.errors import BadArguments, PermissionDenied, TooCostly, WorkerFailed
 from toolcrib.core.files import AuthorKind, EntryKind, Version
 from toolcrib.core.ids import SessionId
-from toolcrib.core.paths import WorkspacePath, parse_path
+from toolcrib.core.paths import parse_path
 from toolcrib.core.tool_calls import Danger
+from toolcrib.policy.protected_paths import ProtectedPaths
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.tool import ToolArguments, built_in, no_effects
 from toolcrib.tools.tool_results import IdText, ToolResult
@@ -26,18 +27,23 @@ from toolcrib.workspace.changes.review import (
     ReviewEntry,
     draft_review,
     load_review,
-    text_change,
+    text_sides,
 )
 from toolcrib.workspace.changes.undo_plan import reversal_of
 from toolcrib.workspace.text.content import encode_content
-from toolcrib.workspace.text.hunks import HunkAuthor
+from toolcrib.workspace.text.hunks import DiffWindow, HunkAuthor
 from toolcrib.workspace.text.text_diff import TextDiff
-from toolcrib.workspace.text.worker_calls import all_compared
+from toolcrib.workspace.text.worker_calls import all_compared, hunk_page
 
-# How many files are listed, and how many characters of hunks are shown. Ask for one path to see the hunks of a file
-# beyond that.
+# How many files are on a page, and how many characters of hunks are shown with them.
 _MOST_FILES: Final = 1_000
 _ROOM: Final = 500_000
+# Files of a git directory that are shown with their lines. The note names or counts them all.
+_MOST_INSIDE: Final = 100
+_hides: Final = ProtectedPaths().protects_reading
+# Of one file: what is shown with the others, and what a page of it has.
+_IN_LIST: Final = DiffWindow(0, 1_000, 50_000)
+_PAGE: Final = DiffWindow(0, 5_000, 500_000)
 # How many files the note to the model names.
 _MOST_NAMED: Final = 20
 # Characters of a person's edits that the note shows.
@@ -57,10 +63,24 @@ class ReviewHunk(ToolResult):
     ]
 
 
+class ReviewSide(ToolResult):
+    """A file before or after the change."""
+
+    size: int
+    sha256: Annotated[str | None, Field(description="Null if the content was not kept.")]
+
+
 class OtherAuthor(ToolResult):
     kind: AuthorKind
     user_id: IdText | None
     agent_id: IdText | None
+
+
+class UncommonGitFile(ToolResult):
+    path: str
+    change: ChangeKind
+    diff: Annotated[str | None, Field(description="Its changed lines in unified format, without the names of files.")]
+    note: Annotated[str | None, Field(description="Why there is no diff.")]
 
 
 class ReviewFile(ToolResult):
@@ -74,10 +94,29 @@ class ReviewFile(ToolResult):
     files: Annotated[int, Field(description="How many files the entry has.")]
     mode: Annotated[list[str] | None, Field(description="The mode before and now, if it changed.", examples=[None])]
     size: int | None
+    before: Annotated[ReviewSide | None, Field(description="Null unless it was a file.")]
+    after: Annotated[ReviewSide | None, Field(description="Null unless it is a file.")]
     added: int | None
     removed: int | None
-    hunks: list[ReviewHunk]
+    hunks: Annotated[
+        list[ReviewHunk],
+        Field(description="Those of this page. One that other pages continue has only the lines of this page."),
+    ]
+    hunks_total: Annotated[int, Field(description="How many hunks the change has.")]
+    lines: Annotated[int, Field(description="How many lines all its hunks have.")]
+    next_line: Annotated[
+        int | None,
+        Field(description="Where the next page of lines begins: ask for `path` with it as `from_line`. Null: no more."),
+    ]
+    inside: Annotated[
+        list[UncommonGitFile],
+        Field(description="Of a git directory: its files that may run code, such as hooks. Decided with it."),
+    ]
     note: Annotated[str | None, Field(description="Why there are no hunks, or what the entry summarizes.")]
+    flaw: Annotated[
+        str | None,
+        Field(description="Why its changes could not be shown, although there are some. Its counts are missing."),
+    ]
     changed_by_others: Annotated[bool, Field(description="Someone else has changed it since the agent did.")]
     others: Annotated[list[OtherAuthor], Field(description="Who else has changed it since.")]
 
@@ -86,14 +125,21 @@ class ReviewResult(ToolResult):
     session_id: IdText
     version: Annotated[str, Field(description="Names everything that is shown; a decision about all repeats it.")]
     files: list[ReviewFile]
-    total: int
-    added: int
-    removed: int
+    total: Annotated[int, Field(description="How many files the review has.")]
+    added: Annotated[int, Field(description="Of the files listed here.")]
+    removed: Annotated[int, Field(description="Of the files listed here.")]
+    unshown: Annotated[list[str], Field(description="The files listed here whose changes could not be shown.")]
+    left_out: Annotated[int, Field(description="How many files are not listed here, and not in the sums.")]
+    next_offset: Annotated[
+        int | None, Field(description="Where the next page of files begins: pass it as `offset`. Null: no more.")
+    ]
 
 
 class ReviewArguments(ToolArguments):
     session_id: UUID = Field(description="Id of the session.")
-    path: str | None = Field(default=None, max_length=5_000, description="Show only this file, whatever its size.")
+    path: str | None = Field(default=None, max_length=5_000, description="Show only this file, by pages of its lines.")
+    from_line: int = Field(default=0, ge=0, description="With `path`: the first line, from the page before.")
+    offset: int = Field(default=0, ge=0, description="The first file, from the page before.")
 
 
 @built_in("review", effects=no_effects, read_only=False)
@@ -101,22 +147,34 @@ async def review(arguments: ReviewArguments, context: ToolContext) -> ReviewResu
     """Show what the agent of a session changed since the last review, by file and by hunk."""
     _reject_agents(context)
     found = await load_review(context.tree, SessionId(arguments.session_id))
-    entries = found.entries
     if arguments.path is not None:
-        path = parse_path(arguments.path)
-        entries = tuple(one for one in entries if _is_at(one, path))
-    files, room = [], _ROOM if arguments.path is None else None
-    for entry in entries[:_MOST_FILES]:
-        shown = await _review_file(entry, context, room)
-        room = None if room is None else room - sum(len(hunk["diff"]) for hunk in shown["hunks"])
-        files.append(shown)
+        only = found.at(parse_path(arguments.path))
+        listed: tuple[ReviewEntry, ...] = () if only is None else (only,)
+        following = None
+        files = [await _review_file(one, context, _PAGE._replace(first=arguments.from_line)) for one in listed]
+    else:
+        end = arguments.offset + _MOST_FILES
+        listed, following = found.entries[arguments.offset : end], end if end < len(found.entries) else None
+        files, room = [], _ROOM
+        for entry in listed:
+            most = min(room, _IN_LIST.characters)
+            shown = await _review_file(
+                entry, context, _IN_LIST._replace(characters=most, lines=_IN_LIST.lines * (most > 0))
+            )
+            room -= sum(len(hunk["diff"]) for hunk in shown["hunks"])
+            files.append(shown)
+    unshown = [one["path"] for one in files if one["flaw"] is not None]
+    left_out = len(found.entries) - len(listed)
     return {
         "session_id": str(arguments.session_id),
-        "version": found.version,
+        "version": found.version_shown(unshown, left_out),
         "files": files,
         "total": len(found.entries),
         "added": sum(one["added"] or 0 for one in files),
         "removed": sum(one["removed"] or 0 for one in files),
+        "unshown": unshown,
+        "left_out": left_out,
+        "next_offset": following,
     }
 
 
@@ -144,6 +202,10 @@ class ReviewDecideArguments(ToolArguments):
     )
     all: Literal["keep", "revert"] | None = Field(default=None, description="Keep or revert everything that was shown.")
     version: str | None = Field(default=None, max_length=64, description="With `all`: the `version` of the review.")
+    unshown: list[str] = Field(
+        default=[], max_length=_MOST_FILES, description="To keep all: the review's `unshown`, told to the person."
+    )
+    left_out: int = Field(default=0, ge=0, description="To keep all: the review's `left_out`, told to the person.")
 
     @model_validator(mode="after")
     def _something_is_decided(self) -> Self:
@@ -238,7 +300,10 @@ def _reject_agents(context: ToolContext) -> None:
 def _decisions(arguments: ReviewDecideArguments, found: Review) -> list[ReviewDecision]:
     if arguments.all is not None:
         assert arguments.version is not None
-        found.require(arguments.version)
+        if arguments.all == "keep":
+            found.require_seen(arguments.version, arguments.unshown, arguments.left_out)
+        else:
+            found.require(arguments.version)
         return [ReviewDecision(entry, arguments.all == "revert") for entry in found.entries]
     return [
         ReviewDecision(
@@ -254,14 +319,11 @@ def _decisions(arguments: ReviewDecideArguments, found: Review) -> list[ReviewDe
 async def _compared(edited: Sequence[EditedEntry]) -> list[tuple[str, TextDiff | None]]:
     paths = [one.entry.path.display for one in edited]
     pairs = [(one.before, one.after, (path, path)) for one, path in zip(edited, paths, strict=True)]
-    return list(zip(paths, await all_compared(pairs, room=_NOTE_ROOM), strict=True))
+    diffs = await all_compared(pairs, room=_NOTE_ROOM)
+    return [(path, diff if isinstance(diff, TextDiff) else None) for path, diff in zip(paths, diffs, strict=True)]
 
 
-def _is_at(entry: ReviewEntry, path: WorkspacePath) -> bool:
-    return (entry.path.mount, entry.path.path) == (path.mount, path.path)
-
-
-async def _review_file(entry: ReviewEntry, context: ToolContext, room: int | None) -> ReviewFile:
+async def _review_file(entry: ReviewEntry, context: ToolContext, window: DiffWindow) -> ReviewFile:
     before, after = entry.before, entry.after
     state = (after or before or entry.timelines[-1].versions[-1]).state
     shown: ReviewFile = {
@@ -273,30 +335,49 @@ async def _review_file(entry: ReviewEntry, context: ToolContext, room: int | Non
         "files": len(entry.timelines),
         "mode": None,
         "size": None if entry.group else state.size,
+        "before": _side(entry, before),
+        "after": _side(entry, after),
         "added": None,
         "removed": None,
         "hunks": [],
+        "inside": [],
+        "hunks_total": 0,
+        "lines": 0,
+        "next_line": None,
         "note": None,
+        "flaw": None,
         "changed_by_others": entry.was_changed_by_others,
         "others": _others(entry),
     }
     if entry.group is not None:
-        note = await _git_note(entry, context) if entry.group == "git" else _ignored_note(entry)
-        return {**shown, "note": note}
+        if entry.group != "git":
+            return {**shown, "note": _ignored_note(entry)}
+        inside = [await _uncommon(one, context) for one in entry.uncommon[:_MOST_INSIDE]]
+        return {**shown, "inside": inside, "note": await _git_note(entry, context)}
     if before is not None and after is not None and before.state.mode != after.state.mode:
         shown["mode"] = [f"{one.state.mode:04o}" for one in (before, after)]
-    change = await text_change(context.tree, entry)
-    if change is None:
+    sides = await text_sides(context.tree, entry)
+    if sides is None:
         return {**shown, "note": _why_no_hunks(entry)}
-    shown["added"] = sum(hunk.added for hunk in change.hunks)
-    shown["removed"] = sum(hunk.removed for hunk in change.hunks)
-    if room is not None and sum(len(hunk.text) for hunk in change.hunks) > room:
-        return {**shown, "note": "Too long to be listed here. Show the file alone to see it."}
+    try:
+        page = await hunk_page(sides.before, sides.after, sides.steps, window)
+    except (TooCostly, WorkerFailed) as error:
+        return {**shown, "flaw": error.message}
+    shown["added"], shown["removed"] = page.added, page.removed
+    shown["hunks_total"], shown["lines"], shown["next_line"] = page.hunks, page.lines, page.next
     shown["hunks"] = [
         {"id": one.id, "diff": one.text, "added": one.added, "removed": one.removed, "author": one.author}
-        for one in change.hunks
+        for one in page.shown
     ]
     return shown
+
+
+def _side(entry: ReviewEntry, version: Version | None) -> ReviewSide | None:
+    if entry.group is not None or version is None or version.state.kind is not EntryKind.FILE:
+        return None
+    state = version.state
+    known = state.sha256 or state.unkept_sha256
+    return {"size": state.size, "sha256": known.hex() if known else None}
 
 
 def _others(entry: ReviewEntry) -> list[OtherAuthor]:
@@ -329,13 +410,27 @@ def _why_no_hunks(entry: ReviewEntry) -> str | None:
         return "Not kept in the history, because it is ignored or too large."
     if len(states) > 1 and len({state.sha256 for state in states}) == 1:
         return None
-    if any(state.size > MOST_BYTES for state in states):
-        return f"Too large to be compared: {max(state.size for state in states):,} bytes."
-    return "Binary file." if any(state.content_kind == "binary" for state in states) else None
+    return "Binary file." if any(state.sha256 is not None and state.size for state in states) else None
+
+
+async def _uncommon(entry: ReviewEntry, context: ToolContext) -> UncommonGitFile:
+    """Show a file of a git directory that may run code."""
+    shown: UncommonGitFile = {"path": entry.path.display, "change": entry.change, "diff": None, "note": None}
+    if reason := _hides(entry.path):
+        return {**shown, "note": f"Its lines are not shown: it {reason}."}
+    sides = await text_sides(context.tree, entry)
+    if sides is None:
+        return {**shown, "note": _why_no_hunks(entry) or "It is empty."}
+    try:
+        page = await hunk_page(sides.before, sides.after, sides.steps, _PAGE)
+    except (TooCostly, WorkerFailed) as error:
+        return {**shown, "note": error.message}
+    note = None if page.next is None else f"Its first lines. It has {page.lines:,}."
+    return {**shown, "diff": "".join(hunk.text for hunk in page.shown), "note": note}
 
 
 async def _git_note(entry: ReviewEntry, context: ToolContext) -> str:
-    """Summarize what happened in a git directory: ``2 commits, index, 1 branch``."""
+    """Summarize what happened in a git directory: ``2 commits, index, 1 branch, may run code: hooks/post-checkout``."""
     prefix = len(entry.path.path) + 1
     names = {one.file.state.path.path[prefix:]: one for one in entry.timelines if one.file.state.kind is EntryKind.FILE}
     parts: list[str] = []
@@ -347,9 +442,12 @@ async def _git_note(entry: ReviewEntry, context: ToolContext) -> str:
     tags = sum(name.startswith("refs/tags/") for name in names)
     parts += [_counted(branches, "branch", "branches")] if branches else []
     parts += [_counted(tags, "tag", "tags")] if tags else []
-    parts += [name for name in ("HEAD", "index", "config") if name in names]
+    parts += [name for name in ("HEAD", "index") if name in names]
     objects = sum(name.startswith("objects/") for name in names)
     parts += [_counted(objects, "object", "objects")] if objects else []
+    if uncommon := [one.path.path[prefix:] for one in entry.uncommon]:
+        more = f" and {len(uncommon) - _MOST_NAMED:,} more" if len(uncommon) > _MOST_NAMED else ""
+        parts.append(f"may run code: {', '.join(uncommon[:_MOST_NAMED])}{more}")
     return "git: " + (", ".join(parts) or _counted(len(entry.timelines), "file", "files"))
 
 

@@ -12,19 +12,22 @@ from pydantic_core import PydanticCustomError
 from toolcrib.core.change_sets import LastUndoable, UndoScope
 from toolcrib.core.errors import NotFound, ProtectedPath, TooCostly
 from toolcrib.core.files import EntryKind, Version
+from toolcrib.core.ids import CallId
 from toolcrib.core.tool_calls import Danger
 from toolcrib.storage.file_history import FileTimeline
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.history.file_versions import VersionEntry, version_entry
 from toolcrib.tools.tool import ToolArguments, built_in, no_effects, no_time_limit
 from toolcrib.tools.tool_results import IdText, ToolResult
-from toolcrib.workspace.changes.undo_plan import FileRevert, UndoConflict, draft_undo, plan_undo
+from toolcrib.workspace.changes.undo_plan import FileRevert, UndoConflict, UndoPlan, draft_undo, plan_undo
 from toolcrib.workspace.text.content import is_binary
 from toolcrib.workspace.text.text_diff import MOST_BYTES, TextDiff
 from toolcrib.workspace.text.worker_calls import compared
 
 # The most files that a result lists.
 MOST_LISTED: Final = 1_000
+# How many files the note to the model names.
+_MOST_NAMED: Final = 20
 # An undo of fewer files takes no time that is worth a line.
 _MANY: Final = 1_000
 _PACE_SECONDS: Final = 0.25
@@ -178,6 +181,14 @@ class UndoneCallIds(ToolResult):
     session_id: NotRequired[Annotated[IdText | None, Field(default=None)]]
 
 
+class ReopenedReviewEntry(ToolResult):
+    path: str
+    file_id: IdText
+    session_id: IdText
+    expected: Annotated[int, Field(description="Up to which version the file was reviewed.")]
+    version_number: Annotated[int, Field(description="Up to which version it is reviewed now; 0 for none.")]
+
+
 class UndoResult(ToolResult):
     dry_run: bool
     call_id: Annotated[IdText, Field(description="The id of this undo. Undo it to redo the changes.")]
@@ -189,6 +200,11 @@ class UndoResult(ToolResult):
         Field(description=f"Files that were not changed because of a conflict; the first {MOST_LISTED:,}."),
     ]
     total_conflicts: Annotated[int, Field(description="How many files were not changed because of a conflict.")]
+    reopened: Annotated[
+        list[ReopenedReviewEntry],
+        Field(description="Files that wait for a review again, because a decision about them was undone."),
+    ]
+    note: Annotated[str, Field(description="What the agent whose changes these were is told with the next message.")]
 
 
 @built_in("history", danger=Danger.DANGEROUS, effects=no_effects, drafts=True, timeout=no_time_limit)
@@ -196,7 +212,8 @@ async def undo(arguments: UndoArguments, context: ToolContext) -> UndoResult:
     """Undo the changes that calls, a run or a session made to files.
 
     Files that others changed since are reported as conflicts and skipped, unless `force` is set. `dry_run` only shows
-    the changes. To redo, undo the undo: pass its `call_id` in `calls`.
+    the changes. To redo, undo the undo: pass its `call_id` in `calls`. What an undone review decision kept or reverted
+    waits for a review again.
     """
     scope = UndoScope(tuple(arguments.calls), arguments.run_id, arguments.session_id)
     if arguments.last is not None:
@@ -205,12 +222,16 @@ async def undo(arguments: UndoArguments, context: ToolContext) -> UndoResult:
     context.tree.denied = set()
     show = partial(_UndoProgress, context.emit)
     histories = await context.history.histories(scope, show("Checked"))
-    if not histories:
+    # What an agent changed is reviewed by people, and an agent takes none of their decisions back.
+    reopened = [] if context.caller.is_agent else await context.history.reopened([CallId(one) for one in scope.calls])
+    if not histories and not reopened:
         raise NotFound("These calls changed no file that is still in the history.")
     found = await plan_undo(context.tree, histories, force=arguments.force)
+    left_alone = {clash.file.id for clash in found.clashes}
     if not arguments.dry_run:
         await draft_undo(context.tree, context.draft, found, show("Prepared"))
         context.remarks.progress = show("Restored")
+        context.remarks.decides = bool(reopened)
     return {
         "dry_run": arguments.dry_run,
         "call_id": str(context.caller.call_id),
@@ -219,7 +240,36 @@ async def undo(arguments: UndoArguments, context: ToolContext) -> UndoResult:
         "total_changes": len(found.reversals),
         "conflicts": [_conflict(clash) for clash in found.clashes[:MOST_LISTED]],
         "total_conflicts": len(found.clashes),
+        "reopened": [
+            {
+                "path": one.path.display,
+                "file_id": str(one.file_id),
+                "session_id": str(one.session_id),
+                "expected": one.reviewed_to,
+                "version_number": one.reopened_from,
+            }
+            for one in reopened
+            if one.file_id not in left_alone
+        ],
+        "note": _note(found, again=arguments.last is LastUndoable.UNDO),
     }
+
+
+def _note(found: UndoPlan, *, again: bool) -> str:
+    """Return what the model is told: otherwise it goes on as if its changes were still there."""
+    changed = _named([(reversal.state or reversal.file.state).path.display for reversal in found.reversals])
+    left = _named([clash.file.state.path.display for clash in found.clashes])
+    parts = [f"The person has {'redone' if again else 'undone'} changes to {changed or 'no file'}."]
+    if left:
+        parts.append(f"Left as they are, because of a conflict: {left}.")
+    if changed:
+        parts.append("Read these files again before you edit them.")
+    return " ".join(parts)
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 class _UndoProgress:

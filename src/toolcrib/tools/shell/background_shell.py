@@ -17,7 +17,7 @@ import structlog
 from toolcrib.core.agents import AgentRules
 from toolcrib.core.audit import AUDITED_BYTES, AuditRecord, audit_files
 from toolcrib.core.background_processes import BackgroundProcess
-from toolcrib.core.callers import Caller, WorkspaceRole
+from toolcrib.core.callers import Caller, WorkspaceRole, state_scope
 from toolcrib.core.change_sets import ChangeSet
 from toolcrib.core.errors import Conflict, PermissionDenied, ToolcribError, ToolFailed
 from toolcrib.core.ids import BackgroundId, ProcessId, WorkspaceId, new_id
@@ -58,7 +58,7 @@ _UNWANTED: Final = "its session ended, or the user who started it is no longer a
 class BackgroundJob:
     """One process of this server. ``too_large`` paths are too large for the history, so they cannot be restored.
 
-    ``process`` is set once it has started.
+    ``made_links`` are the symbolic links among its committed changes. ``process`` is set once it has started.
     """
 
     row: BackgroundProcess
@@ -69,6 +69,7 @@ class BackgroundJob:
     too_large: tuple[WorkspacePath, ...]
     quarantined: tuple[WorkspacePath, ...] = ()
     unreported_changes: list[ChangeSet] = field(default_factory=list)
+    made_links: set[WorkspacePath] = field(default_factory=set)
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     process: SandboxedProcess = field(init=False)
 
@@ -269,7 +270,8 @@ class BackgroundShell:
             )
             for root, mount in mounts
         ]
-        return [*zones, *await self._shell.tool_mounts()]
+        _, repository = await self._shell.repository(zones[0], None)
+        return [*zones, *repository, *await self._shell.tool_mounts()]
 
     def _live_tree(
         self, workspace_id: WorkspaceId, disk_of: WorkspaceDisks, roots: Sequence[WorkspacePath]
@@ -294,7 +296,12 @@ class BackgroundShell:
             await self._record_changes(job, await job.live_tree.commit_changes())
             come_up = await in_thread(job.names.new_paths)
             job.quarantined = await quarantine_untracked(
-                self._workspace_services, self._committer, job.tenant, job.disk_of, come_up
+                self._workspace_services,
+                self._committer,
+                job.tenant,
+                job.disk_of,
+                come_up,
+                made_links=job.made_links,
             )
         except Exception:
             # Uncommitted changes are later imported like any outside change. The end is recorded in any case.
@@ -311,6 +318,12 @@ class BackgroundShell:
         """Keep this process's own changes for the next result, and write them to the audit log."""
         own = [change_set for change_set in committed if change_set.author.call_id == job.row.author.call_id]
         job.unreported_changes += own
+        job.made_links |= {
+            change.after.path
+            for change_set in own
+            for change in change_set.changes
+            if change.after is not None and change.after.link_target is not None
+        }
         if own:
             await self._audit.append([_record(job, "changed", change_sets=own)])
 
@@ -337,7 +350,7 @@ class BackgroundShell:
 
     async def _commit_leftover_changes(self, row: BackgroundProcess) -> None:
         author = row.author
-        scope = str(author.run_id or author.agent_id or author.user_id)
+        scope = state_scope(author.session_id, author.agent_id, author.user_id)
         roots = [
             WorkspacePath(Mount.PROJECT, "/"),
             WorkspacePath(Mount.CENTRAL, "/"),

@@ -71,7 +71,7 @@ async def bash(arguments: BashArguments, context: ToolContext) -> TextOutput:
     facts = _facts(ran.result, context.remarks.isolation)
     if ran.result.timed_out:
         why = f"The command timed out after {seconds:.0f} s. Nothing was changed."
-        raise _CommandTimedOut("\n".join((why, *_network_notes(ran))), ran.result, facts)
+        raise _CommandTimedOut("\n".join((why, *_network_notes(ran), *ran.notes)), ran.result, facts)
     if ran.result.stopped:
         why = f"The command was stopped: {ran.result.stopped}. Nothing was changed. Use fewer resources."
         raise _CommandEnded(why, ran.result, facts)
@@ -104,7 +104,7 @@ def _result(ran: CommandRun, change_set: ChangeSet, facts: dict[str, Any]) -> Te
     effect, unkept = summarize_effect([change_set]), ran.unkept[:MOST_PATHS]
     notes = [f"[exit code {result.exit_code}; its file changes were kept]"] if failed and effect else []
     notes += [f"[skipped: {left_out}]" for left_out in ran.left_out]
-    notes += _network_notes(ran)
+    notes += [*_network_notes(ran), *ran.notes]
     metadata = {
         "exitCode": result.exit_code,
         **facts,

@@ -1,7 +1,7 @@
 """Protected paths of a background process: those that exist when it starts, and those that appear while it runs.
 
 On the live tree nothing is checked before it is written. So existing protected paths are read-only in the process's
-view, and new ones are found by repeated scans.
+view, and new ones are found by repeated scans, as are new links that lead out of the workspace.
 """
 
 import os
@@ -12,8 +12,9 @@ from toolcrib.core.agents import AgentRules
 from toolcrib.core.packages import WORKFLOW
 from toolcrib.core.paths import Mount, WorkspacePath
 from toolcrib.policy.authorization import LOGS
-from toolcrib.policy.protected_paths import ProtectedPaths
+from toolcrib.policy.protected_paths import OUTWARD_LINK, ProtectedPaths
 from toolcrib.tools.shell.shell import Shell
+from toolcrib.workspace.fs.outward_links import leads_out
 
 _GIT = ".git"
 
@@ -26,6 +27,9 @@ class ProtectedPathWatch:
         self._roots = {workspace_path: path for workspace_path, path in roots.items() if workspace_path.mount.writable}
         self._protection = ProtectedPaths(rules.unprotected_paths) if rules is not None else None
         self._at_first: frozenset[WorkspacePath] = frozenset()
+        self._asks_about_links = rules is not None and OUTWARD_LINK not in rules.unprotected_paths
+        # The links that were there, and new ones that do not lead out, with their targets.
+        self._links: dict[WorkspacePath, str] = {}
 
     def protects(self, path: WorkspacePath) -> str | None:
         """Return the name that protects a path.
@@ -51,39 +55,62 @@ class ProtectedPathWatch:
 
     def begin(self) -> dict[WorkspacePath, frozenset[str]]:
         """Return the existing protected paths, below each root."""
-        found = {
-            root: self._shell.protected_paths(path, root, self.protects) | _logs(root, path)
-            for root, path in self._roots.items()
-        }
+        found = {}
+        for root, path in self._roots.items():
+            names, links = self._shell.protected_paths_and_links(path, root, self.protects)
+            found[root] = names | _logs(root, path)
+            for link in links if self._asks_about_links else ():
+                if (target := _target(path / link)) is not None:
+                    self._links[_workspace_path(root, link)] = target
         self._at_first = frozenset(_workspace_path(root, path) for root, paths in found.items() for path in paths)
         return found
 
     def new_paths(self) -> list[WorkspacePath]:
-        """Return protected paths that appeared since the start. Empty for people, to whom names do not apply."""
+        """Return protected paths and links that lead out which appeared since the start.
+
+        Empty for people, to whom these rules do not apply.
+        """
         if self._protection is None:
             return []
-        protects = self._protection.protects_writing
-        now = {
-            _workspace_path(root, path)
-            for root, folder in self._roots.items()
-            for path in self._shell.protected_paths(folder, root, protects)
-        }
-        return sorted(
-            workspace_path
-            for workspace_path in now
-            if self._at_first.isdisjoint((workspace_path, *workspace_path.ancestors))
-        )
+        new: set[WorkspacePath] = set()
+        for root, folder in self._roots.items():
+            names, links = self._shell.protected_paths_and_links(folder, root, self._protection.protects_writing)
+            for path in (_workspace_path(root, name) for name in names):
+                if self._at_first.isdisjoint((path, *path.ancestors)):
+                    new.add(path)
+            if self._asks_about_links:
+                new |= {path for link in links if self._leads_out(folder, path := _workspace_path(root, link))}
+        return sorted(new)
 
     def denial(self) -> str | None:
         """Return why the process must end, or ``None``."""
         names = self.new_paths()
         if not names:
             return None
-        return f"{', '.join(name.display for name in names[:5])} appeared while it ran; this path is protected"
+        why = "this path is protected"
+        if not any(map(self.closes, names)):
+            why = "it leads out of the workspace"
+        return f"{', '.join(name.display for name in names[:5])} appeared while it ran; {why}"
+
+    def _leads_out(self, root: Path, path: WorkspacePath) -> bool:
+        target = _target(root.joinpath(*path.parts))
+        if target is None or self._links.get(path) == target:
+            return False
+        if leads_out(root, path, target):
+            return True
+        self._links[path] = target
+        return False
 
 
 def _workspace_path(root: WorkspacePath, path: str) -> WorkspacePath:
     return WorkspacePath(root.mount, f"/{path}", root.scope)
+
+
+def _target(link: Path) -> str | None:
+    try:
+        return os.readlink(link)
+    except OSError:
+        return None
 
 
 def _logs(root: WorkspacePath, folder: Path) -> frozenset[str]:

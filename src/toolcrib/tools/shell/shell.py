@@ -7,9 +7,10 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -21,8 +22,9 @@ from toolcrib.core.change_sets import ChangeKind, ChangeSet
 from toolcrib.core.errors import Overloaded, ProtectedPath, TooLarge
 from toolcrib.core.files import EntryKind
 from toolcrib.core.ids import WorkspaceId
-from toolcrib.core.paths import Mount, WorkspacePath
+from toolcrib.core.paths import Mount, WorkspacePath, in_order
 from toolcrib.policy.authorization import PathAccess, PathGuard
+from toolcrib.policy.git_config import MAX_BYTES, ConfigEdit, InvalidGitConfig
 from toolcrib.policy.permissions import covers_whole, granted_hosts, may_cover_below, path_allowed, permission_for
 from toolcrib.policy.protected_paths import ProtectedPaths
 from toolcrib.runtime.disk_threads import in_thread
@@ -34,10 +36,19 @@ from toolcrib.sandbox.overlay import ChangedEntry, EntryChange, EntryType, Files
 from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.sandbox.transaction import StagingDirectory, Transaction
 from toolcrib.tools.context import ContactedHost, ToolContext
+from toolcrib.tools.shell.git_view import (
+    OutsideRepository,
+    PersonalGitSettings,
+    config_edit,
+    is_git_config,
+    visible_configs,
+)
+from toolcrib.tools.shell.hidden_files import HiddenFileNotes
 from toolcrib.tools.shell.toolchain import CommandCaches, Toolchain
 from toolcrib.workspace.effects.effect_import import CommandBase, UnkeptPaths, import_effects, past
 from toolcrib.workspace.effects.path_effects import PathEffect, UntrackedFiles
 from toolcrib.workspace.fs.mounts import VIEWED
+from toolcrib.workspace.fs.outward_links import new_outward_links
 from toolcrib.workspace.fs.protected_scan import ProtectedPathScanner, Protects
 
 TOOL_NAME: Final = "bash"
@@ -58,12 +69,16 @@ _OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXE
 
 @dataclass(frozen=True, slots=True)
 class CommandRun:
-    """How a command ended, which hosts it was granted, and which parts of its effect are not in the draft."""
+    """How a command ended, which hosts it was granted, and which parts of its effect are not in the draft.
+
+    - ``notes``: What the command did not see.
+    """
 
     result: CommandResult
     hosts: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     unkept: UnkeptPaths = ()
+    notes: tuple[str, ...] = ()
 
 
 class Shell:
@@ -76,15 +91,23 @@ class Shell:
         *,
         environment: Mapping[str, str] | None = None,
         toolchain: Toolchain | None = None,
+        git_settings: PersonalGitSettings | None = None,
         cache_bytes: int = 0,
     ) -> None:
         self._sandbox = sandbox
         self._toolchain = toolchain or Toolchain(())
         self._caches = CommandCaches(staging.parent / "workspaces", most_bytes=cache_bytes)
-        self.environment = {**(environment or {}), **self._toolchain.environment, **self._caches.environment}
+        self._git_settings = git_settings or PersonalGitSettings()
+        self.environment = {
+            **(environment or {}),
+            **self._toolchain.environment,
+            **self._caches.environment,
+            **self._git_settings.environment,
+        }
         self._data = staging.parent.resolve()
         self._staging = StagingDirectory(staging)
         self._hidden = ProtectedPathScanner()
+        self._notes = HiddenFileNotes()
         self._off: str | None = None
         self._room = FairQueue(_AT_ONCE, what="commands", waiting_of_one=_WAITING_IN_ONE)
         self._waiting: Counter[WorkspaceId] = Counter()
@@ -120,10 +143,17 @@ class Shell:
             context.remarks.contacted += [
                 ContactedHost(f"{one.host}:{one.port}", one.refused) for one in result.contacted
             ]
+            notes = self._notes.notes(
+                context.caller.session_id,
+                opened.mounts,
+                opened.repository,
+                command=text,
+                output=result.output.text,
+            )
             if result.timed_out or result.stopped:
-                return CommandRun(result, hosts)
+                return CommandRun(result, hosts, notes=tuple(notes))
             left_out, unkept = await opened.import_effect()
-        return CommandRun(result, hosts, left_out, unkept)
+        return CommandRun(result, hosts, left_out, unkept, tuple(notes))
 
     @asynccontextmanager
     async def transaction(
@@ -160,21 +190,22 @@ class Shell:
                 )
                 if not writable:
                     found = [(path, replace(mount, writable=False, isolated=True)) for path, mount in found]
-                caches = (
-                    self._caches.mounted(caller, found[0][1].root) if with_cache else nullcontext(list[ViewMount]())
-                )
+                project = found[0][1]
+                repository, outside = await self.repository(project, permission)
+                caches = self._caches.mounted(caller, project.root) if with_cache else nullcontext(list[ViewMount]())
                 async with (
                     caches as cache,
                     self._sandbox.transaction(
-                        [*(mount for _, mount in found), *cache, *await self.tool_mounts(), *extra],
+                        [*(mount for _, mount in found), *outside, *cache, *await self.tool_mounts(), *extra],
                         self._staging.folder,
                         dispose=self._staging.dispose,
                         network=network,
                     ) as view,
                 ):
                     roots = {mount.name: path for path, mount in found}
-                    cwd = self.start_directory(caller, found[0][1])
-                    yield WorkspaceTransaction(view, cwd, roots, context, tool_name, base)
+                    cwd = self.start_directory(caller, project)
+                    mounts = [*(mount for _, mount in found), *outside]
+                    yield WorkspaceTransaction(view, cwd, roots, mounts, repository, context, tool_name, base)
 
     @contextmanager
     def _in_line(self, workspace_id: WorkspaceId) -> Iterator[None]:
@@ -199,11 +230,28 @@ class Shell:
         agent = context.caller.agent
         unprotected = agent.rules.unprotected_paths if agent else ()
         protects = ProtectedPaths(unprotected).protects_reading if agent or always_masked else None
-        masked = await in_thread(self._masked, roots, protects, permission) if protects else {}
-        return [
-            (path, ViewMount(mount, root, self.target(mount, root), mount.writable, masked.get(mount, frozenset())))
+        mounts = [
+            (path, ViewMount(mount, root, self.target(mount, root), mount.writable))
             for mount, (path, root) in roots.items()
         ]
+        return await in_thread(self._masked, mounts, protects, permission) if protects else mounts
+
+    async def repository(
+        self, project: ViewMount, permission: ToolPermission | None
+    ) -> tuple[OutsideRepository | None, list[ViewMount]]:
+        """Return the repository of a linked worktree, and its mount, read-only.
+
+        An agent that is limited to paths does not see it: it has the contents of all paths.
+        """
+        repository = await in_thread(OutsideRepository.of, project.root)
+        if repository is None or repository.common is None:
+            return repository, []
+        common = repository.common
+        is_limited = permission is not None and permission.paths is not None
+        is_taken = common.parts[1] in _TAKEN - {"mnt", "tmp"} or project.root.is_relative_to(common)
+        if is_limited or is_taken or not (await self._sandbox.require()).overlay:
+            return replace(repository, common=None), []
+        return repository, await in_thread(repository.mounts, str(common))
 
     async def look(
         self, text: str, context: ToolContext, permission: ToolPermission | None, *, seconds: float
@@ -215,8 +263,10 @@ class Shell:
         if not (await self._sandbox.require()).overlay:
             return None
         mounts = [mount for _, mount in await self.mounts(context, permission)]
+        _, repository = await self.repository(mounts[0], permission)
+        mounts += [*repository, *await in_thread(self._git_settings.mounts, self._staging.folder)]
         async with self._sandbox.transaction(mounts, self._staging.folder, dispose=self._staging.dispose) as view:
-            result = await view.run(SandboxCommand(text, seconds=seconds))
+            result = await view.run(SandboxCommand(text, env=self._git_settings.environment, seconds=seconds))
         return result.output.text if result.exit_code == 0 else None
 
     @staticmethod
@@ -226,8 +276,12 @@ class Shell:
         return f"{project.target}/{directory}" if directory and (project.root / directory).is_dir() else project.target
 
     async def tool_mounts(self) -> list[ViewMount]:
-        """Return the directories with programs as a command sees them."""
-        return await in_thread(partial(self._toolchain.mounts, overlay=(await self._sandbox.require()).overlay))
+        """Return the directories with programs, and the person's settings of git, as a command sees them."""
+        overlay = (await self._sandbox.require()).overlay
+        return [
+            *await in_thread(partial(self._toolchain.mounts, overlay=overlay)),
+            *await in_thread(self._git_settings.mounts, self._staging.folder),
+        ]
 
     def target(self, mount: Mount, root: Path) -> str:
         """Return where a command sees a mount.
@@ -239,19 +293,34 @@ class Shell:
 
     def _masked(
         self,
-        roots: Mapping[Mount, tuple[WorkspacePath, Path]],
+        mounts: Sequence[tuple[WorkspacePath, ViewMount]],
         protects: Protects,
         permission: ToolPermission | None,
-    ) -> dict[Mount, frozenset[str]]:
-        masked = {mount: self._hidden.below(root, path, protects) for mount, (path, root) in roots.items()}
-        if permission is None or permission.paths is None:
-            return masked
-        outside = {mount: outside_paths(root, path, permission) for mount, (path, root) in roots.items()}
-        return {mount: _topmost(masked[mount] | outside[mount]) for mount in masked}
+    ) -> list[tuple[WorkspacePath, ViewMount]]:
+        return [(path, self._masked_mount(path, mount, protects, permission)) for path, mount in mounts]
+
+    def _masked_mount(
+        self, path: WorkspacePath, mount: ViewMount, protects: Protects, permission: ToolPermission | None
+    ) -> ViewMount:
+        masked = self._hidden.below(mount.root, path, protects)
+        limited = permission is not None and permission.paths is not None
+        outside = outside_paths(mount.root, path, permission) if permission and limited else frozenset()
+        configs = visible_configs(mount.root, [path for path in masked if not is_masked(path, outside)])
+        return replace(
+            mount,
+            masked=_topmost(masked | outside) if limited else masked,
+            substitutes={path: config.text for path, config in configs.items()},
+        )
 
     def protected_paths(self, root: Path, path: WorkspacePath, protects: Protects) -> frozenset[str]:
         """Return the protected paths below a mount's root by name, without hard links."""
         return self._hidden.below(root, path, protects, aliases=False)
+
+    def protected_paths_and_links(
+        self, root: Path, path: WorkspacePath, protects: Protects
+    ) -> tuple[frozenset[str], tuple[str, ...]]:
+        """Return the protected paths below a mount's root by name, and the symbolic links there."""
+        return self._hidden.with_links(root, path, protects)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,11 +328,14 @@ class WorkspaceTransaction:
     """Views of the workspace for one call. ``cwd`` is where its commands start.
 
     - ``roots``: The workspace's mounts by their names in the view.
+    - ``mounts``: Those, and that of a repository outside.
     """
 
     view: Transaction
     cwd: str
     roots: Mapping[str, WorkspacePath]
+    mounts: Sequence[ViewMount]
+    repository: OutsideRepository | None
     context: ToolContext
     tool_name: str
     base: CommandBase
@@ -274,7 +346,10 @@ class WorkspaceTransaction:
         Returns what cannot be imported, and what the history does not keep.
         """
         guard = PathGuard(self.context.caller, self.tool_name)
-        return await _import_effect(await self.view.effect(), self.roots, self.context, self.base, guard)
+        mounts = {mount.name: mount for mount in self.mounts}
+        effect = await self.view.effect()
+        edits = await in_thread(_edits_of_git_configs, effect, mounts)
+        return await _import_effect(effect, self.roots, edits, self.context, self.base, guard)
 
 
 def outside_paths(root: Path, workspace_path: WorkspacePath, permission: ToolPermission) -> frozenset[str]:
@@ -331,36 +406,57 @@ def _topmost(paths: frozenset[str]) -> frozenset[str]:
 async def _import_effect(
     effect: FilesystemEffect,
     roots: Mapping[str, WorkspacePath],
+    edits: Mapping[ChangedEntry, ConfigEdit | None],
     context: ToolContext,
     base: CommandBase,
     guard: PathGuard,
 ) -> tuple[tuple[str, ...], UnkeptPaths]:
     left_out: list[str] = []
     path_effects: list[PathEffect] = []
+    links: list[tuple[WorkspacePath, str]] = []
     for entry in effect.entries:
         root = roots[entry.mount]
         if entry.path == ".":
             left_out.append(f"the mode of {root}, the root of a mount")
         elif entry.kind is EntryType.SPECIAL and entry.change is not EntryChange.DELETED:
             left_out.append(f"{root}/{entry.path}, a special file")
-        elif _is_unseen_git_config(entry):
+        elif entry in edits and edits[entry] is None:
             left_out.append(f"{root}/{entry.path}, which was hidden from it")
         else:
-            path = WorkspacePath(root.mount, f"/{entry.path}", root.scope)
-            if _needs_approval(guard, entry, path):
+            path, edit = WorkspacePath(root.mount, f"/{entry.path}", root.scope), edits.get(entry)
+            if _needs_approval(guard, entry, path) and not (edit and edit.only_branches):
                 context.remarks.protected.append(path)
-            path_effects.append(_path_effect(effect, entry, path))
+            path_effect = _path_effect(effect, entry, path)
+            if edit:
+                path_effect = replace(path_effect, size=len(edit.text), open=partial(BytesIO, edit.text))
+            path_effects.append(path_effect)
+            if entry.target is not None and entry.change is not EntryChange.DELETED:
+                links.append((path, entry.target))
     if not path_effects:
         return tuple(left_out), ()
+    if links and guard.asks_about_outward_links:
+        # Those inside ignored folders too, which the draft has as one piece.
+        context.remarks.outward_links |= await in_thread(new_outward_links, await context.tree.disks(), links)
     untracked = UntrackedFiles({roots[mount].mount_key: written for mount, written in effect.written.items()})
     return tuple(left_out), await import_effects(context.tree, context.draft, path_effects, base, untracked)
 
 
-def _is_unseen_git_config(entry: ChangedEntry) -> bool:
-    """Whether git rewrote its configuration, for example to delete a branch, just as it saw it: empty."""
-    *folders, name = entry.path.split("/")
-    is_config = name == "config" and ".git" in folders and entry.kind is EntryType.FILE
-    return entry.masked and is_config and entry.change is EntryChange.MODIFIED and entry.size == 0
+def _edits_of_git_configs(
+    effect: FilesystemEffect, mounts: Mapping[str, ViewMount]
+) -> dict[ChangedEntry, ConfigEdit | None]:
+    """Return what the command changed in configurations of which it saw a part; None where it changed no setting.
+
+    Git writes the file anew, for example to delete a branch. What it did not see must stay.
+    """
+    edits = {}
+    for entry in effect.masked:
+        if not entry.body or not is_git_config(entry.path) or entry.change is not EntryChange.MODIFIED:
+            continue
+        mount = mounts[entry.mount]
+        if entry.path in mount.substitutes and entry.size <= MAX_BYTES:
+            with effect.open(entry) as file, suppress(InvalidGitConfig):
+                edits[entry] = config_edit(mount, entry.path, file.read(MAX_BYTES))
+    return edits
 
 
 def _needs_approval(guard: PathGuard, entry: ChangedEntry, path: WorkspacePath) -> bool:
@@ -391,7 +487,7 @@ def summarize_effect(change_sets: Sequence[ChangeSet]) -> dict[str, Any]:
     if not changes:
         return {}
     count = Counter(change.kind for change in changes)
-    paths = sorted({path for change_set in change_sets for path in change_set.paths})
+    paths = in_order(path for change_set in change_sets for path in change_set.paths)
     return {
         **{str(kind): count[kind] for kind in (ChangeKind.CREATED, ChangeKind.MODIFIED, ChangeKind.DELETED)},
         "paths": [path.relative for path in paths[:MOST_PATHS]],

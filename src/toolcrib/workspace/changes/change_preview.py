@@ -4,14 +4,14 @@ Untracked content is moved as one piece and is normally not read. Before an appr
 hash, the proposed change stores it, and the commit checks it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final
 
 from toolcrib.core.change_sets import ChangeSet, FileChange
-from toolcrib.core.errors import BaseChanged, CallDenied, ToolFailed
+from toolcrib.core.errors import BaseChanged, CallDenied, TooCostly, ToolFailed, WorkerFailed
 from toolcrib.core.files import EntryKind, EntryState, FileType
 from toolcrib.core.ids import FileId, VersionId, new_id
 from toolcrib.core.paths import WorkspacePath
@@ -21,15 +21,18 @@ from toolcrib.storage.database import Tenant
 from toolcrib.workspace.fs.mounts import WorkspaceDisks
 from toolcrib.workspace.fs.tree_hash import LARGEST_KEPT, TreeHash, digest_of
 from toolcrib.workspace.text.content import is_binary
-from toolcrib.workspace.text.text_diff import Pair
-from toolcrib.workspace.text.worker_calls import all_compared
+from toolcrib.workspace.text.hunks import DiffWindow
+from toolcrib.workspace.text.text_diff import Pair, TextDiff
+from toolcrib.workspace.text.worker_calls import NoDiff, all_compared, hunk_page
 
-# Limits for what a person reads and what one database row stores. The rest is named or at least counted.
+# Limits for what one database row stores. Pages show the lines of the rest.
 _MOST_FILES = 1_000
-_MOST_DIFFS = 100
 _MOST_DIFFED_BYTES = 200_000
 _ROOM = 200_000
 _MOST_COMPARED_BYTES = 4_000_000
+# A page of changes, or of the lines of one.
+MOST_ON_PAGE: Final = 100
+_PAGE: Final = DiffWindow(0, 20_000, 500_000)
 # Bytes of untracked content kept for diffs, and files listed per preview. A folder's own hash covers all of its files.
 _HASHED_ROOM: Final = 4_000_000
 _MOST_INSIDE: Final = 500
@@ -58,7 +61,7 @@ async def preview_changes(
     unkept = unkept or UntrackedHash()
     changes = (*change_set.changes, *unkept.inside)
     listed = changes[:_MOST_FILES]
-    bodies = {**unkept.bodies, **await _bodies_before(blobs, tenant, listed[:_MOST_DIFFS])}
+    bodies = {**unkept.bodies, **await _bodies_before(blobs, tenant, list(_within_room(listed)))}
     entries = await _entries(listed, bodies)
     if missing := len(changes) - len(listed) + unkept.more:
         entries.append({"path": None, "change": "omitted", "count": missing})
@@ -84,28 +87,98 @@ def require_as_shown(disk_of: WorkspaceDisks, change_set: ChangeSet) -> None:
                 raise error
 
 
+@dataclass(frozen=True, slots=True)
+class PreviewPage:
+    """Some changes of a proposal with all their lines. ``next`` is the first one of the next page."""
+
+    entries: list[dict[str, Any]]
+    next: int | None
+
+
+async def preview_page(
+    blobs: BlobStore, tenant: Tenant, changes: Sequence[FileChange], *, first: int, total: int, from_line: int = 0
+) -> PreviewPage:
+    """Show changes with their lines, whatever their number and size.
+
+    Args:
+        changes: Those that the page may have, and ``first`` the number of the first of them.
+        from_line: Where the lines of the first one begin. An entry with more lines than fit has ``next_line``.
+    """
+    wanted, size = list[FileChange](), 0
+    for change in changes:
+        size += sum(state.size for state in change.states)
+        if wanted and size > _MOST_COMPARED_BYTES:
+            break
+        wanted.append(change)
+    bodies = await _bodies_before(blobs, tenant, wanted)
+    entries: list[dict[str, Any]] = []
+    room = _PAGE.characters
+    for number, change in enumerate(wanted):
+        window = _PAGE._replace(first=from_line if number == 0 else 0, characters=room)
+        entry = _facts(change) | await _lines(change, bodies, window) | {"number": first + number}
+        if entries and entry.get("next_line") is not None:
+            # It begins the next page.
+            break
+        entries.append(entry)
+        room -= len(entry.get("diff", ""))
+    following = first + len(entries)
+    return PreviewPage(entries, following if following < total else None)
+
+
+async def _lines(change: FileChange, bodies: Mapping[bytes, bytes], window: DiffWindow) -> dict[str, Any]:
+    """Return the lines of a change that are in the window, or why there are none."""
+    pair = _pair(change, bodies)
+    if pair is None:
+        why = _why_no_diff(change, bodies)
+        return {} if why is None else {"no_diff": why}
+    before, after, names = pair
+    try:
+        page = await hunk_page(before, after, (), window)
+    except TooCostly:
+        return {"no_diff": NoDiff.COSTLY}
+    except WorkerFailed:
+        return {"no_diff": NoDiff.FAILED}
+    text = "".join(hunk.text for hunk in page.shown)
+    head = f"--- {names[0]}\n+++ {names[1]}\n" if text else ""
+    rest = {} if page.next is None else {"next_line": page.next}
+    return {"added": page.added, "removed": page.removed, "diff": f"{head}{text}", **rest}
+
+
 async def _bodies_before(blobs: BlobStore, tenant: Tenant, changes: Sequence[FileChange]) -> dict[bytes, bytes]:
-    wanted = {
-        change.before.sha256
-        for change in changes
-        if change.before is not None and change.before.sha256 is not None and change.before.size <= _MOST_DIFFED_BYTES
-    }
-    return {sha256: await blobs.get(tenant, sha256) for sha256 in wanted}
+    wanted = [
+        change.before.sha256 for change in changes if change.before is not None and change.before.sha256 is not None
+    ]
+    return await blobs.get_all(tenant, list(dict.fromkeys(wanted)))
+
+
+def _within_room(changes: Sequence[FileChange]) -> Iterator[FileChange]:
+    """Yield the changes whose contents are read to be stored with the approval. Pages show the others."""
+    room = _MOST_COMPARED_BYTES
+    for change in changes:
+        sizes = [state.size for state in change.states]
+        if max(sizes) <= _MOST_DIFFED_BYTES and (room := room - sum(sizes)) >= 0:
+            yield change
 
 
 async def _entries(changes: Sequence[FileChange], bodies: Mapping[bytes, bytes]) -> list[dict[str, Any]]:
     entries = [_facts(change) for change in changes]
-    pairs, room = {}, _MOST_COMPARED_BYTES
+    pairs, why = {}, dict[int, NoDiff]()
+    room = _MOST_COMPARED_BYTES
     for number, change in enumerate(changes):
+        if max(state.size for state in change.states) > _MOST_DIFFED_BYTES:
+            continue
         pair = _pair(change, bodies)
         if pair is not None and (room := room - len(pair[0]) - len(pair[1])) >= 0:
             pairs[number] = pair
     for number, diff in zip(pairs, await all_compared(list(pairs.values()), room=_ROOM), strict=True):
-        if diff is not None:
+        if isinstance(diff, TextDiff):
             entries[number] |= {"added": diff.added, "removed": diff.removed, "diff": diff.text}
+        else:
+            why[number] = diff
     for number, change in enumerate(changes):
-        if "diff" not in entries[number] and (why := _why_no_diff(change, bodies)) is not None:
-            entries[number]["no_diff"] = why
+        if "diff" not in entries[number] and (reason := _why_no_diff(change, bodies)) is not None:
+            failed = why.get(number, NoDiff.ROOM)
+            entries[number]["no_diff"] = reason if failed is NoDiff.ROOM else failed
     return entries
 
 
@@ -138,11 +211,11 @@ def _side(state: EntryState | None) -> dict[str, Any] | None:
 
 
 def _pair(change: FileChange, bodies: Mapping[bytes, bytes]) -> Pair | None:
-    """Return both sides of a text change if they are loaded and small enough to compare."""
+    """Return both sides of a text change if they are loaded."""
     before, after = _body(change.before, None, bodies), _body(change.after, change.body, bodies)
     if before is None or after is None or before == after:
         return None
-    if max(len(before), len(after)) > _MOST_DIFFED_BYTES or is_binary(before) or is_binary(after):
+    if is_binary(before) or is_binary(after):
         return None
     names = tuple(state.path.display if state else "/dev/null" for state in (change.before, change.after))
     return before, after, (names[0], names[1])
@@ -154,14 +227,12 @@ def _why_no_diff(change: FileChange, bodies: Mapping[bytes, bytes]) -> str | Non
     hashes = {state.sha256 or state.unkept_sha256 for state in sides}
     if not any(state.size for state in sides) or (len(hashes) == 1 and len(sides) == 2):
         return None
-    if any(state.size > _MOST_DIFFED_BYTES for state in sides):
-        return "large"
     if any(state.is_untracked and _hides(state.path) is not None for state in sides):
         return "secret"
     known = [_body(change.before, None, bodies), _body(change.after, change.body, bodies)]
     if any(body is not None and is_binary(body) for body in known):
         return "binary"
-    return "unread"
+    return "large" if any(state.size > _MOST_DIFFED_BYTES for state in sides) else "unread"
 
 
 def _body(state: EntryState | None, brought: bytes | None, bodies: Mapping[bytes, bytes]) -> bytes | None:

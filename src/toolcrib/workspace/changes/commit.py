@@ -14,7 +14,7 @@ from toolcrib.core.change_sets import ChangeSet, FileChange, TrashedFile
 from toolcrib.core.errors import ApplyFailed, BaseChanged, ToolFailed
 from toolcrib.core.files import EntryKind, File, Version
 from toolcrib.core.ids import VersionId
-from toolcrib.core.paths import WorkspacePath
+from toolcrib.core.paths import WorkspacePath, in_order
 from toolcrib.runtime.disk_threads import FEW_FILES, in_thread
 from toolcrib.storage.change_sets import AppliedFile, ChangeSetStore, LockedCommit
 from toolcrib.storage.database import Tenant
@@ -90,7 +90,7 @@ class Committer:
         paths, trashed, restored = change_set.paths, change_set.trashed, change_set.restored
         # The folders must still exist for what is put into them. The root always does.
         parents = {change.after.path: change.after.path.parent for change in change_set.changes if change.after}
-        watched = sorted({*paths, *(parent for parent in parents.values() if parent.path != "/")})
+        watched = in_order([*paths, *(parent for parent in set(parents.values()) if parent.path != "/")])
         await self._trees.ensure(tenant.workspace_id)
         async with self._changes.lock(tenant, paths, whole=any(map(_displaces_folder, change_set.changes))) as locked:
             seen = await locked.lookup(watched, needs)

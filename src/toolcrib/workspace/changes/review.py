@@ -3,17 +3,18 @@
 A review is computed from the history. Stored is only up to which version a person has decided about each file.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 from typing import Final, Literal
 
 from toolcrib.core.change_sets import ChangeKind
-from toolcrib.core.errors import BadArguments, BaseChanged, Conflict, TooCostly
+from toolcrib.core.errors import BadArguments, BaseChanged, Conflict, TooCostly, WorkerFailed
 from toolcrib.core.files import EntryKind, Version
 from toolcrib.core.ids import FileId, SessionId
-from toolcrib.core.paths import WorkspacePath
+from toolcrib.core.paths import Mount, WorkspacePath, folders_above
 from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.storage.file_history import FileTimeline, ReviewedFile, UnreviewedChanges
 from toolcrib.workspace.changes.draft import Draft
@@ -26,9 +27,16 @@ from toolcrib.workspace.text.hunks import Hunk, Step
 from toolcrib.workspace.text.worker_calls import hunks_of, hunks_reverted
 from toolcrib.workspace.tree import WorkspaceTree
 
-# A file beyond this is kept or reverted as a whole.
+# A file beyond this can be reviewed by hunk, and not be edited in the review.
 MOST_BYTES: Final = 200_000
 _GIT: Final = ".git"
+# What git only reads: objects, references, and what names or describes commits. Anything else is shown with its lines:
+# hooks, configuration and the steps of a rebase run programs, and no list of all such files is complete.
+GIT_DATA: Final = re.compile(
+    r"(?:^|/)(?:objects/(?!info/)|refs/|logs/)"
+    r"|^(?:(?:modules|worktrees)/.+/)?(?:[A-Z]+_HEAD|HEAD|index|packed-refs|shallow|description"
+    r"|COMMIT_EDITMSG|MERGE_MSG|MERGE_MODE|SQUASH_MSG|AUTO_MERGE)$"
+)
 
 Group = Literal["git", "ignored"]
 
@@ -61,6 +69,22 @@ class ReviewEntry:
         return next((one.versions[-1] for one in self.timelines if not one.file.deleted), None)
 
     @property
+    def uncommon(self) -> tuple["ReviewEntry", ...]:
+        """The files of a git directory that are not git's data: what may run code when git is used. By path."""
+        if self.group != "git":
+            return ()
+        prefix = len(self.path.path) + 1
+        found = [
+            one
+            for one in self.timelines
+            if one.file.state.kind is not EntryKind.FOLDER and not GIT_DATA.search(one.file.state.path.path[prefix:])
+        ]
+        return tuple(
+            ReviewEntry(one.file.state.path, None, (one,))
+            for one in sorted(found, key=lambda one: one.file.state.path.path)
+        )
+
+    @property
     def has_expired(self) -> bool:
         """Whether retention deleted what was there before."""
         return any(one.versions[0].id in one.ours and one.versions[0].version_number > 1 for one in self.timelines)
@@ -89,7 +113,8 @@ class ReviewEntry:
         return ChangeKind.MOVED if before and before.state.path != after.state.path else ChangeKind.MODIFIED
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots: a thousand decisions look up a thousand entries.
+@dataclass(frozen=True)
 class Review:
     """The open changes of a session's agent."""
 
@@ -98,27 +123,54 @@ class Review:
     folders: tuple[FileTimeline, ...]
     reviewed: Mapping[FileId, ReviewedFile]
 
-    @property
+    @cached_property
     def version(self) -> str:
         """A hash of everything that is shown."""
         return sha256(repr([(one.path.display, one.version) for one in self.entries]).encode()).hexdigest()[:16]
 
     def entry(self, path: WorkspacePath, version: str) -> ReviewEntry:
         """Return the entry as a person saw it. Raises ``Conflict`` if it was decided about, or has changed since."""
-        found = next((one for one in self.entries if (one.path.mount, one.path.path) == (path.mount, path.path)), None)
+        found = self.at(path)
         if found is None:
             raise self._gone(path.display, [one for one in self.reviewed.values() if one.path.path == path.path])
         if found.version != version:
             raise Conflict(f"{path.display} changed since it was shown. Nothing was done; look at the review again.")
         return found
 
+    def at(self, path: WorkspacePath) -> ReviewEntry | None:
+        """Return the entry at a path, if there is one."""
+        return self._by_path.get((path.mount, path.path))
+
+    @cached_property
+    def _by_path(self) -> dict[tuple[Mount, str], ReviewEntry]:
+        # Of several at a path, the first counts, as it does on the page.
+        return {(one.path.mount, one.path.path): one for one in reversed(self.entries)}
+
+    def version_shown(self, unshown: Collection[str] = (), left_out: int = 0) -> str:
+        """Return the version of a review in which these files could not be shown, and so many were not listed.
+
+        A decision about everything must repeat it, and so name what the person has not seen.
+        """
+        if not unshown and not left_out:
+            return self.version
+        return f"{self.version}-{sha256(repr((sorted(unshown), left_out)).encode()).hexdigest()[:8]}"
+
     def require(self, version: str) -> None:
-        """Raise ``Conflict`` unless this is the review as a person saw it."""
-        if self.version == version:
+        """Raise ``Conflict`` unless this is the review as a person saw it, or as much of it as was shown."""
+        if self.version == version.partition("-")[0]:
             return
         if not self.entries:
             raise self._gone("The review", list(self.reviewed.values()))
         raise Conflict("The review changed since it was shown. Nothing was done; look at it again.")
+
+    def require_seen(self, version: str, unshown: Collection[str], left_out: int) -> None:
+        """Raise ``Conflict`` unless this is the review as a person saw it, and all else is named."""
+        self.require(version)
+        if version != self.version_shown(unshown, left_out):
+            raise Conflict(
+                "Some files of this review could not be shown or were not listed. Nothing was done. Keep each file by "
+                "itself, or name the others with `unshown` and `left_out`, as the review does."
+            )
 
     def _gone(self, what: str, decided: Sequence[ReviewedFile]) -> Conflict:
         if not decided:
@@ -152,15 +204,15 @@ def _grouped(found: UnreviewedChanges, disks: WorkspaceDisks) -> Review:
             folders.append(timeline)
         else:
             grouped.setdefault((path, None), []).append(timeline)
-    above = {folder for path, _ in grouped for folder in path.ancestors}
-    for timeline in [one for one in folders if one.file.state.path not in above]:
+    above = folders_above([*(path for path, _ in grouped), *(one.file.state.path for one in folders)])
+    for timeline in folders:
         # A folder without changes inside is an entry of its own.
-        if not any(other.file.state.path.is_below(timeline.file.state.path) for other in folders):
+        if timeline.file.state.path not in above:
             grouped.setdefault((timeline.file.state.path, None), []).append(timeline)
-            folders.remove(timeline)
     entries = [ReviewEntry(path, group, tuple(of)) for (path, group), of in grouped.items()]
     entries.sort(key=lambda one: (one.group is not None, one.path.display))
-    return Review(tuple(entries), tuple(folders), found.reviewed)
+    inside = tuple(one for one in folders if one.file.state.path in above)
+    return Review(tuple(entries), inside, found.reviewed)
 
 
 def _git_directory(path: WorkspacePath) -> tuple[WorkspacePath, Group] | None:
@@ -180,22 +232,19 @@ def _ignored_folder(timeline: FileTimeline, rules: GitignoreRules) -> tuple[Work
 
 
 @dataclass(frozen=True, slots=True)
-class TextChange:
-    """The change of a text file: its two contents, the versions in between if others wrote some, and its hunks."""
+class TextSides:
+    """Both contents of a changed text file, and the versions in between if others wrote some."""
 
     before: bytes
     after: bytes
     steps: tuple[Step, ...]
-    hunks: tuple[Hunk, ...]
 
 
-async def text_change(tree: WorkspaceTree, entry: ReviewEntry) -> TextChange | None:
-    """Return the hunks of an entry; ``None`` if it is not text, too large, or has no content in the history."""
-    before, after = entry.before, entry.after
+async def text_sides(tree: WorkspaceTree, entry: ReviewEntry) -> TextSides | None:
+    """Return the contents that an entry changes; ``None`` if they are no text, or the history does not have them."""
     if entry.group is not None or entry.has_expired:
         return None
-    bodies = [await _text(tree, version) for version in (before, after)]
-    old, new = bodies
+    old, new = [await _text(tree, version) for version in (entry.before, entry.after)]
     if old is None or new is None or old == new:
         return None
     steps: list[Step] = []
@@ -208,18 +257,31 @@ async def text_change(tree: WorkspaceTree, entry: ReviewEntry) -> TextChange | N
             if body is None:
                 return None
             steps.append((body, is_ours))
-    try:
-        return TextChange(old, new, tuple(steps), tuple(await hunks_of(old, new, steps)))
-    except TooCostly:
+    return TextSides(old, new, tuple(steps))
+
+
+@dataclass(frozen=True, slots=True)
+class TextChange:
+    """The change of a text file, and its hunks."""
+
+    sides: TextSides
+    hunks: tuple[Hunk, ...]
+
+
+async def text_change(tree: WorkspaceTree, entry: ReviewEntry) -> TextChange | None:
+    """Return the hunks of an entry; ``None`` if it has no text. Raises ``TooCostly`` or ``WorkerFailed``."""
+    sides = await text_sides(tree, entry)
+    if sides is None:
         return None
+    return TextChange(sides, tuple(await hunks_of(sides.before, sides.after, sides.steps)))
 
 
 async def _text(tree: WorkspaceTree, version: Version | None) -> bytes | None:
-    """Return the content of a version, ``b""`` for no file, and ``None`` if it cannot be shown as lines."""
+    """Return the content of a version, ``b""`` for no file, and ``None`` if it has no lines."""
     if version is None:
         return b""
     state = version.state
-    if state.kind is not EntryKind.FILE or state.sha256 is None or state.size > MOST_BYTES:
+    if state.kind is not EntryKind.FILE or state.sha256 is None:
         return None
     body = await FileHistory(tree).body(version)
     return None if is_binary(body) else body
@@ -302,14 +364,23 @@ async def draft_review(
     conflicts: list[tuple[ReviewEntry, str]] = []
     rewritten: list[tuple[ReviewEntry, bytes]] = []
     for decision in (one for one in decisions if one.reverts):
-        change = await text_change(tree, decision.entry)
+        if not decision.hunks and not decision.entry.was_changed_by_others:
+            # Needs no comparison, so it works where that fails.
+            whole.append(RevertedEntry(decision.entry))
+            continue
+        try:
+            change = await text_change(tree, decision.entry)
+        except (TooCostly, WorkerFailed) as error:
+            conflicts.append((decision.entry, f"Its changes could not be told apart. {error.message}"))
+            continue
         chosen = _chosen(decision, change)
-        if change is None or (len(chosen) == len(change.hunks) and not change.steps):
+        if change is None or (len(chosen) == len(change.hunks) and not change.sides.steps):
             whole.append(RevertedEntry(decision.entry))
         elif any(hunk.author == "both" for hunk in chosen):
             conflicts.append((decision.entry, "Someone else changed the same lines."))
         else:
-            body = await hunks_reverted(change.before, change.after, [one.id for one in chosen], change.steps)
+            sides = change.sides
+            body = await hunks_reverted(sides.before, sides.after, [one.id for one in chosen], sides.steps)
             rewritten.append((decision.entry, body))
             reverted.append(RevertedEntry(decision.entry, (len(chosen), len(change.hunks))))
     if whole:
@@ -325,7 +396,7 @@ async def draft_review(
 
 async def _edited(tree: WorkspaceTree, entry: ReviewEntry, content: bytes) -> EditedEntry:
     before = None if entry.group is not None or entry.after is None else await _text(tree, entry.after)
-    if before is None:
+    if before is None or len(before) > MOST_BYTES:
         raise BadArguments({"content": f"{entry.path.display} is not text of at most {MOST_BYTES:,} bytes."})
     if len(content) > MOST_BYTES or is_binary(content):
         raise BadArguments({"content": f"The new content must be text of at most {MOST_BYTES:,} bytes."})

@@ -16,7 +16,7 @@ from toolcrib.core.change_sets import ChangeSet, TrashedFile
 from toolcrib.core.errors import Conflict, TooLarge, ToolFailed
 from toolcrib.core.files import EntryKind, EntryState, File, PathState
 from toolcrib.core.ids import VersionId
-from toolcrib.core.paths import WorkspacePath, is_valid_path
+from toolcrib.core.paths import WorkspacePath, folders_above, is_valid_path
 from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.storage.file_history import HistorySnapshot
 from toolcrib.storage.virtual_files import VIRTUAL_FOLDERS
@@ -118,6 +118,8 @@ async def _conflict(tree: WorkspaceTree, met: Sequence[tuple[WorkspacePath, Vers
 
 
 # Limit for one import, because the content passes through memory.
+# Changes that are added before other calls have their turn.
+_AT_ONCE: Final = 200
 MOST_BYTES: Final = 200_000_000
 _CHUNK: Final = 2_000
 _MOST_RULES: Final = 100_000
@@ -141,7 +143,7 @@ async def import_effects(
     tree: WorkspaceTree, draft: Draft, path_effects: Iterable[PathEffect], base: CommandBase, untracked: UntrackedFiles
 ) -> UnkeptPaths:
     """Add the path effects to the draft. Raises ``Conflict`` if others changed one of the paths since ``base``."""
-    last = _last(path_effects)
+    last = await in_thread(_last, list(path_effects))
     shares, found = await _shared_out(tree, last)
     wanted = shares.kept + [unit.top for unit in shares.made] + shares.gone
     for path_effect in wanted:
@@ -153,14 +155,17 @@ async def import_effects(
             f"{path.display} is managed by the system. Nothing was changed. Run a command that does not change it."
         )
     _reject_too_much(shares.kept)
-    above = {folder for effect in wanted if not effect.is_deleted for folder in effect.path.ancestors} - found.keys()
+    above = folders_above(effect.path for effect in wanted if not effect.is_deleted) - found.keys()
     found |= await _found(tree, above, ())
     await base.require_unchanged(tree, wanted, found)
     found |= await _taken_in(tree, [*above, *_to_keep(shares.kept)], found)
     found |= await _taken_in(tree, _to_keep(unit.top for unit in shares.made), found, whole=True)
     _reject_unless_folders(above, found)
     steps = await in_thread(lambda: [one for effect in shares.kept for one in _steps(effect, found[effect.path])])
-    for step in steps:
+    for number, step in enumerate(steps):
+        if number % _AT_ONCE == 0:
+            # Nothing here waits, so that no other call would have its turn.
+            await asyncio.sleep(0)
         draft.add_change(step.file, step.after, body=step.body)
     await _displace(tree, draft, shares.gone)
     return await _move(tree, draft, untracked, shares.made, found)

@@ -258,12 +258,16 @@ async def quarantine_untracked(
     tenant: Tenant,
     disk_of: WorkspaceDisks,
     paths: Sequence[WorkspacePath],
+    *,
+    made_links: Collection[WorkspacePath] = (),
 ) -> tuple[WorkspacePath, ...]:
     """Move untracked entries at these paths into the trash. Tracked files came through the gate and stay.
 
+    ``made_links`` are links that the process made: they are tracked, and do not stay.
+
     For the server itself: removes what a process created at paths that require approval. Returns the moved paths.
     """
-    unknown = [path for path in paths if not await _is_known(workspace_services, tenant, path)]
+    unknown = [path for path in paths if path in made_links or not await _is_known(workspace_services, tenant, path)]
     nodes = await in_thread(lambda: {path: disk_of(path).stat(path) for path in unknown})
     whole = [
         path for path, node in nodes.items() if node is not None and node.kind in (EntryKind.FILE, EntryKind.FOLDER)

@@ -193,6 +193,10 @@ class WorkspaceDisks:
     def __call__(self, path: WorkspacePath) -> MountWriter:
         return self._mounts.disk(self._workspace_id, self._tree, path)
 
+    def root(self, path: WorkspacePath) -> Path:
+        """Return the directory of a path's mount."""
+        return self._mounts.root(self._workspace_id, self._tree, path)
+
     @cached_property
     def trash(self) -> TrashDirectory:
         return self._mounts.trash(self._workspace_id)

@@ -28,12 +28,13 @@ Protects = Callable[[WorkspacePath], str | None]
 
 @dataclass(frozen=True, slots=True)
 class _ScannedFolder:
-    """A scanned folder: its subfolders and its protected entries as paths, and its files by inode."""
+    """A scanned folder: its subfolders, its protected entries and its links as paths, and its files by inode."""
 
     dates: tuple[int, int, int]
     seen_ns: int
     folders: tuple[str, ...]
     closed: tuple[str, ...]
+    links: tuple[str, ...]
     inodes: dict[int, str]
 
     def still_is(self, found: os.stat_result) -> bool:
@@ -49,12 +50,19 @@ class ProtectedPathScanner:
 
     def below(self, root: Path, path: WorkspacePath, protects: Protects, *, aliases: bool = True) -> frozenset[str]:
         """Return the protected paths below ``root``, which is mounted at ``path``. ``aliases`` includes hard links."""
+        return self._tree(root).scan(root, path, protects, aliases=aliases)[0]
+
+    def with_links(self, root: Path, path: WorkspacePath, protects: Protects) -> tuple[frozenset[str], tuple[str, ...]]:
+        """Return the protected paths below ``root``, without hard links, and the symbolic links."""
+        return self._tree(root).scan(root, path, protects, aliases=False)
+
+    def _tree(self, root: Path) -> "_ScannedTree":
         with self._lock:
             tree = self._trees.setdefault(root, _ScannedTree())
             self._trees.move_to_end(root)
             if len(self._trees) > _TREES:
                 self._trees.popitem(last=False)
-        return tree.hidden(root, path, protects, aliases=aliases)
+            return tree
 
 
 class _ScannedTree:
@@ -62,11 +70,15 @@ class _ScannedTree:
         self._folders: dict[str, _ScannedFolder] = {}
         self._lock = threading.Lock()
 
-    def hidden(self, root: Path, path: WorkspacePath, protects: Protects, *, aliases: bool) -> frozenset[str]:
+    def scan(
+        self, root: Path, path: WorkspacePath, protects: Protects, *, aliases: bool
+    ) -> tuple[frozenset[str], tuple[str, ...]]:
+        """Return the protected paths, and the links outside them."""
         with self._lock:
             opened = os.open(root, _FOLDER & ~os.O_NOFOLLOW)
             try:
-                return self._hidden(opened, path, protects, aliases=aliases)
+                hidden = self._hidden(opened, path, protects, aliases=aliases)
+                return hidden, tuple(link for folder in self._folders.values() for link in folder.links)
             finally:
                 os.close(opened)
 
@@ -113,7 +125,7 @@ def _seen(root: int, path: str) -> _ScannedFolder:
     opened = os.open(path or ".", _FOLDER, dir_fd=root)
     try:
         seen_ns, found = time.time_ns(), os.fstat(opened)
-        folders, closed, inodes = [], [], {}
+        folders, closed, links, inodes = [], [], [], {}
         inside = any(map(is_suspect, path.split("/")))
         above = f"{path}/" if path else ""
         with os.scandir(opened) as entries:
@@ -123,11 +135,13 @@ def _seen(root: int, path: str) -> _ScannedFolder:
                     folders.append(above + name)
                 else:
                     inodes[entry.inode()] = name
+                    if entry.is_symlink():
+                        links.append(above + name)
                 if (inside or is_suspect(name)) and _EVERYTHING.protects_writing(
                     WorkspacePath(Mount.PROJECT, f"/{above}{name}")
                 ):
                     closed.append(above + name)
-        return _ScannedFolder(_dates(found), seen_ns, tuple(folders), tuple(closed), inodes)
+        return _ScannedFolder(_dates(found), seen_ns, tuple(folders), tuple(closed), tuple(links), inodes)
     finally:
         os.close(opened)
 

@@ -196,7 +196,7 @@ class WorkspaceRecovery:
             if await self._files.any_pending(tenant.workspace_id, node=self._node):
                 async with self._room:
                     found = await self._redo(tenant, home_epoch)
-        except (Conflict, Superseded, NotFound, Forbidden, OperationalError):
+        except (Conflict, Overloaded, Superseded, NotFound, Forbidden, OperationalError):
             # Of another process, another node, a deletion, or the database: not of this workspace's disk.
             raise
         except Exception as error:

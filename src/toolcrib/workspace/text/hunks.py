@@ -1,5 +1,6 @@
 """Splits a change of a text into hunks that can be reverted one by one, and says whose changes each hunk has."""
 
+import re
 from collections.abc import Collection, Sequence
 from hashlib import sha256
 from typing import Literal, NamedTuple
@@ -36,6 +37,56 @@ def split_hunks(before: bytes, after: bytes, steps: Sequence[Step] = ()) -> list
             each other are then separate hunks, because they may have different authors.
     """
     return _split(before, after, steps).hunks
+
+
+class DiffWindow(NamedTuple):
+    """Which lines of a change are shown: from which one on, and how many lines and characters at most."""
+
+    first: int
+    lines: int
+    characters: int
+
+
+class HunkPage(NamedTuple):
+    """The lines of a change that are in a window.
+
+    A hunk that continues on other pages is on each of them with the lines that belong there, and a header for these.
+
+    Attributes:
+        hunks: How many the change has.
+        next: Where the next page begins; ``None`` if nothing is left.
+    """
+
+    shown: list[Hunk]
+    hunks: int
+    lines: int
+    added: int
+    removed: int
+    next: int | None
+
+
+def page_of_change(before: bytes, after: bytes, steps: Sequence[Step], window: DiffWindow) -> HunkPage:
+    """Return the lines of a change that are in the window; at least one line, however long it is."""
+    hunks = split_hunks(before, after, steps)
+    shown: list[Hunk] = []
+    room, characters, number, following = window.lines, window.characters, 0, None
+    for hunk in hunks:
+        lines = _lines_of_hunk(hunk.text)
+        start, number = number, number + len(lines)
+        if following is not None or number <= window.first:
+            continue
+        first = max(0, window.first - start)
+        last = first
+        while last < len(lines) and room > 0 and (characters >= len(lines[last]) or (not shown and last == first)):
+            room, characters, last = room - 1, characters - len(lines[last]), last + 1
+        if last > first:
+            shown.append(
+                hunk if last - first == len(lines) else hunk._replace(text=_part(hunk.text, lines, first, last))
+            )
+        if last < len(lines):
+            following = start + last
+    added, removed = (sum(getattr(hunk, what) for hunk in hunks) for what in ("added", "removed"))
+    return HunkPage(shown, len(hunks), number, added, removed, following)
 
 
 def revert_hunks(before: bytes, after: bytes, ids: Collection[str], steps: Sequence[Step] = ()) -> bytes:
@@ -129,6 +180,33 @@ def _text(old: Sequence[str], new: Sequence[str], changes: Sequence[_Range], fir
         at = end
     rendered += [diff_line(" ", line) for line in old[at:last]]
     return "".join(rendered).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+_HEADER = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+
+
+def _lines_of_hunk(text: str) -> list[str]:
+    """Return the lines of a rendered hunk without its header, each with the remark that it has no end."""
+    lines: list[str] = []
+    for line in re.findall(r"[^\n]*\n", text)[1:]:
+        if line.startswith("\\"):
+            lines[-1] += line
+        else:
+            lines.append(line)
+    return lines
+
+
+def _part(text: str, lines: Sequence[str], first: int, last: int) -> str:
+    """Render some lines of a hunk with a header of their own."""
+    header = _HEADER.match(text)
+    assert header is not None
+    # A range without lines names the line before it.
+    old, new = (int(start) - (count != "0") for start, count in (header.group(1, 2), header.group(3, 4)))
+    old += sum(not line.startswith("+") for line in lines[:first])
+    new += sum(not line.startswith("-") for line in lines[:first])
+    old_end = old + sum(not line.startswith("+") for line in lines[first:last])
+    new_end = new + sum(not line.startswith("-") for line in lines[first:last])
+    return f"@@ -{line_range(old, old_end)} +{line_range(new, new_end)} @@\n" + "".join(lines[first:last])
 
 
 _AGENT, _OTHERS = 1, 2

@@ -44,14 +44,14 @@ def unified(before: bytes, after: bytes, names: tuple[str, str], *, context: int
     return TextDiff(added, removed, "".join(_render_hunks(old, new, runs, names, context)))
 
 
-def unified_within(pairs: Sequence[Pair], room: int) -> list[tuple[int, int, str] | None]:
-    """Compare each pair while ``room`` for the texts lasts; ``None`` beyond it. Returns plain values, for a worker."""
-    found: list[tuple[int, int, str] | None] = []
+def unified_within(pairs: Sequence[Pair], room: int) -> list[TextDiff | None]:
+    """Compare each pair while ``room`` for the texts lasts; ``None`` beyond it."""
+    found: list[TextDiff | None] = []
     for before, after, names in pairs:
         diff = unified(before, after, names) if room > 0 else None
         if diff is not None and len(diff.text) <= room:
             room -= len(diff.text)
-            found.append((diff.added, diff.removed, diff.text))
+            found.append(diff)
         else:
             found.append(None)
     return found

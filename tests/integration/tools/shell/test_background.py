@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -25,8 +26,6 @@ from toolcrib.storage.database import Database, Tenant
 from toolcrib.storage.server_processes import HeartbeatConnection
 from toolcrib.tools.shell.background_shell import MOST_OF_ONE, BackgroundJob
 from toolcrib.tools.shell.background_tools import process_id
-
-pytestmark = pytest.mark.req("SH-5", part="tools behind the gate, on the live tree")
 
 TOOLS = ("bash_start", "bash_output", "bash_input", "bash_stop", "bash_list")
 
@@ -270,7 +269,6 @@ async def test_process_belongs_to_its_session(workspace: WorkspaceFixture) -> No
         assert (await said(workspace, "bash_list", stranger))["metadata"]["processes"] == []
 
 
-@pytest.mark.req("SH-5", part="gone when the session ends")
 async def test_process_ends_when_its_session_is_deleted(workspace: WorkspaceFixture) -> None:
     await said(workspace, "bash_start", command="true")
     before = len(list(descendants(os.getpid())))
@@ -347,6 +345,25 @@ async def test_changes_of_a_dead_servers_process_are_reported_and_tracked(worksp
     assert not (workspace.project / "b").exists()
 
 
+async def test_changes_of_a_dead_servers_process_to_the_state_of_its_session_are_tracked(
+    workspace: WorkspaceFixture,
+) -> None:
+    caller = await in_session(workspace, workspace.caller)
+    command = "read _; echo new > /state/b; echo done; sleep 600"
+    started = await workspace.call("bash_start", caller, command=command)
+    job = await workspace.engine.background.find(caller, process_id(started.result["metadata"]["processId"]))
+    job.process.write(b"\n")
+    assert (await job.output(offset=0, most=1, wait=30)).data
+    other = another_engine(workspace)
+
+    await other.engine.background.recover()
+
+    undone = await other.call("undo", caller, calls=[str(started.call_id)])
+    assert undone.succeeded, undone.error
+    assert undone.result["changes"][0]["path"] == "@state/b"
+    assert not (await other.call("fs.read", caller, path="@state/b")).succeeded
+
+
 async def test_no_process_outlives_a_server_shutdown(database: Database, settings: Settings) -> None:
     workspace = await new_workspace_fixture(database, settings)
     await said(workspace, "bash_start", command="true")
@@ -380,7 +397,6 @@ async def test_agent_limited_to_paths_cannot_start_one(workspace: WorkspaceFixtu
     assert "cannot be" in outcome.error.message
 
 
-@pytest.mark.req("SH-2", part="background processes")
 async def test_environment_is_the_allow_list(workspace: WorkspaceFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", "hunter2")
 
@@ -405,3 +421,21 @@ async def test_audit_log_has_its_changes_and_its_exit(workspace: WorkspaceFixtur
     assert {row[2] for row in rows} == {"namespaces"}
     [changed] = [row[3] for row in rows if row[0] == "changed"]
     assert [file["path"] for file in changed] == ["@project/x"]
+
+
+async def test_process_sees_the_format_of_a_repository_and_no_secret_of_its_configuration(
+    workspace: WorkspaceFixture,
+) -> None:
+    create = ["git", "init", "-q", "-b", "main", "--object-format=sha256", str(workspace.project)]
+    subprocess.run(create, check=True)
+    with (workspace.project / ".git" / "config").open("a") as config:
+        config.write('[remote "origin"]\n\turl = https://ada:hunter2@example.org/shop.git\n')
+    agent = await minder(workspace)
+
+    started = await said(
+        workspace, "bash_start", agent, command="git rev-parse --show-object-format; git remote -v; cat .git/config"
+    )
+    shown = await ended(workspace, started["metadata"]["processId"], agent)
+
+    assert shown["output"].startswith("sha256\norigin\thttps://example.org/shop.git (fetch)\n")
+    assert "hunter2" not in shown["output"]

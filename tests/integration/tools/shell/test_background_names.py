@@ -11,8 +11,6 @@ from tests.integration.tools.shell.test_background import ended, minder, said, u
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 
-pytestmark = pytest.mark.req("WS-4", part="background processes")
-
 SECRET = "hunter2"
 
 
@@ -88,6 +86,28 @@ async def test_new_protected_name_is_moved_to_the_trash_and_ends_the_process(
     assert name in tool_result["output"]
     assert not (workspace.project / name).is_symlink()
     assert not (workspace.project / name).exists()
+
+
+@pytest.mark.parametrize("command", ["ln -s {target} notes.md; echo done; sleep 600", "ln -s {target} notes.md"])
+async def test_new_link_out_of_the_workspace_is_moved_to_the_trash_and_ends_the_process(
+    workspace: WorkspaceFixture, command: str
+) -> None:
+    (workspace.project / "known").symlink_to("/etc")
+    (workspace.project / "notes.md").write_text("mine\n")
+    agent = await minder(workspace)
+    command = "rm notes.md known; ln -s a inside; ln -s /etc known; " + command.format(target="/home/ada/.bashrc")
+    outcome = await workspace.call("bash_start", agent, command=command)
+
+    tool_result = await ended(workspace, outcome.result["metadata"]["processId"], agent)
+
+    if "sleep" in command:
+        assert tool_result["metadata"]["stopReason"].endswith("it leads out of the workspace")
+    assert tool_result["metadata"]["quarantined"] == ["notes.md"]
+    assert not (workspace.project / "notes.md").is_symlink()
+    assert (workspace.project / "inside").is_symlink()
+    assert (workspace.project / "known").is_symlink()
+    await workspace.result("undo", calls=[str(outcome.call_id)], force=True)
+    assert (workspace.project / "notes.md").read_text() == "mine\n"
 
 
 async def test_protected_name_created_just_before_the_end_is_moved_and_a_person_can_restore_it(

@@ -14,6 +14,7 @@ from tests.integration.conftest import WorkspaceFixture
 from tests.integration.sandbox.sandbox_fixture import snapshot
 from tests.integration.sandbox.test_effect_properties import POWERLESS, a_path, a_script
 from tests.integration.tools.shell.builders import new_workspace_fixture
+from tests.long_cases import gate_runs
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 
@@ -80,13 +81,11 @@ async def campaign(seeds: range, folder: Path, database: Database, settings: Set
             shutil.rmtree(made)
 
 
-@pytest.mark.req("SH-4", part="effect and commit are what the script does on a plain copy, for 100 random scripts")
-@pytest.mark.req("WS-12", part="a command, undone and redone")
-@pytest.mark.parametrize("first", [0, 50])
+@pytest.mark.parametrize("first", gate_runs(1, range(0, 100, 25)))
 async def test_random_script_is_committed_as_it_would_have_run_and_undone(
     tmp_path: Path, database: Database, settings: Settings, first: int
 ) -> None:
-    await campaign(range(first, first + 50), tmp_path, database, settings)
+    await campaign(range(first, first + 25), tmp_path, database, settings)
 
 
 @pytest.mark.long

@@ -1,7 +1,7 @@
 """What an undo of many files costs, per file and compared with the call that it undoes.
 
 Costs are processor time of this process and of PostgreSQL, which other programs on the machine do not change much. The
-campaign (`make undo-scale`) prints them with the time that passed.
+campaign (`make campaigns ONLY=undo-scale`) prints them with the time that passed.
 """
 
 import sys
@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.conftest import DatabaseUrls
+from tests.databases import DatabaseUrls
 from tests.integration.conftest import WorkspaceFixture
 from tests.integration.tools.shell.builders import ran
 from toolcrib.core.errors import TimedOut
@@ -132,7 +132,7 @@ async def created_and_changed(workspace: WorkspaceFixture, meter: Meter, count: 
     return created, changed
 
 
-@pytest.mark.req("CT-6", part="time proportional to the change")
+@pytest.mark.long
 async def test_undo_takes_time_in_proportion_to_its_files(workspace: WorkspaceFixture, meter: Meter) -> None:
     # A quadratic undo would be 5 times as expensive. What else runs on the machine adds to a cost now and then.
     seen = []
@@ -151,8 +151,6 @@ def _undone(few: Costs, many: Costs) -> tuple[tuple[Cost, Cost], tuple[Cost, Cos
 
 
 @pytest.mark.long
-@pytest.mark.req("CT-6", part="time proportional to the change")
-@pytest.mark.req("CT-6", part="no fixed limit")
 async def test_undo_of_a_hundred_thousand_files(
     workspace: WorkspaceFixture, meter: Meter, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -170,7 +168,6 @@ async def test_undo_of_a_hundred_thousand_files(
     assert all(one.undo.passed < 3 * one.make.passed for costs in found for one in costs)
 
 
-@pytest.mark.req("CT-6", part="no fixed limit")
 async def test_limit_of_calls_does_not_end_an_undo(
     workspace: WorkspaceFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +183,6 @@ async def test_limit_of_calls_does_not_end_an_undo(
     assert (workspace.project / "a.md").read_text() == "a"
 
 
-@pytest.mark.req("CT-6", part="progress")
 async def test_undo_of_many_files_shows_its_progress(workspace: WorkspaceFixture) -> None:
     made = await workspace.call("bash", command=creating(1_200))
     few = await workspace.call("bash", command="echo one > one; echo two > two")

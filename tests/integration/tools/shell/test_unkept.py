@@ -16,11 +16,6 @@ from toolcrib.sandbox.sandbox import Sandbox
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 
-pytestmark = [
-    pytest.mark.req("SH-4", part="ignored files are moved, not versioned"),
-    pytest.mark.req("WS-12", part="ignored files that a command made or displaced"),
-]
-
 INSTALL = "mkdir -p node_modules/a/b && echo one > node_modules/a/x && echo two > node_modules/a/b/y"
 
 
@@ -225,7 +220,6 @@ async def test_ten_thousand_ignored_files_are_moved_and_not_read(workspace: Work
     assert list(workspace.project.iterdir()) == []
 
 
-@pytest.mark.req("SH-4", part="where no overlay can be mounted, a copy")
 async def test_without_an_overlay_the_same_works_on_a_copy(database: Database, settings: Settings) -> None:
     workspace = await new_workspace(database, settings, sandbox=COPYING)
     (workspace.project / "known").write_text("before\n")
@@ -243,7 +237,6 @@ async def test_without_an_overlay_the_same_works_on_a_copy(database: Database, s
     assert tree(workspace.project) == after
 
 
-@pytest.mark.req("SH-4", part="refused above a size where only a copy can be made")
 async def test_tree_too_large_to_copy_rejects_the_command(database: Database, settings: Settings) -> None:
     workspace = await new_workspace(database, settings, sandbox=Sandbox(overlay=False, largest_copy=10))
     (workspace.project / "large").write_text("more than ten bytes")

@@ -45,6 +45,27 @@ def test_a_wide_status_line_shows_everything_and_a_narrow_one_the_end_of_the_pat
     assert narrow.startswith(" …x")
 
 
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (130, " ~/shop · assistant · openrouter/anthropic/claude-sonnet-4.5-20250929 "),
+        (110, " ~/shop · assistant · claude-sonnet-4.5-20250929 "),
+        (90, " ~/shop · assistant · claude-sonnet… "),
+        (80, " ~/shop · assistant "),
+    ],
+)
+def test_a_long_name_of_a_model_gives_way_to_trust_and_cost(width: int, shown: str) -> None:
+    usage = ContextUsage(100_000, 200_000, Decimal("1.5"))
+    state = f"ready  build · review · {gauge(usage)}"
+    line = status_line(
+        "~/shop", "assistant", "openrouter/anthropic/claude-sonnet-4.5-20250929", state=state, width=width
+    )
+
+    assert line.startswith(shown)
+    assert line.endswith(" ready  build · review · ████░░░░ 50% of 200k · $1.50 ")
+    assert len(line) == width
+
+
 def test_the_history_recalls_earlier_prompts_and_the_unsent_one(tmp_path: Path) -> None:
     before = PromptHistory(tmp_path)
     before.add("one")

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.geometry import Region
 from textual.message import Message
 from textual.pilot import Pilot
 from textual.widget import Widget
@@ -19,8 +20,8 @@ from toolcrib.cli.terminal.completions import PathList, command_completions
 from toolcrib.cli.terminal.composer import Composer
 from toolcrib.cli.terminal.inputs import PromptHistory, PromptInput, Suggestions
 from toolcrib.cli.terminal.pause_panels import ApprovalPanel, QuestionPanel
-from toolcrib.cli.terminal.transcript import Block, CallBlockState, ToolCallBlock, UserBlock
-from toolcrib.cli.terminal.transcript_view import ToolCallWidget, TranscriptView
+from toolcrib.cli.terminal.transcript import AgentBlock, Block, CallBlockState, ToolCallBlock, UserBlock
+from toolcrib.cli.terminal.transcript_view import CallBody, ToolCallWidget, TranscriptView
 from toolcrib.client import ApprovalOut, GrantRuleOut, QuestionPauseOut
 from toolcrib.sdk.workspace_location import WorkspaceLocation
 
@@ -94,7 +95,7 @@ def approval() -> ApprovalOut:
     facts: dict[str, Any] = {
         "tool": "write",
         "input": {"path": "/a"},
-        "arguments_sha256": "",
+        "arguments_sha256": "0" * 64,
         "changes": [{"path": "/a", "change": "created", "diff": "+one\n", "added": 1, "removed": 0}],
         "effects": {"reads": [], "writes": [], "runs": None, "contacts": []},
         "rule": "",
@@ -182,7 +183,6 @@ async def test_an_approval_is_decided_with_keys(keys: tuple[str, ...], decided: 
     assert (event.approved, event.scope, event.reason) == decided
 
 
-@pytest.mark.req("CT-3", part="seen and edited before it is saved")
 @pytest.mark.parametrize(
     ("keys", "paths"),
     [
@@ -327,7 +327,51 @@ async def test_a_command_that_failed_without_network_says_so_in_its_line() -> No
     assert "12.3 s  failed: the network is closed" in head
 
 
-@pytest.mark.req("AG-6", part="files, commands and images")
+async def dragged(pilot: Pilot[None], start: tuple[int, int], end: tuple[int, int]) -> str | None:
+    """The text that a person selects with the mouse, from one position on the screen to another."""
+    await pilot.mouse_down(offset=start)
+    await pilot.hover(offset=end)
+    await pilot.mouse_up(offset=end)
+    await pilot.pause()
+    return pilot.app.screen.get_selected_text()
+
+
+async def test_what_is_dragged_over_is_selected_in_answers_and_in_the_output_of_calls() -> None:
+    call = ToolCallBlock("bash", {"command": "make"}, output="one two\n  three\nfour\n")
+    app = StyledStage(TranscriptView)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.query_one(TranscriptView).show([AgentBlock("alpha *beta* gamma\n\n    code  1\n    code 2\n"), call])
+        await pilot.pause()
+        rows = [strip.text for strip in app.screen.query_one(CallBody).render_lines(Region(0, 0, 78, 3))]
+        answer, output = app.query_one("MarkdownParagraph").region, app.query_one(CallBody).region
+        in_answer = await dragged(pilot, (answer.x + 6, answer.y), (answer.x + 9, answer.y))
+        in_output = await dragged(pilot, (output.x + 8, output.y), (output.x + 8, output.y + 1))
+        across = await dragged(pilot, (answer.x + 6, answer.y), (output.x + 8, output.y + 2))
+
+    assert [row.rstrip() for row in rows] == ["    one two", "      three", "    four"]
+    assert in_answer == "beta"
+    assert in_output == "two\n      thr"
+    assert across is not None
+    assert across.startswith("beta gamma\n")
+    assert "code  1\ncode 2" in across
+    assert across.endswith("    one two\n      three\n    four")
+
+
+async def test_cells_of_tables_are_wrapped_and_not_cut() -> None:
+    cells = ["名前", "説明", "りんご", "long words in a cell, " * 12, "x" * 100, "y"]
+    rows = [f"| {left} | {right} |" for left, right in zip(cells[::2], cells[1::2], strict=True)]
+    app = StyledStage(TranscriptView)
+    async with app.run_test(size=(80, 200)) as pilot:
+        await app.query_one(TranscriptView).show([AgentBlock("\n".join([rows[0], "|---|---|", *rows[1:]]))])
+        await pilot.pause()
+        shown = [
+            "".join(cell.render_line(y).text for y in range(cell.size.height))
+            for cell in app.query(".header, .cell").results(Widget)
+        ]
+
+    assert ["".join(cell.split()) for cell in shown] == ["".join(cell.split()) for cell in cells]
+
+
 @pytest.mark.parametrize(
     ("typed", "found"),
     [
@@ -363,7 +407,6 @@ async def test_the_arrow_keys_choose_a_completion_but_walk_the_history_of_a_reca
     assert recalled == "one"
 
 
-@pytest.mark.req("AG-6", part="files, commands and images")
 async def test_what_is_attached_while_a_message_is_sent_goes_with_the_next() -> None:
     # The server is not asked: nothing in the words is a file.
     composer = Composer(WorkspaceLocation(cast("Any", None), cast("Any", None), None))

@@ -136,3 +136,79 @@ begin
         'reverted', p_review -> 'reverted', 'edited', p_review -> 'edited', 'conflicts', p_review -> 'conflicts', 'open', p_review -> 'open'));
 end
 $$;
+
+-- Takes decisions about files back: they wait for a review again, and the model is told. Raises TC412 if someone else has
+-- decided about one of the files since.
+create or replace function toolcrib.reopen_review(p_workspace uuid, p_user uuid, p_files jsonb) returns void
+language plpgsql volatile
+as $$
+declare
+    v_session  record;
+    v_name     text;
+    v_changed  integer;
+begin
+    select coalesce(u.full_name, u.email) into v_name from toolcrib.users u where u.id = p_user;
+    for v_session in
+        select f.session_id, count(*) as files, jsonb_agg(f.path order by f.path) as paths
+        from jsonb_to_recordset(coalesce(p_files, '[]')) as f (session_id uuid, path text)
+        group by f.session_id order by f.session_id
+    loop
+        -- Locks the session, so that decisions follow each other.
+        update toolcrib.sessions set review_note = concat_ws(e'\n', review_note, format(
+            'The person took a review decision back. These changes of yours are there again, and wait for a review: %s%s.',
+            (select string_agg(path, ', ') from (select path from jsonb_array_elements_text(v_session.paths)
+                as p (path) limit 20) as first),
+            case when v_session.files > 20 then format(' and %s more', v_session.files - 20) end))
+        where workspace_id = p_workspace and id = v_session.session_id;
+        update toolcrib.reviewed_files r set version_number = f.version_number
+        from jsonb_to_recordset(p_files) as f (session_id uuid, file_id uuid, expected integer, version_number integer)
+        where r.workspace_id = p_workspace and r.session_id = v_session.session_id and f.session_id = r.session_id
+          and r.file_id = f.file_id and r.version_number = f.expected;
+        get diagnostics v_changed = row_count;
+        if v_changed < v_session.files then
+            raise exception 'someone else has decided' using errcode = 'TC412';
+        end if;
+        perform toolcrib.append_event(p_workspace, v_session.session_id, 'review', jsonb_build_object(
+            'state', 'reopened', 'decidedBy', v_name, 'reopened', v_session.paths));
+    end loop;
+end
+$$;
+
+-- Returns the sessions, as people see them, whose changes an undo has undone. Of the undo of an undo, those of that one.
+create or replace function toolcrib.undone_sessions(p_workspace uuid, p_undone jsonb) returns setof uuid
+language plpgsql stable
+as $$
+begin
+    return query
+        with recursive undone as (
+            select p_undone as what
+            union
+            select c.result -> 'undone' from undone u
+            cross join lateral jsonb_array_elements_text(u.what -> 'calls') as named (id)
+            join toolcrib.tool_calls c on c.workspace_id = p_workspace and c.id = named.id::uuid and c.tool = 'undo'
+        )
+        select toolcrib.root_session(p_workspace, c.session_id) from undone u
+        cross join lateral jsonb_array_elements_text(u.what -> 'calls') as named (id)
+        join toolcrib.tool_calls c on c.workspace_id = p_workspace and c.id = named.id::uuid and c.tool <> 'undo'
+        union
+        select toolcrib.root_session(p_workspace, r.session_id) from undone u
+        join toolcrib.runs r on r.workspace_id = p_workspace and r.id = (u.what ->> 'run_id')::uuid
+        union
+        select toolcrib.root_session(p_workspace, (u.what ->> 'session_id')::uuid) from undone u
+        where u.what ? 'session_id';
+end
+$$;
+
+-- Notes a person's undo for the models whose changes it undid: they are told with the next message, as of a review.
+create or replace function toolcrib.note_undo(p_workspace uuid, p_result jsonb) returns void
+language plpgsql volatile
+as $$
+begin
+    update toolcrib.sessions s set review_note = concat_ws(e'\n', s.review_note, p_result ->> 'note')
+    where s.workspace_id = p_workspace
+      and s.id in (select o.id from toolcrib.sessions o
+                   where o.workspace_id = p_workspace
+                     and o.id in (select toolcrib.undone_sessions(p_workspace, p_result -> 'undone'))
+                   order by o.id for no key update);
+end
+$$;

@@ -45,6 +45,15 @@ begin
     if v_call.tool = 'review_decide' and v_call.state = 'done' and v_call.error is null and v_call.agent_id is null then
         perform toolcrib.save_review(p_workspace, v_call.session_id, v_call.user_id, v_call.result);
     end if;
+    if v_call.tool = 'undo' and v_call.state = 'done' and v_call.error is null and v_call.agent_id is null
+        and v_call.result ->> 'dry_run' = 'false' then
+        perform toolcrib.reopen_review(p_workspace, v_call.user_id, v_call.result -> 'reopened');
+    end if;
+
+    if v_call.tool = 'undo' and v_call.state = 'done' and v_call.error is null and v_call.agent_id is null
+       and v_call.change_set_id is not null then
+        perform toolcrib.note_undo(p_workspace, v_call.result);
+    end if;
 
     if v_call.events is not null then
         for v_event in select * from jsonb_to_recordset(v_call.events) as e (type text, payload jsonb) loop

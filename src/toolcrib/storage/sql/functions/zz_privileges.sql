@@ -97,6 +97,7 @@ revoke execute on function
     enqueue_workflow(text, uuid, uuid, text, integer, bigint) from toolcrib_app, toolcrib_system;
 grant execute on function
     enqueue_workflow(text, uuid, uuid, text, integer, bigint) to toolcrib_definer;
+revoke execute on function is_in_queue(text), count_unattended(double precision) from toolcrib_app;
 
 -- A user's own rows.
 drop policy if exists self on users;
