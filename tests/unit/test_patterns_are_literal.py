@@ -16,6 +16,7 @@ PUT_TOGETHER = {
     "core/display_text.py": "characters to escape, from a table in the module",
     "sdk/default_agent.py": "a preference among models, from a table in the module",
     "policy/environment.py": "names of variables, from a table in the module",
+    "policy/git_config.py": "names of variables, from a table in the module",
     "policy/grants.py": "the names of the mounts",
     "policy/permissions.py": "the names of the mounts",
     "policy/protected_paths.py": "protected names, from a table in the module",

@@ -417,8 +417,10 @@ async def fired(run_fixture: RunFixture, schedule_id: ScheduleId, *, runs: int) 
     """Wait until the schedule's last run has ended, and return it."""
     async with asyncio.timeout(PATIENCE):
         while True:
+            # The messages first: the schedule, read after them, names the run of the last one.
+            messages = await sent(run_fixture.workspace)
             now = await run_fixture.workspace.stores.schedules.get(run_fixture.tenant, schedule_id)
-            if now.last_run_id is not None and len(await sent(run_fixture.workspace)) == runs:
+            if now.last_run_id is not None and len(messages) == runs:
                 run = await run_fixture.run(now.last_run_id)
                 if run.state is RunState.ENDED:
                     assert run.end_reason is RunEnding.DONE
