@@ -10,13 +10,18 @@ import json
 import statistics
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import LiteralString
 
 import httpx2
+import psycopg
 
 from bench import BODY
 from bench.load import Load, Wrk
 from bench.servers import ServerPair, server_pair
+from tests.databases import admin_url
 
 # Targets: our requests per second divided by the bare route's.
 AIMS = {"read": 0.5, "write": 0.6}
@@ -24,6 +29,31 @@ READ_PATHS = 100
 
 
 def main() -> None:
+    with flushed_database():
+        _measure()
+
+
+@contextmanager
+def flushed_database() -> Iterator[None]:
+    """Let the private PostgreSQL of `make setup` flush what it commits, which it does not for tests."""
+    with psycopg.connect(admin_url(), autocommit=True) as connection:
+        row = connection.execute("show fsync").fetchone()
+        if row == ("on",):
+            yield
+            return
+        _set_fsync(connection, "on")
+        try:
+            yield
+        finally:
+            _set_fsync(connection, "off")
+
+
+def _set_fsync(connection: psycopg.Connection, value: LiteralString) -> None:
+    connection.execute(f"alter system set fsync = {value}")
+    connection.execute("select pg_reload_conf()")
+
+
+def _measure() -> None:
     if sys.argv[1:] and not sys.argv[1].startswith("-"):
         importlib.import_module(f"bench.{sys.argv[1]}").main(sys.argv[2:])
         return

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from tests import never_logged
 from tests.databases import RUN_VARIABLE, DatabaseUrls, drop_template, migrated_database, urls_of
+from tests.long_cases import leave_out_cases
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 
@@ -21,8 +22,9 @@ ROOT = Path(__file__).parent.parent
 # Connections of one server. The servers of two test processes together stay below PostgreSQL's default of 100.
 POOL_SIZE = 6
 
-# Beyond half of it, what tests dropped is collected. Many systems allow a process 1,024.
-MOST_DESCRIPTORS = 600
+# Whenever so many more are open, what tests dropped is collected. Many systems allow a process 1,024.
+DESCRIPTORS_BETWEEN_COLLECTIONS = 250
+MAX_DESCRIPTORS = 600
 
 # No deadline: a busy machine may delay any example.
 hypothesis.settings.register_profile("patient", deadline=None)
@@ -31,17 +33,26 @@ hypothesis.settings.register_profile("quick", deadline=None, max_examples=15)
 hypothesis.settings.load_profile("patient")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
-    """Collect the engines that tests dropped, whose cycles keep directories open, and refuse a leak."""
-    if nextitem is not None and open_descriptors() > MOST_DESCRIPTORS // 2:
+class LeakCheck:
+    """Collects the engines that tests dropped, whose cycles keep directories open, and refuses a leak."""
+
+    def __init__(self) -> None:
+        self._after_collection = 0
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> None:
+        # A collection takes a second in a process that ran thousands of tests.
+        if nextitem is None or open_descriptors() < self._after_collection + DESCRIPTORS_BETWEEN_COLLECTIONS:
+            return
         # A server that starts in this process excludes what earlier tests left from collections.
         gc.unfreeze()
         gc.collect()
-        assert open_descriptors() <= MOST_DESCRIPTORS, "The tests of this process keep too many files open."
+        self._after_collection = open_descriptors()
+        assert self._after_collection <= MAX_DESCRIPTORS, "The tests of this process keep too many files open."
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(LeakCheck())
     never_logged.note_requests()
     if RUN_VARIABLE not in os.environ:
         # Test processes inherit it. The first of a run outlives the others.
@@ -49,7 +60,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(drop_template)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Before pytest selects by marks.
+    leave_out_cases(items)
+    _refuse_unknown_fixtures(items)
+
+
+def _refuse_unknown_fixtures(items: list[pytest.Item]) -> None:
     """Refuse a test that names an unknown fixture before any test runs, not when its turn comes."""
     missing = [
         f"{item.nodeid}: {name}"

@@ -105,6 +105,7 @@ def until_sealed(owner_url: str) -> None:
     raise AssertionError("The audit log was not sealed.")
 
 
+@pytest.mark.long
 async def test_backup_of_a_running_server_is_restored_into_a_new_database_and_an_empty_disk(
     server: Server, tmp_path: Path
 ) -> None:

@@ -15,7 +15,6 @@ from tests.acceptance.local_machine import laptop
 from tests.acceptance.observed_server import ObservedServer
 from tests.fakes.model_server import plain
 from tests.integration.runs.conftest import says
-from tests.long_cases import gate_runs
 from tests.redteam.target import Login, Target, made
 from tests.wait_until import PATIENCE
 from toolcrib.sandbox.bubblewrap import INTERPRETER
@@ -35,7 +34,8 @@ LOOKS = 2_000
 ENDINGS = ("work", "401", "within", "400", "402", "403", "404", "413", "429", "500", "529", "cut", "junk", "html")
 
 
-@pytest.mark.parametrize("ending", gate_runs(3, ENDINGS))
+@pytest.mark.gate_cases(3)
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_runs_however_their_model_answers(observed: ObservedServer, ending: str) -> None:
     target, canaries = observed.target, observed.canaries
     person = observed.register(f"runs-{ending}")

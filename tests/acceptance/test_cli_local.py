@@ -206,6 +206,7 @@ def test_without_a_terminal_a_call_that_needs_approval_is_denied_and_every_event
     assert not (project / "haiku.md").exists()
 
 
+@pytest.mark.long
 def test_the_exit_code_of_a_run_tells_how_it_ended(own: Laptop) -> None:
     project = own.project()
     protected = ("write", {"path": "/.env", "content": "A=1\n"})
@@ -254,6 +255,7 @@ def test_a_new_directory_has_an_agent_that_asks_only_about_what_cannot_be_undone
     assert "trust: review" in own.says("agents", "show", "assistant", at=project)
 
 
+@pytest.mark.long
 def test_killing_one_process_leaves_the_other_working_and_the_next_start_resumes(own: Laptop) -> None:
     killed, other = own.project(), own.project()
     cut = Answer(tuple(wires.chat_completions(Scene(text="I begin"), "gpt-4o"))[:2], hang=True)
@@ -330,6 +332,7 @@ def test_a_run_resumes_here_when_the_terminal_that_served_it_exits(own: Laptop) 
     assert (project / "haiku.md").read_text() == HAIKU
 
 
+@pytest.mark.long
 def test_a_plan_is_shown_before_it_is_accepted_and_a_run_can_be_stopped(own: Laptop) -> None:
     project = own.project()
     review = {
@@ -434,6 +437,7 @@ def test_the_example_in_the_help_of_tool_works(own: Laptop) -> None:
     assert [match["path"] for match in found["matches"]] == ["/src/main.py"]
 
 
+@pytest.mark.long
 def test_the_end_of_a_background_process_breaks_neither_log_nor_undo(own: Laptop) -> None:
     project = own.project()
     own.model.script = [says("", WRITES), says("Written.")]
@@ -521,6 +525,7 @@ def test_several_directories_started_at_once_share_one_new_database() -> None:
         assert not (fresh.data / "postgres" / "postmaster.pid").exists()
 
 
+@pytest.mark.long
 def test_a_link_opens_the_web_ui_of_a_directory_and_logs_in(own: Laptop) -> None:
     project = own.project()
     with own.terminal("web", "--no-open", at=project) as serving:

@@ -25,6 +25,7 @@ def program_without(package: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
+@pytest.mark.gate_cases(1)
 @pytest.mark.parametrize(
     ("package", "setting", "value", "extra"),
     [

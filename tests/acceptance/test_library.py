@@ -451,6 +451,7 @@ def test_wrong_use_and_conflicting_arguments_are_configuration_errors(project: P
         Toolcrib(server="http://127.0.0.1:1", model="openai/gpt-5")
 
 
+@pytest.mark.gate_cases(2)
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
 def test_an_example_runs_unchanged(name: str, project: Path, surroundings: dict[str, str], model: Model) -> None:
     (project / "greeting.py").write_text("def greet() -> str:\n    return 'Oi'\n")

@@ -15,7 +15,6 @@ from tests.acceptance.pending_approvals import decide, ended, hire, session_of
 from tests.acceptance.serving import Serving, serving
 from tests.acceptance.workspace import Workspace
 from tests.databases import DatabaseUrls
-from tests.long_cases import gate_runs
 from tests.wait_until import PATIENCE
 
 ASKED = "trust: guided\ntool_permissions: {bash: {allowed: true, approve: effect}}"
@@ -58,7 +57,8 @@ def answering(server: Serving) -> Iterator[None]:
     assert waits, "The server answered nobody."
 
 
-@pytest.mark.parametrize("files", gate_runs(1, (1_200, 5_000)))
+@pytest.mark.gate_cases(1)
+@pytest.mark.parametrize("files", (1_200, 5_000))
 def test_an_approval_of_thousands_of_files_is_shown_whole_and_holds_up_nobody(watched: Serving, files: int) -> None:
     with httpx2.Client(base_url=watched.api, trust_env=False, timeout=PATIENCE) as http:
         ada = registered(watched, "ada@large.example.com")

@@ -86,6 +86,7 @@ def expressions(panel: dict[str, Any]) -> list[str]:
     return [expression.replace("$instance", ".*") for expression in filled]
 
 
+@pytest.mark.long
 async def test_prometheus_sees_what_people_and_models_do(
     server: Server, scraped: Prometheus, model: ModelServer
 ) -> None:

@@ -36,6 +36,7 @@ def desert(alone: Serving) -> Iterator[Workspace]:
         yield Workspace(http, made["id"], login.json()["access_token"], project)
 
 
+@pytest.mark.long
 def test_five_hundred_paused_calls_use_no_server_resources(alone: Serving, desert: Workspace) -> None:
     result = hire(desert).asks()
     decide(desert, result["pause_id"])

@@ -230,6 +230,7 @@ def test_server_ends_although_a_tool_never_returns(site: Path, database_urls: Da
     assert process.returncode == 0, server.log.read_text()
 
 
+@pytest.mark.gate_cases(2)
 @pytest.mark.parametrize(
     ("files", "module", "words"),
     [

@@ -195,6 +195,7 @@ async def drill(server: Server, script: Script, model: ModelServer, directory: P
             assert on_disk == files_of(number)
 
 
+@pytest.mark.long
 async def test_database_restored_without_its_disk_serves_everything(
     server: Server, script: Script, model: ModelServer, tmp_path: Path
 ) -> None:

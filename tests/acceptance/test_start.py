@@ -92,6 +92,7 @@ def test_the_log_without_a_server_is_the_log_with_one(own: Laptop, project: Path
     assert without == beside
 
 
+@pytest.mark.long
 def test_the_first_word_waits_for_no_library_that_it_does_not_need(own: Laptop, project: Path) -> None:
     own.model.script = [says("Splendid")]
 

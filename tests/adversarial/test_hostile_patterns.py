@@ -29,6 +29,7 @@ async def workspace(database: Database, settings: Settings) -> WorkspaceFixture:
     return workspace
 
 
+@pytest.mark.gate_cases(2)
 @pytest.mark.parametrize("pattern", PATTERNS)
 async def test_case_81_exponential_pattern_ends_and_other_calls_are_answered(
     workspace: WorkspaceFixture, pattern: str

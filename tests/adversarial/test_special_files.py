@@ -160,6 +160,7 @@ def test_case_48_name_that_is_not_unicode_is_listed_and_can_be_deleted(disk: Mou
     assert disk.entries(at("/")) == []
 
 
+@pytest.mark.gate_cases(1)
 def test_case_49_hundred_thousand_entries(disk: MountWriter, root: Path) -> None:
     folder = os.open(root, os.O_PATH)
     for number in range(100_000):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import typer.main
 from fastapi.routing import APIRoute
 
@@ -100,6 +101,7 @@ def test_every_public_name_is_in_the_reference_with_a_description() -> None:
         assert re.match(r"[A-Z`]", words), f"{name} says nothing of itself"
 
 
+@pytest.mark.long
 def test_the_site_builds_and_loads_nothing_from_other_hosts(tmp_path: Path) -> None:
     """Builds strictly: a broken link fails the build."""
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]

@@ -183,6 +183,7 @@ async def test_reset_link_of_the_command_line_works_once_and_ends_what_came_befo
     assert [one.status_code for one in (*answers, old, now)] == [200, 403, 401, 200]
 
 
+@pytest.mark.long
 async def test_operator_names_administrators(closed: Server, stranger: httpx2.AsyncClient) -> None:
     email = f"{secrets.token_hex(4)}@example.com"
     _user(closed, "create", email, "--administrator", password=PASSWORD)
@@ -198,6 +199,7 @@ async def test_operator_names_administrators(closed: Server, stranger: httpx2.As
     assert (before.status_code, after.status_code) == (200, 403)
 
 
+@pytest.mark.long
 async def test_environment_creates_the_first_administrator_once(tmp_path: Path) -> None:
     root = {"email": "root@example.com", "password": PASSWORD}
     with migrated_database() as name, Server(tmp_path, urls_of(name)) as server:
@@ -252,6 +254,7 @@ async def test_quotas_apply_to_concurrent_requests(closed: Server, stranger: htt
     ]
 
 
+@pytest.mark.long
 def test_password_is_not_accepted_as_an_argument(closed: Server) -> None:
     email = f"{secrets.token_hex(4)}@example.com"
     for command in ("create", "set-password"):

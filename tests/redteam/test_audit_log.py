@@ -233,6 +233,7 @@ WITNESSED: dict[str, Callable[[AuditLogFixture], object]] = {
 }
 
 
+@pytest.mark.gate_cases(1)
 @pytest.mark.parametrize("attack", WITNESSED.values(), ids=WITNESSED.keys())
 async def test_witness_proves_truncation_even_if_the_anchor_is_gone_too(
     audit_log: AuditLogFixture, witnessed: Path, attack: Callable[[AuditLogFixture], object]
@@ -272,6 +273,7 @@ SPOILED: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.gate_cases(2)
 @pytest.mark.parametrize("spoiled", SPOILED.values(), ids=SPOILED.keys())
 async def test_altered_checkpoint_is_rejected(
     audit_log: AuditLogFixture, witnessed: Path, spoiled: Callable[[str], str]
@@ -337,6 +339,7 @@ DAMAGES_BEFORE = {
 }
 
 
+@pytest.mark.gate_cases(2)
 @pytest.mark.parametrize(("damage", "message"), DAMAGES_BEFORE.values(), ids=DAMAGES_BEFORE.keys())
 async def test_damage_before_the_mark_is_detected_without_recomputing(
     audit_log: AuditLogFixture, damage: str, message: str

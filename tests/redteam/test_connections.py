@@ -53,6 +53,7 @@ async def held(server: Server, *, count: int, said: bytes) -> AsyncIterator[list
         yield crowd
 
 
+@pytest.mark.gate_cases(1)
 @pytest.mark.parametrize("said", [b"", HALF, HALF + b"\r\n{"], ids=["nothing", "half headers", "half a body"])
 async def test_many_unfinished_requests_block_no_other_client(poor: Server, said: bytes) -> None:
     async with held(poor, count=MANY, said=said):
@@ -62,6 +63,7 @@ async def test_many_unfinished_requests_block_no_other_client(poor: Server, said
     no_stalls(poor.data_dir.parent)
 
 
+@pytest.mark.long
 async def test_unfinished_request_is_disconnected(served: Server) -> None:
     async with held(served, count=3, said=HALF) as crowd:
         for one in crowd:

@@ -355,6 +355,7 @@ ESCALATIONS = (
 )
 
 
+@pytest.mark.gate_cases(40)
 @pytest.mark.parametrize("role", [migrate.APP_ROLE, migrate.SYSTEM_ROLE])
 @pytest.mark.parametrize("statement", ESCALATIONS)
 def test_serving_roles_gain_no_privileges(urls: DatabaseUrls, role: str, statement: str) -> None:

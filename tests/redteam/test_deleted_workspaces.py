@@ -46,6 +46,7 @@ async def test_deleted_workspace_leaves_nothing(server: Server, urls: DatabaseUr
     assert model_input["result"]["content"] == "/kept.txt\n"
 
 
+@pytest.mark.long
 async def test_deletion_continues_after_the_server_is_killed(server: Server, urls: DatabaseUrls) -> None:
     cluster, beside = await filled(server)
     for _ in range(3):

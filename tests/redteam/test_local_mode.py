@@ -60,6 +60,7 @@ async def background(tmp_path: Path) -> AsyncIterator[BackgroundSandbox]:
     await opened.close()
 
 
+@pytest.mark.long
 def test_browser_is_called_with_a_file_that_only_its_owner_can_read(own: Laptop) -> None:
     project, noted = own.project(), own.base / "projects" / "noted.json"
     program = own.base / "projects" / "browser"
@@ -152,6 +153,7 @@ def test_port_alone_gives_no_access(own: Laptop) -> None:
     assert refused == [400, 403, 403, 401, 403]
 
 
+@pytest.mark.long
 def test_credentials_of_one_start_are_invalid_at_the_next(own: Laptop) -> None:
     """A process that takes the port that the server left receives the cookies of pages that are still open."""
     project = own.project()

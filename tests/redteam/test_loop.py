@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from tests.faults.server import Server, client_of
 from tests.redteam.stalls import no_stalls
 from tests.redteam.visitors import Visitor, visitor
@@ -28,6 +30,7 @@ async def test_comparing_versions_that_differ_everywhere_does_not_block(served: 
     no_stalls(served.data_dir.parent)
 
 
+@pytest.mark.long
 async def test_showing_changes_that_are_everywhere_does_not_block(served: Server) -> None:
     async with visitor(served) as person:
         session = (await person.client.post(f"/workspaces/{person.workspace_id}/sessions", json={})).json()["id"]
@@ -99,6 +102,7 @@ async def test_large_unauthenticated_body_is_not_read(served: Server) -> None:
     no_stalls(served.data_dir.parent)
 
 
+@pytest.mark.long
 async def test_large_file_is_still_written(served: Server) -> None:
     content = "0123456789abcde\n" * 600_000
     async with visitor(served) as person:
@@ -108,6 +112,7 @@ async def test_large_file_is_still_written(served: Server) -> None:
     assert "0123456789abcde" in json.dumps(read)
 
 
+@pytest.mark.long
 async def test_slow_yaml_does_not_block(served: Server) -> None:
     dense = "a: [" + "1," * 2_000 + "1]\n"
     async with visitor(served) as person:
@@ -127,6 +132,7 @@ async def test_slow_yaml_does_not_block(served: Server) -> None:
     no_stalls(served.data_dir.parent)
 
 
+@pytest.mark.long
 async def test_edit_with_near_matches_everywhere_does_not_block(served: Server) -> None:
     small, large = ("a" * 198 + "b\n") * 320, ("a" * 198 + "b\n") * 5_000
     async with visitor(served) as person:

@@ -104,6 +104,7 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
+@pytest.mark.long
 async def test_program_reaches_its_granted_host_and_no_other(workspace: WorkspaceFixture) -> None:
     async with upstream() as (port, got), upstream() as (other, stolen):
         redirect = f"HTTP/1.1 302 Found\r\nLocation: http://{FOREIGN}:{other}/\r\nContent-Length: 0\r\n\r\n".encode()

@@ -88,6 +88,7 @@ async def model(script: Script) -> AsyncIterator[ModelServer]:
         yield server
 
 
+@pytest.mark.long
 async def test_run_that_kills_its_server_is_abandoned_and_a_concurrent_one_is_not(
     server: Server, urls: DatabaseUrls, script: Script, model: ModelServer, tmp_path: Path
 ) -> None:
@@ -176,6 +177,7 @@ async def test_operator_who_kills_the_server_repeatedly_ends_no_run_that_makes_p
     await until(urls, f"select count(*) from toolcrib.runs where id = '{run}' and end_reason = 'done'", 1)
 
 
+@pytest.mark.long
 async def test_approved_call_that_kills_its_server_is_abandoned_and_concurrent_ones_are_executed(
     server: Server, urls: DatabaseUrls, tmp_path: Path
 ) -> None:

@@ -53,6 +53,7 @@ READS = (
 )
 
 
+@pytest.mark.gate_cases(4)
 @pytest.mark.parametrize("command", READS)
 async def test_files_outside_the_paths_cannot_be_read(workspace: WorkspaceFixture, command: str) -> None:
     outcome = await workspace.call("bash", await hand(workspace, paths=["docs/**"]), command=command)
@@ -75,6 +76,7 @@ async def test_person_and_agent_without_paths_see_everything(workspace: Workspac
     assert (await ran(workspace, "cat plan.txt", await hand(workspace)))["output"] == SECRET
 
 
+@pytest.mark.gate_cases(4)
 @pytest.mark.parametrize(
     "command",
     [
@@ -148,6 +150,7 @@ GLOBS = (
 # fmt: on
 
 
+@pytest.mark.gate_cases(30)
 @pytest.mark.parametrize("globs", [*itertools.combinations(GLOBS, 1), *itertools.combinations(GLOBS, 2)])
 @pytest.mark.parametrize("taken", [(), ("!docs/x",), ("!**/a.md",)])
 def test_file_is_masked_exactly_if_no_glob_covers_it(

@@ -17,7 +17,6 @@ from textual.widgets import Static
 from tests.acceptance.pending_approvals import hire
 from tests.acceptance.serving import Serving
 from tests.acceptance.workspace import Someone, Workspace
-from tests.long_cases import gate_runs
 from tests.web.change_sets import HOSTILE, RULES, change_set
 from tests.web.conftest import Screenshot, log_in
 from toolcrib.cli.terminal import pause_panels
@@ -88,7 +87,8 @@ CLICK = """
 """
 
 
-@pytest.mark.parametrize("batch", gate_runs(1, range(BATCHES)))
+@pytest.mark.gate_cases(1)
+@pytest.mark.parametrize("batch", range(BATCHES))
 async def test_every_changed_line_is_seen_whole_before_approval(
     page: Page,
     ada: Someone,

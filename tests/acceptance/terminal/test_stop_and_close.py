@@ -23,7 +23,6 @@ from tests.acceptance.terminal.screens import looks_like
 from tests.acceptance.terminal.tmux import tmux
 from tests.acceptance.test_stop import WITHIN_IF_BUSY, processes_with, until
 from tests.integration.runs.conftest import says
-from tests.long_cases import gate_runs
 from tests.wait_until import PATIENCE
 
 
@@ -90,7 +89,8 @@ def chat_on_pty(own: Laptop, at: Path, *arguments: str) -> Iterator[Pty]:
 ENDS = ("SIGTERM", "window closed while a command prints", "window closed", "SIGHUP", "window closed, then SIGTERM")
 
 
-@pytest.mark.parametrize("how", gate_runs(2, ENDS))
+@pytest.mark.gate_cases(2)
+@pytest.mark.parametrize("how", ENDS)
 def test_closing_the_terminal_ends_the_process_and_what_it_started(own: Laptop, how: str) -> None:
     project = own.project()
     own.model.script = [says("", ("bash", {"command": "while :; do seq 100; sleep 0.02; done", "timeout": 600}))]

@@ -478,6 +478,7 @@ async def test_viewer_may_subscribe_and_read_and_stays_connected_when_denied_mor
 # Slow and vanished clients
 
 
+@pytest.mark.long
 async def test_client_that_does_not_read_is_disconnected_while_others_are_served(room: Room) -> None:
     async with impatient(room, ConnectionTimeouts(stall=0.5)) as hurried, hurried.client() as quick:
         await quick.resume()

@@ -22,6 +22,7 @@ NOT_APPLICABLE = Path(__file__).parent / "not_applicable.yml"
 _STAMP = re.compile(r"-\d{4}-\d\d-\d\dT.*")
 
 
+@pytest.mark.gate_cases(1)
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_every_applicable_check_passes(served: Served, tmp_path: Path, revision: str) -> None:
     assert SUITE.exists(), "The conformance suite is not installed. Run: make setup"

@@ -224,6 +224,7 @@ async def test_question_is_put_to_the_person_behind_the_client(served: Served, m
     assert str(open_question.id) in words(alone)
 
 
+@pytest.mark.gate_cases(1)
 @ERAS
 async def test_client_that_starts_programs_uses_a_workspace_by_toolcrib_mcp(served: Served, mode: str) -> None:
     program = StdioServerParameters(
@@ -270,6 +271,7 @@ async def test_internal_error_is_logged_and_not_disclosed(served: Served, mode: 
     assert entry["error_id"] in str(result.value)
 
 
+@pytest.mark.long
 async def test_one_client_cannot_use_up_every_session(served: Served) -> None:
     hello = {
         "jsonrpc": "2.0", "id": 1, "method": "initialize",

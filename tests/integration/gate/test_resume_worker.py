@@ -94,6 +94,7 @@ async def test_stale_call_of_an_agent_without_permission_ends(workspace: Workspa
     assert await open_rows(workspace) == []
 
 
+@pytest.mark.gate_cases(2)
 @pytest.mark.parametrize("decision", ["approved", "stale"])
 @pytest.mark.parametrize("gone", ["agent", "session", "member"])
 async def test_paused_call_of_a_removed_caller_ends_and_blocks_no_other(
@@ -253,6 +254,7 @@ async def test_call_decided_in_this_process_does_not_wait_for_the_queue(workspac
     assert ended == ["done"] * len(approvals)
 
 
+@pytest.mark.long
 async def test_call_of_a_process_that_dies_is_continued_by_one_that_waits_for_it(workspace: WorkspaceFixture) -> None:
     approval = await asked(workspace, await guided(workspace))
     await decide(workspace, approval)

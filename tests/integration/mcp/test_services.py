@@ -89,6 +89,7 @@ async def test_a_server_from_npm_works_with_its_secret_and_host_and_not_without(
     assert "GITLAB_PERSONAL_ACCESS_TOKEN environment variable is not set" in nameless.last_error
 
 
+@pytest.mark.long
 async def test_a_server_from_pypi_works_with_its_secret_and_host_and_not_without(workspace: WorkspaceFixture) -> None:
     service = Redmine(TOKEN)
     async with served(service) as port:

@@ -113,6 +113,7 @@ async def test_output_of_a_command_is_streamed(shared: PairedWorkspace) -> None:
     assert (shared.project / "made.txt").read_text() == "made\n"
 
 
+@pytest.mark.long
 async def test_long_silent_call_is_answered(shared: PairedWorkspace) -> None:
     result = await shared.result("bash", command="sleep 3; echo done")
 

@@ -120,6 +120,7 @@ async def test_workspace_is_not_taken_while_a_commit_is_under_way(
     )
 
 
+@pytest.mark.long
 async def test_two_nodes_share_the_workspaces_of_a_third(
     database: Database, settings: Settings, homes: HomeStore
 ) -> None:
@@ -136,6 +137,7 @@ async def test_two_nodes_share_the_workspaces_of_a_third(
     assert {id_ for batch in taken for id_ in batch} == made
 
 
+@pytest.mark.long
 async def test_own_directory_of_a_user_stays_with_its_node(
     database: Database, settings: Settings, homes: HomeStore
 ) -> None:
@@ -183,6 +185,7 @@ async def ended(fixture: RunFixture, run_id: RunId) -> Run:
     return run
 
 
+@pytest.mark.gate_cases(1)
 @pytest.mark.parametrize("state", ["queued for the dead node", "begun by the dead node"])
 async def test_runs_of_a_dead_node_are_finished_by_another(
     database: Database, settings: Settings, model: ModelServer, providers: ProviderRegistry, state: str
@@ -204,6 +207,7 @@ async def test_runs_of_a_dead_node_are_finished_by_another(
     assert (await home_of(workspace)).node == other
 
 
+@pytest.mark.long
 async def test_nodes_that_are_not_to_take_homes_over_leave_them_where_they_are(
     database: Database, settings: Settings, model: ModelServer, providers: ProviderRegistry, homes: HomeStore
 ) -> None:
@@ -434,6 +438,7 @@ async def test_old_trees_are_removed_from_aside(
     assert len(aside_of(kept)) == 1
 
 
+@pytest.mark.long
 async def test_takeover_does_not_wait_for_workspaces_that_the_node_has_already(
     database: Database,
     settings: Settings,
@@ -493,6 +498,7 @@ async def test_draining_node_gives_its_workspaces_away_with_what_only_its_disk_h
     assert (shown[other].is_alive, shown[other].processes) == (True, 1)
 
 
+@pytest.mark.long
 async def test_busy_workspace_of_a_draining_node_moves_when_its_run_has_ended(
     database: Database, settings: Settings, model: ModelServer, providers: ProviderRegistry, homes: HomeStore
 ) -> None:

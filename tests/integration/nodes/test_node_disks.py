@@ -41,6 +41,7 @@ async def test_server_does_not_start_under_another_name_than_its_disk_has(settin
     assert DiskIdentity.load(settings.data_dir) == disk
 
 
+@pytest.mark.long
 async def test_second_disk_of_a_running_node_is_not_served(settings: Settings) -> None:
     settings = settings.model_copy(update={"heartbeat_lease_seconds": LEASE})
     other = settings.model_copy(update={"data_dir": settings.data_dir / "other"})

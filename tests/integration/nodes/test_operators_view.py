@@ -46,6 +46,7 @@ def metrics(server: Server) -> dict[str, float]:
     return {name: float(value) for name, value in re.findall(r"^(toolcrib_\S+) (\S+)$", shown, re.MULTILINE)}
 
 
+@pytest.mark.long
 async def test_gauges_of_the_installation_are_the_same_at_each_node_and_counters_are_not(
     pair: tuple[Server, Server],
 ) -> None:
@@ -66,6 +67,7 @@ async def test_gauges_of_the_installation_are_the_same_at_each_node_and_counters
     assert (metrics(pair[0]).get(route, 0), metrics(pair[1])[route]) == (0, 3)
 
 
+@pytest.mark.long
 async def test_killed_node_is_silent_and_what_runs_there_waits_for_a_process_of_it(
     pair: tuple[Server, Server],
 ) -> None:

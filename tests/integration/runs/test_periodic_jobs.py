@@ -138,6 +138,7 @@ async def test_job_that_fails_is_done_again_at_its_next_due_time(
         await again.wait()
 
 
+@pytest.mark.long
 async def test_job_of_a_dead_process_is_done_by_the_next_one(
     settings: Settings, database: Database, entries: Entries
 ) -> None:

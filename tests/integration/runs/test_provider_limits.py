@@ -181,6 +181,7 @@ async def test_a_cancelled_run_is_not_put_aside(run_fixture: RunFixture) -> None
     assert (await run_fixture.run(run.id)).end_reason is RunEnding.CANCELLED
 
 
+@pytest.mark.long
 async def test_the_queue_continues_the_run_when_its_time_has_come(run_fixture: RunFixture) -> None:
     engine = run_fixture.workspace.engine
     run_fixture.model.say(limited(6), says("Hello."))

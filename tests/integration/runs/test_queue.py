@@ -378,6 +378,7 @@ def test_app_role_reaches_the_queue_only_through_its_runs(database_urls: Databas
         connection.execute(statement.encode())
 
 
+@pytest.mark.long
 async def test_servers_of_one_program_share_the_queue_and_one_may_stop(node: Node) -> None:
     second = replace(node, settings=node.settings.model_copy(update={"node_name": f"node-{new_id()}"}))
     one, other = await node.office(), await second.office()

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.integration.sandbox.sandbox_fixture import COPYING, SANDBOX, Stand, apply, snapshot
-from tests.long_cases import gate_runs
 from toolcrib.sandbox.command import SandboxCommand
 from toolcrib.sandbox.sandbox import Sandbox
 
@@ -88,7 +87,8 @@ async def campaign(seeds: range, folder: Path, sandbox: Sandbox) -> None:
         shutil.rmtree(here)
 
 
-@pytest.mark.parametrize("first", gate_runs(1, range(0, 100, 25)))
+@pytest.mark.gate_cases(1)
+@pytest.mark.parametrize("first", range(0, 100, 25))
 async def test_effect_of_a_random_script_matches_what_it_did(tmp_path: Path, first: int) -> None:
     await campaign(range(first, first + 25), tmp_path, SANDBOX)
 

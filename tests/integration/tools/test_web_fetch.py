@@ -324,6 +324,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.gate_cases(4)
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_hostile_page_ends_as_text_or_as_an_error(workspace: WorkspaceFixture, name: str) -> None:
     async with loopback(pages(it=page(HOSTILE[name]))) as server:

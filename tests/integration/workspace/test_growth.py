@@ -118,6 +118,7 @@ async def write_and_collect(workspace: WorkspaceFixture, seconds: float) -> None
         assert await cursor.fetchone() == (0,)
 
 
+@pytest.mark.long
 async def test_collecting_beside_writers_loses_nothing(workspace: WorkspaceFixture) -> None:
     await write_and_collect(workspace, 5)
 

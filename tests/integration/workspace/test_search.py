@@ -245,6 +245,7 @@ async def test_agent_finds_only_in_paths_that_it_may_read(workspace: WorkspaceFi
     assert await found(workspace, agent, pattern="needle") == [("/src/a.txt", 1)]
 
 
+@pytest.mark.long
 async def test_links_swapped_during_a_search_leak_nothing(workspace: WorkspaceFixture, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()

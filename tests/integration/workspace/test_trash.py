@@ -455,6 +455,7 @@ async def test_crash_of_the_collector_leaves_nothing_behind(workspace: Workspace
     assert await bin_of(workspace).empty() == 0
 
 
+@pytest.mark.long
 async def test_collecting_beside_writers_loses_nothing_in_the_trash(workspace: WorkspaceFixture) -> None:
     """Each writer displaces and restores its own large file again and again, while the collector deletes all it may."""
     until = time.monotonic() + 4

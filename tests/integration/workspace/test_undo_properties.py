@@ -6,7 +6,6 @@ import pytest
 
 from tests.integration.conftest import WorkspaceFixture, new_workspace
 from tests.integration.workspace.undo_builders import LARGE, Snapshot, Work, snapshot
-from tests.long_cases import gate_runs
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 from toolcrib.workspace.sync import path_state
@@ -83,7 +82,8 @@ async def _nothing_was_booked_as_someone_elses(workspace: WorkspaceFixture) -> N
         assert await cursor.fetchone() == (0,)
 
 
-@pytest.mark.parametrize("start", gate_runs(2, range(0, 200, 20)))
+@pytest.mark.gate_cases(2)
+@pytest.mark.parametrize("start", range(0, 200, 20))
 async def test_random_work_of_two_authors_is_undone_and_redone(
     database: Database, settings: Settings, start: int
 ) -> None:
@@ -94,7 +94,8 @@ async def test_random_work_of_two_authors_is_undone_and_redone(
             raise AssertionError(f"seed {seed}: {error}") from error
 
 
-@pytest.mark.parametrize("start", gate_runs(1, range(0, 100, 20)))
+@pytest.mark.gate_cases(1)
+@pytest.mark.parametrize("start", range(0, 100, 20))
 async def test_random_work_with_files_too_large_for_the_history_is_undone_and_redone(
     database: Database, settings: Settings, start: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,7 +109,8 @@ async def test_random_work_with_files_too_large_for_the_history_is_undone_and_re
             raise AssertionError(f"seed {seed}: {error}") from error
 
 
-@pytest.mark.parametrize("start", gate_runs(1, range(0, 60, 20)))
+@pytest.mark.gate_cases(1)
+@pytest.mark.parametrize("start", range(0, 60, 20))
 async def test_random_work_around_untracked_files_loses_none(
     database: Database, settings: Settings, start: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

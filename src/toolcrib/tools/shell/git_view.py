@@ -73,10 +73,14 @@ def _read_below(root: Path, path: str) -> bytes | None:
 
 
 def _read(descriptor: int, most: int = MAX_BYTES) -> bytes | None:
-    with open(descriptor, "rb") as file:
+    try:
+        # `open` refuses the descriptor of a directory, and leaves it open.
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None
-        text = file.read(most + 1)
+        with open(descriptor, "rb", closefd=False) as file:
+            text = file.read(most + 1)
+    finally:
+        os.close(descriptor)
     return text if len(text) <= most else None
 
 

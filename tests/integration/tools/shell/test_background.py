@@ -283,6 +283,7 @@ async def test_process_ends_when_its_session_is_deleted(workspace: WorkspaceFixt
     assert len(list(descendants(os.getpid()))) == before
 
 
+@pytest.mark.long
 async def test_agent_has_a_limit_of_processes(workspace: WorkspaceFixture) -> None:
     agent = await minder(workspace)
     for _ in range(MOST_OF_ONE):

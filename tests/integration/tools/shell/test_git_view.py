@@ -153,3 +153,22 @@ async def test_persons_ignore_rules_and_settings_reach_commands_without_secrets(
     assert TOKEN not in seen["output"]
     assert "pwned" not in seen["output"]
     assert git(workspace.project, "status", "--short") == "?? a.swp\n"
+
+
+async def test_commands_in_a_repository_leave_no_file_open(workspace: WorkspaceFixture) -> None:
+    repository(workspace.project)
+    agent = await hand(workspace)
+    await ran(workspace, "git status --short", agent)
+    before = open_below(workspace.project)
+
+    for _ in range(3):
+        await ran(workspace, "git status --short", agent)
+
+    assert open_below(workspace.project) == before
+
+
+def open_below(folder: Path) -> list[str]:
+    """Return the paths of this process's descriptors that lead into a folder."""
+    links = (Path("/proc/self/fd", name) for name in os.listdir("/proc/self/fd"))
+    paths = [os.readlink(link) for link in links if link.is_symlink()]
+    return sorted(path for path in paths if Path(path).is_relative_to(folder))

@@ -14,7 +14,6 @@ from tests.integration.conftest import WorkspaceFixture
 from tests.integration.sandbox.sandbox_fixture import snapshot
 from tests.integration.sandbox.test_effect_properties import POWERLESS, a_path, a_script
 from tests.integration.tools.shell.builders import new_workspace_fixture
-from tests.long_cases import gate_runs
 from toolcrib.settings import Settings
 from toolcrib.storage.database import Database
 
@@ -81,7 +80,8 @@ async def campaign(seeds: range, folder: Path, database: Database, settings: Set
             shutil.rmtree(made)
 
 
-@pytest.mark.parametrize("first", gate_runs(1, range(0, 100, 25)))
+@pytest.mark.gate_cases(1)
+@pytest.mark.parametrize("first", range(0, 100, 25))
 async def test_random_script_is_committed_as_it_would_have_run_and_undone(
     tmp_path: Path, database: Database, settings: Settings, first: int
 ) -> None:
