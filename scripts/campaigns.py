@@ -108,9 +108,9 @@ CAMPAIGNS: Final = (
         Selection(("tests/integration/tools/shell/test_undo_scale.py",)),
     ),
     Campaign(
-        "rendering",
-        "190 generated change sets whose every line is in the browser and in a terminal",
-        20,
+        "browser",
+        "190 generated change sets whose every line is seen, and the longer tests of the web UI",
+        25,
         Selection(("tests/web",), workers=2),
     ),
     Campaign(

@@ -58,7 +58,7 @@ def answering(server: Serving) -> Iterator[None]:
 
 
 @pytest.mark.gate_cases(1)
-@pytest.mark.parametrize("files", (1_200, 5_000))
+@pytest.mark.parametrize("files", [1_200, 5_000])
 def test_an_approval_of_thousands_of_files_is_shown_whole_and_holds_up_nobody(watched: Serving, files: int) -> None:
     with httpx2.Client(base_url=watched.api, trust_env=False, timeout=PATIENCE) as http:
         ada = registered(watched, "ada@large.example.com")

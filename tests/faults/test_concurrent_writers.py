@@ -42,6 +42,7 @@ async def test_no_edit_of_eight_processes_is_lost(
     await edit_together(workspace, eight, database_urls, edits=200, by_hash=True)
 
 
+@pytest.mark.long
 async def test_edits_without_a_hash_are_planned_again_and_none_is_lost(
     workspace: WorkspaceFixture, eight: Writers, database_urls: DatabaseUrls
 ) -> None:

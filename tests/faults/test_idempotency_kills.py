@@ -104,6 +104,7 @@ REQUESTS: dict[str, tuple[str, Any, LiteralString, bool]] = {
 }
 
 
+@pytest.mark.gate_cases(2)
 @pytest.mark.parametrize("name", REQUESTS)
 @pytest.mark.parametrize(
     "commits", [pytest.param(True, id="committed", marks=pytest.mark.crash), pytest.param(False, id="rolled back")]

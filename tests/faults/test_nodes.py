@@ -110,6 +110,7 @@ async def test_files_of_a_killed_node_are_served_by_another_within_the_lease(
         assert versions.fetchall() == [(1,)]
 
 
+@pytest.mark.long
 async def test_node_that_comes_back_discards_its_old_tree(cluster: Cluster) -> None:
     cluster.first.freeze()
     await cluster.served_after(cluster.second, "/src/part0.py")

@@ -29,6 +29,7 @@ def server(tmp_path: Path, urls: DatabaseUrls) -> Iterator[Server]:
         yield server
 
 
+@pytest.mark.long
 def test_paused_runs_use_no_resources_and_outlive_their_server(
     server: Server, urls: DatabaseUrls, model: ModelServer
 ) -> None:

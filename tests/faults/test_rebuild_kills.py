@@ -66,6 +66,7 @@ async def check_killed_after(steps: int, workspace: WorkspaceFixture, urls: Data
     return has_ended
 
 
+@pytest.mark.gate_cases(2)
 @pytest.mark.parametrize("steps", [0, 3, 7, 12, 25])
 async def test_rebuild_continues_after_a_kill(
     workspace: WorkspaceFixture, database_urls: DatabaseUrls, steps: int

@@ -2,6 +2,7 @@
 
 import httpx2
 import psycopg
+import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.acceptance.serving import Serving
@@ -19,6 +20,7 @@ async def log_in_by_form(page: Page, email: str, password: str = PASSWORD) -> No
     await page.get_by_role("button", name="Log in", exact=True).click()
 
 
+@pytest.mark.long
 async def test_person_sees_their_logins_ends_one_and_changes_the_password(
     page: Page, http: httpx2.Client, server: Serving, axe: Axe, screenshot: Screenshot
 ) -> None:

@@ -5,6 +5,7 @@ import zlib
 from base64 import b64encode
 from typing import Any
 
+import pytest
 from playwright.async_api import FilePayload, Locator, Page, expect
 
 from tests.acceptance.workspace import Workspace
@@ -121,6 +122,7 @@ async def test_files_are_attached_pasted_and_dropped_and_shown_in_the_conversati
     await screenshot(page, "chat-attachments-phone")
 
 
+@pytest.mark.long
 async def test_files_that_cannot_be_sent_are_refused_with_a_reason(
     workspace_page: Page, workspace: Workspace, model: ModelServer
 ) -> None:
@@ -218,6 +220,7 @@ async def test_a_message_waits_for_its_files_and_what_is_typed_meanwhile_stays(
     await expect(box).to_have_value("Then mend it.")
 
 
+@pytest.mark.long
 async def test_a_message_is_not_sent_without_a_file_that_cannot_be_read(
     workspace_page: Page, workspace: Workspace, model: ModelServer
 ) -> None:

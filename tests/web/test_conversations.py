@@ -1,6 +1,7 @@
 """Conversations of several people: authors, forks, search, and what members see who only read."""
 
 import httpx2
+import pytest
 from playwright.async_api import Page, expect
 
 from tests.acceptance.serving import Serving
@@ -95,6 +96,7 @@ async def test_a_new_session_gets_its_title_and_is_found_by_its_words(
     await expect(page.get_by_role("link", name="Release notes")).to_be_visible()
 
 
+@pytest.mark.long
 async def test_a_conversation_that_began_in_another_client_is_shown_and_forked_with_its_messages(
     workspace_page: Page, workspace: Workspace, model: ModelServer, ada: Someone, server: Serving
 ) -> None:

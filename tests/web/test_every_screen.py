@@ -104,6 +104,7 @@ async def shows(page: Page, address: str, text: str) -> None:
     await expect(page.get_by_text("Loading")).to_have_count(0)
 
 
+@pytest.mark.long
 async def test_axe_finds_nothing_serious_on_any_screen_in_light_and_dark(
     page: Page, server: Serving, ada: Someone, screens: dict[str, str], axe: Axe
 ) -> None:

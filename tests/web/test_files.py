@@ -30,6 +30,7 @@ async def files(workspace_page: Page, populated: Workspace) -> Page:
     return workspace_page
 
 
+@pytest.mark.long
 async def test_the_tree_opens_by_keyboard_and_marks_untracked_files(
     files: Page, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -76,6 +77,7 @@ async def test_a_name_that_deceives_opens_edits_and_deletes_exactly_its_file(fil
     assert not populated.on_disk("/h/a%2f..%2fvictim.md").exists()
 
 
+@pytest.mark.long
 async def test_a_file_is_created_edited_and_restored_to_an_older_version(
     files: Page, populated: Workspace, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -132,6 +134,7 @@ async def test_an_edit_conflict_shows_both_versions_and_overwrites_neither(
     assert "mine" in populated.on_disk("/notes.md").read_text()
 
 
+@pytest.mark.long
 async def test_search_finds_files_by_content_and_by_name_and_opens_the_line(
     files: Page, axe: Axe, screenshot: Screenshot
 ) -> None:

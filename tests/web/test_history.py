@@ -97,6 +97,7 @@ async def test_the_timeline_shows_turns_calls_decisions_and_all_changes(
     await screenshot(history_page, "history-changes")
 
 
+@pytest.mark.long
 async def test_a_call_shows_how_long_it_worked_without_the_wait_for_its_approval(
     history_page: Page, workspace: Workspace, session: str
 ) -> None:
@@ -149,6 +150,7 @@ async def test_a_call_is_undone_after_a_preview_and_redone_by_keyboard(
     assert workspace.on_disk("/plan.md").read_text() == "one\ntwo\n"
 
 
+@pytest.mark.long
 async def test_undo_skips_files_that_others_changed_unless_forced(
     history_page: Page, workspace: Workspace, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -198,6 +200,7 @@ async def test_the_audit_log_is_filtered_read_and_verified_on_a_phone_too(
     assert await history_page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
+@pytest.mark.long
 async def test_only_owners_can_read_the_audit_log(
     page: Page, workspace: Workspace, grace: Someone, server: Any
 ) -> None:

@@ -114,6 +114,7 @@ async def test_reviews_and_failed_runs_wait_too_and_appear_while_the_page_is_ope
     await expect(page.get_by_role("region", name="Failed runs").get_by_text("limited failed").first).to_be_visible()
 
 
+@pytest.mark.long
 async def test_one_thumb_reaches_the_screens_and_decides_on_a_phone(
     browser: Browser,
     server: Serving,

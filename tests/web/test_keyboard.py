@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from playwright.async_api import Locator, Page, expect
 
 from tests.acceptance.conftest import registered
@@ -69,6 +70,7 @@ async def test_a_session_is_started_written_to_approved_and_read_by_keys(
     assert not workspace.on_disk("/list.md").exists()
 
 
+@pytest.mark.long
 async def test_an_inbox_is_emptied_by_keys(
     page: Page, server: Serving, new_workspace: Callable[[Someone], Workspace]
 ) -> None:
@@ -119,6 +121,7 @@ async def test_an_inbox_is_emptied_by_keys(
     assert sorted(one["state"] for one in calls) == ["answered", "approved", "approved", "rejected"]
 
 
+@pytest.mark.long
 async def test_files_are_created_found_edited_restored_and_deleted_by_keys(
     workspace_page: Page, workspace: Workspace
 ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from playwright.async_api import Browser, Page, Request, WebSocketRoute, expect
 
 from tests.acceptance.serving import Serving
@@ -49,6 +50,7 @@ async def test_a_page_without_a_connection_says_so_and_catches_up_when_it_is_bac
     await expect(page.get_by_role("status", name="Connection")).to_be_empty()
 
 
+@pytest.mark.long
 async def test_an_idle_page_makes_at_most_two_requests_a_minute(
     browser: Browser, server: Serving, ada: Someone, workspace: Workspace
 ) -> None:

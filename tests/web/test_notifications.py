@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+import pytest
 from playwright.async_api import Page, expect
 
 from tests.acceptance.conftest import registered
@@ -86,6 +87,7 @@ def write(workspace: Workspace, model: ModelServer, session: str, path: str) -> 
     assert sent.status_code == 202, sent.text
 
 
+@pytest.mark.long
 async def test_the_palette_finds_a_session_by_what_was_said_and_opens_it_there(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:

@@ -1,6 +1,6 @@
 """What a person approves is what they see: generated change sets in the browser and in a terminal of 80 columns.
 
-One batch runs in the gate, the others with ``make campaigns ONLY=rendering``.
+One batch runs in the gate, the others with ``make campaigns ONLY=browser``.
 """
 
 import re

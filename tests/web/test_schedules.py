@@ -1,5 +1,6 @@
 """The screen of schedules: created, paused, resumed, sent now and removed."""
 
+import pytest
 from playwright.async_api import Page, expect
 
 from tests.acceptance.workspace import Workspace
@@ -49,6 +50,7 @@ async def test_a_schedule_is_created_paused_resumed_sent_and_removed(
     assert workspace.get("/schedules").json()["items"] == []
 
 
+@pytest.mark.long
 async def test_a_wrong_cron_expression_is_explained(
     workspace_page: Page, workspace: Workspace, model: ModelServer
 ) -> None:

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.acceptance.pending_approvals import decide
@@ -64,6 +65,7 @@ async def test_a_person_without_an_account_joins_with_an_invitation_link(
     await expect(page.get_by_role("region", name="Pending invitations")).to_have_count(0)
 
 
+@pytest.mark.long
 async def test_a_person_selects_the_phase_of_a_session(workspace_page: Page, workspace: Workspace) -> None:
     phases = "[{name: design, tool_permissions: {}}, {name: build, tool_permissions: {}}]"
     agent = workspace.post("/agents", {"name": "phased", "definition": f"phases: {phases}"}).json()["id"]
@@ -140,6 +142,7 @@ async def test_an_owner_adds_an_agent_fixes_its_definition_and_tests_a_call(
     assert workspace.seen_with(key).call("ls").status_code == 401
 
 
+@pytest.mark.long
 async def test_the_form_of_an_agent_explains_what_is_chosen_before_it_is_saved(
     workspace_page: Page, workspace: Workspace, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -192,6 +195,7 @@ async def test_a_saved_approval_is_listed_and_revoked(
     await expect(page.get_by_text("No saved approvals yet")).to_be_visible()
 
 
+@pytest.mark.long
 async def test_a_provider_key_is_saved_and_removed(
     workspace_page: Page, workspace: Workspace, model: ModelServer, screenshot: Screenshot
 ) -> None:
@@ -210,6 +214,7 @@ async def test_a_provider_key_is_saved_and_removed(
     await expect(card.get_by_text("not configured")).to_be_visible()
 
 
+@pytest.mark.long
 async def test_an_mcp_server_that_does_not_start_is_shown_as_not_responding(
     workspace_page: Page, workspace: Workspace, screenshot: Screenshot
 ) -> None:
@@ -226,6 +231,7 @@ async def test_an_mcp_server_that_does_not_start_is_shown_as_not_responding(
     await screenshot(page, "settings-mcp")
 
 
+@pytest.mark.long
 async def test_an_owner_grants_a_program_secrets_hosts_and_the_workspace(
     workspace_page: Page, workspace: Workspace, axe: Axe, screenshot: Screenshot
 ) -> None:
@@ -249,6 +255,7 @@ async def test_an_owner_grants_a_program_secrets_hosts_and_the_workspace(
     await expect(page.get_by_text("hush")).to_have_count(0)
 
 
+@pytest.mark.long
 async def test_usage_and_isolation_are_shown(
     workspace_page: Page, workspace: Workspace, axe: Axe, screenshot: Screenshot
 ) -> None:

@@ -50,6 +50,7 @@ async def test_a_logout_in_one_tab_logs_out_the_other_and_a_login_logs_it_in(
     await context.close()
 
 
+@pytest.mark.long
 async def test_the_login_page_says_why_it_cannot_work_over_plain_http(tmp_path: Path, axe: Axe) -> None:
     hosts = {"TOOLCRIB_ALLOWED_HOSTS": "127.0.0.1,crib.test"}
     flags = [*FLAGS, "--host-resolver-rules=MAP crib.test 127.0.0.1"]

@@ -190,6 +190,7 @@ async def test_two_people_work_with_two_agents_and_a_third_watches(
     await expect(viewer.get_by_role("link", name="Open with controls")).to_have_count(0)
 
 
+@pytest.mark.long
 async def test_a_viewer_sees_all_that_is_there_and_nothing_to_act_with(
     team: Team, axe: Axe, screenshot: Screenshot
 ) -> None:

@@ -1,5 +1,6 @@
 """Cost in the chat, and the page with usage and budgets."""
 
+import pytest
 from playwright.async_api import Page, expect
 
 from tests.acceptance.workspace import Workspace
@@ -74,6 +75,7 @@ async def test_cost_is_shown_in_the_chat_and_by_day_agent_model_and_session(
     await screenshot(page, "settings-usage-phone")
 
 
+@pytest.mark.long
 async def test_an_owner_sets_a_budget_that_stops_the_next_run_and_removes_it(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe
 ) -> None:
