@@ -28,9 +28,12 @@ async def test_deltas_of_one_node_reach_another_before_the_event_that_ends_them(
     nodes: tuple[EventHub, EventHub], chat: ChatFixture
 ) -> None:
     one, two = nodes
+    await chat.happens(type="tool-start", toolId="call")
     async with two.subscribe(chat.tenant, chat.session_id, after=0) as subscription:
-        telling = asyncio.create_task(Listener(subscription).until(has_seq(2)))
-        await chat.happens(type="tool-start", toolId="call")
+        listener = Listener(subscription)
+        # What happens from now on is not found by the subscription's first look at the database.
+        await listener.until(has_seq(1))
+        telling = asyncio.create_task(listener.until(has_seq(2)))
         for number in range(50):
             one.publish_delta(chat.says("call", f"{number:04}", offset=4 * number))
         await chat.happens(type="tool-result", toolId="call")
