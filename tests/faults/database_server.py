@@ -184,15 +184,19 @@ class CuttableProxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         passes = self._passes
-        await passes.wait()
+        ends = {writer}
+        self._open.add(writer)
         try:
+            await passes.wait()
             there, onward = await asyncio.open_connection("127.0.0.1", self._target)
-        except OSError:
-            writer.transport.abort()
-            return
-        self._open |= {writer, onward}
-        await asyncio.gather(self._forward(reader, onward, passes), self._forward(there, writer, passes))
-        self._open -= {writer, onward}
+            ends.add(onward)
+            self._open.add(onward)
+            await asyncio.gather(self._forward(reader, onward, passes), self._forward(there, writer, passes))
+        except (OSError, asyncio.CancelledError):
+            for end in ends:
+                end.transport.abort()
+        finally:
+            self._open -= ends
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passes: asyncio.Event) -> None:
         with suppress(OSError):

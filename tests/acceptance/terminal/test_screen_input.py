@@ -97,7 +97,9 @@ def test_a_command_of_the_person_runs_in_the_sandbox_goes_to_the_agent_and_can_b
     assert told.startswith('What did it say?\n\n<attached>\n<command exit_code="0">\n$ echo hello; echo made')
     assert "\nhello\n" in told
     # What was cancelled is not attached, and has changed nothing.
-    assert last_message(own) == "And now?"
+    assert last_message(own) == (
+        "[The person has undone changes to /made.txt. Read these files again before you edit them.]\n\nAnd now?"
+    )
     assert not (project / "never.txt").exists()
 
 
