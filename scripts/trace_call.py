@@ -227,6 +227,9 @@ def _measured(names: list[str]) -> Iterator[tuple[str, CallPath]]:
     with tempfile.TemporaryDirectory() as folder, model_server_beside() as model:
         project = Path(folder) / "project"
         project.mkdir()
+        # The settings of this machine's person would make the path of a command longer.
+        os.environ["HOME"] = folder
+        os.environ.pop("XDG_CONFIG_HOME", None)
         os.environ["TOOLCRIB_HOME"] = str(Path(folder) / "home")
         # Before the server's threads start: each gets the profiler.
         threading.setprofile(tracer.profile)
