@@ -9,7 +9,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence, Set
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -49,6 +49,8 @@ _TIDY_SECONDS: Final = 60.0
 _FORGET_AFTER_LEASES: Final = 100
 _DELETED_AT_ONCE: Final = 1_000
 _MOVED_AT_ONCE: Final = 1_000
+# Entries that a line of the log names.
+_NAMED: Final = 10
 # They start workflows and end them; a workflow that runs holds none.
 _THREADS: Final = 2
 _CONNECTIONS: Final = 4
@@ -89,7 +91,7 @@ class DurableQueue:
             slots: How many runs it starts at a time.
             advance: Executes a run that was queued for an epoch. Returns when it ended, waits, or is in the queue
                 again.
-            start_queued: Starts queued runs of a workspace that has room for them.
+            start_queued: Starts queued runs of a workspace that has room for them. Returns once that is done.
             resume: Executes an approved call. Returns when it has ended, or is in the queue again.
             fire: Fires a schedule that is due at this time, in seconds since 1970, and enters its next firing.
             periodic: The jobs that one process does for the whole installation.
@@ -108,6 +110,8 @@ class DurableQueue:
         self.fire = fire
         self.periodic = periodic
         self.is_closed = False
+        # Since when an entry that this process has begun is not at work.
+        self._idle_since: dict[str, float] = {}
         # DBOS's calls block. One thread for them, however long the server runs.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="toolcrib-queue")
         self._opened = self.loop.create_future()
@@ -121,7 +125,7 @@ class DurableQueue:
         await asyncio.shield(self._opened)
 
     async def run(self, processes: ServerProcessStore, heartbeat: ProcessHeartbeat, *, after: float = 0.0) -> None:
-        """Work the queue until cancelled, put the runs of dead processes back into it, and end their sessions."""
+        """Work the queue until cancelled, put back into it what nobody works on, and end dead processes' sessions."""
         lease = heartbeat.lease
         await asyncio.sleep(after)
         try:
@@ -133,7 +137,7 @@ class DurableQueue:
                 try:
                     alive = {str(id_) for id_ in await processes.alive(seconds=lease)}
                     await self._in_thread(_engine.launch_if_failed)
-                    await self._in_thread(_requeue_dead, self.name, alive)
+                    await self._in_thread(self._requeue_abandoned, alive, lease)
                     await processes.delete_dead(seconds=lease * _FORGET_AFTER_LEASES)
                     if time.monotonic() >= tidied + _TIDY_SECONDS:
                         await self.periodic.enter()
@@ -159,6 +163,30 @@ class DurableQueue:
         ours = [workflow_id for workflow_id, workspace_id in entries.items() if workspace_id in at_home]
         await self.loop.run_in_executor(self._thread, _resume, ours, self.name)
         return len(ours)
+
+    def _requeue_abandoned(self, alive: set[str], lease: float) -> None:
+        """Put entries back that were begun by a dead process, or by this one, which does not work on them.
+
+        DBOS gives an entry to a process in one transaction and reads it in another. If the database is lost between
+        them, DBOS forgets the entry, which would stay begun as long as the process lives.
+        """
+        from dbos import DBOS
+
+        begun = DBOS.list_workflows(
+            queue_name=[self.name, _INSTALLATION], status="PENDING", load_input=False, load_output=False
+        )
+        now = time.monotonic()
+        self._idle_since = {
+            one.workflow_id: self._idle_since.get(one.workflow_id, now)
+            for one in begun
+            if one.executor_id == _engine.launched_as and one.workflow_id not in _engine.at_work
+        }
+        dead = [one for one in begun if alive.isdisjoint((one.executor_id or "").split("+"))]
+        # Between the two transactions, and after the work, an entry is begun and not at work for a moment.
+        lost = [one for one in begun if now - self._idle_since.get(one.workflow_id, now) > lease]
+        if lost:
+            log.warning("durable.entries_lost", entries=[one.workflow_id for one in lost[:_NAMED]], count=len(lost))
+        _requeue([*dead, *lost])
 
     async def _listed(self, names: Sequence[str]) -> dict[str, WorkspaceId]:
         return await self.loop.run_in_executor(self._thread, _entries, names)
@@ -198,7 +226,10 @@ class _Engine:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._queues: dict[ProcessId, DurableQueue] = {}
-        self._launched_as = ""
+        # The entries that this process works on.
+        self.at_work: set[str] = set()
+        # The id under which DBOS has begun them.
+        self.launched_as = ""
         self._is_launched = False
         self._connections: QueueConnections | None = None
 
@@ -296,13 +327,13 @@ class _Engine:
         DBOS.register_queue(
             _INSTALLATION, worker_concurrency=_JOBS_AT_ONCE, polling_interval_sec=_INSTALLATION_POLL_SECONDS
         )
-        if self._launched_as not in ("", executor_id):
+        if self.launched_as not in ("", executor_id):
             # Its runs go on in this process. Their entries come here again, and wait for them.
             begun = DBOS.list_workflows(
-                executor_id=self._launched_as, status="PENDING", load_input=False, load_output=False
+                executor_id=self.launched_as, status="PENDING", load_input=False, load_output=False
             )
             _requeue(begun)
-        self._launched_as = executor_id
+        self.launched_as = executor_id
         self._is_launched = True
 
 
@@ -324,8 +355,8 @@ def _register_workflow() -> None:
 
     @DBOS.workflow(name="start_queued")
     async def start_queued(workspace_id: str, _: None, queue_name: str) -> None:
-        if queue := _engine.queue_of(queue_name):
-            await _in_loop_of(queue, queue.start_queued(WorkspaceId(UUID(workspace_id))))
+        queue = await _required_queue(queue_name)
+        await _in_loop_of(queue, queue.start_queued(WorkspaceId(UUID(workspace_id))))
 
     @DBOS.workflow(name="resume_call")
     async def resume_call(workspace_id: str, pause_id: str, queue_name: str) -> None:
@@ -360,20 +391,19 @@ async def _required_queue(name: str) -> DurableQueue:
 
 async def _in_loop_of(queue: DurableQueue, work: Coroutine[Any, Any, object]) -> None:
     """Run a coroutine on the loop of the queue's server. When DBOS stops, it goes on: its server ends it."""
-    await asyncio.shield(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, queue.loop)))
-
-
-def _requeue_dead(name: str, alive: Set[str]) -> int:
     from dbos import DBOS
 
-    begun = DBOS.list_workflows(queue_name=[name, _INSTALLATION], status="PENDING", load_input=False, load_output=False)
-    return _requeue([one for one in begun if alive.isdisjoint((one.executor_id or "").split("+"))])
+    entry = DBOS.workflow_id or ""
+    _engine.at_work.add(entry)
+    try:
+        await asyncio.shield(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, queue.loop)))
+    finally:
+        _engine.at_work.discard(entry)
 
 
-def _requeue(begun: "Sequence[WorkflowStatus]") -> int:
+def _requeue(begun: "Sequence[WorkflowStatus]") -> None:
     for name in {one.queue_name for one in begun if one.queue_name}:
         _resume([one.workflow_id for one in begun if one.queue_name == name], name)
-    return len(begun)
 
 
 def _entries(names: Sequence[str]) -> dict[str, WorkspaceId]:

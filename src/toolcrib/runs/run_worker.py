@@ -136,11 +136,26 @@ class RunWorker:
             self._begin(workspace_id, run_id)
 
     async def start_due(self) -> None:
-        """Start the runs that this node's processes left behind."""
-        for workspace_id, run_id in await self._runs.due(
-            node=self._node, lease=self._heartbeat.lease, limit=self._slots
-        ):
+        """Start this node's runs that are ready, or that its dead processes left behind, while there is room."""
+        room = max(0, self._slots - len(self._claims))
+        for workspace_id, run_id in await self._runs.due(node=self._node, lease=self._heartbeat.lease, limit=room):
             self.start(workspace_id, run_id)
+
+    async def start_queued(self, workspace_id: WorkspaceId) -> None:
+        """Start queued runs of a workspace that has room for them. Returns once that is done."""
+        if task := asyncio.current_task():
+            self._keep(task)
+        while True:
+            try:
+                await self._runs.start_queued(workspace_id)
+            except OperationalError as error:
+                log.warning("run_worker.database_error", workspace_id=str(workspace_id), error=str(error))
+            except Exception:
+                # The queue starts this once, and the runs would wait for the next message of their workspace.
+                log.exception("run_worker.queued_not_started", workspace_id=str(workspace_id))
+            else:
+                return
+            await asyncio.sleep(_ROUND)
 
     async def execute(self, workspace_id: WorkspaceId, run_id: RunId, epoch: int) -> None:
         """Take and execute a run that the queue has started. Returns once it ended, waits, or is in the queue again."""
@@ -293,15 +308,14 @@ class RunWorker:
                 self._elsewhere.pop(run_id)[1].set()
 
     async def _take_up_unheld(self) -> None:
-        """Release this process's runs that it does not execute, and start this node's runs that nobody attends to.
+        """Release this process's runs that it does not execute, and start this node's runs that nobody executes.
 
-        Neither is needed in the ordinary course: a claim ends with a commit, and the queue starts a dead process's runs
-        again. But the answer of a statement may be lost, and a run that nobody holds would wait for ever.
+        Neither is needed in the ordinary course: a claim ends with a commit, and the queue starts what is ready. But
+        the answer of a statement may be lost, or an entry of the queue, and a run without either would wait for ever.
         """
         await self._release_unheld()
         if self._resumes and self._can_begin:
-            for workspace_id, run_id in await self._runs.unattended(node=self._node, lease=self._heartbeat.lease):
-                self.start(workspace_id, run_id)
+            await self.start_due()
 
     async def _release_unheld(self) -> None:
         # Without the lock, a run could be on its way here in the answer to ``take_ready``. All others have a claim

@@ -193,20 +193,6 @@ class RunStepStore(RunStore):
                 (process_id,),
             )
 
-    async def unattended(self, *, node: str, lease: float) -> list[tuple[WorkspaceId, RunId]]:
-        """Return runs of this node's workspaces whose process is dead, and ready ones that are not in the queue."""
-        async with self._database.as_system() as connection:
-            cursor = await connection.execute(
-                """
-                select r.workspace_id, r.id from toolcrib.runs r
-                join toolcrib.workspaces w on w.id = r.workspace_id and coalesce(w.home_node, %(node)s) = %(node)s
-                where r.state in ('ready', 'running')
-                  and toolcrib.run_is_unattended(r.id, r.state, r.epoch, r.worker_id, r.awaits_slot, %(lease)s)
-                """,
-                {"node": node, "lease": lease},
-            )
-            return [(WorkspaceId(workspace_id), RunId(id_)) for workspace_id, id_ in await cursor.fetchall()]
-
     async def let_go(self, run_ids: Mapping[RunId, WorkspaceId], *, lease: float) -> list[RunId]:
         """Return which of these runs no live process executes any more."""
         async with self._database.as_system() as connection:

@@ -3,8 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
+
+import structlog
 
 from toolcrib.core.errors import Superseded
 from toolcrib.core.runs import Run
@@ -22,10 +25,14 @@ from toolcrib.runs.run_worker import RunWorker
 from toolcrib.runs.schedules import ScheduleService
 from toolcrib.storage.homes import HomeStore
 from toolcrib.storage.periodic_jobs import PeriodicJobStore
+from toolcrib.storage.runs import UNATTENDED_SECONDS
 from toolcrib.storage.server_processes import ServerProcessStore
+from toolcrib.storage.unattended import UnattendedStore
 from toolcrib.wiring.tool_runtime import ToolRuntime
 from toolcrib.workspace.effects.live_tree import record_tree
 from toolcrib.workspace.retention_worker import RetentionWorker
+
+log = structlog.get_logger(__name__)
 
 
 def run_executor(
@@ -107,7 +114,7 @@ async def run_service(
         process_id=heartbeat.id,
         slots=_RUNS_AT_ONCE,
         advance=runner.execute,
-        start_queued=engine.stores.runs.start_queued,
+        start_queued=runner.start_queued,
         resume=engine.resume_worker.execute,
         fire=schedule_service(engine).fire,
         periodic=periodic,
@@ -166,6 +173,7 @@ async def _stop(job: asyncio.Task[None] | None) -> None:
 
 # Sub-minute, because a call whose session was deleted, or whose server died, ends with this job.
 _OVERDUE_CALLS_SECONDS = 10.0
+_UNATTENDED_SECONDS = 60.0
 
 
 def periodic_jobs(engine: ToolRuntime) -> PeriodicJobs:
@@ -177,8 +185,24 @@ def periodic_jobs(engine: ToolRuntime) -> PeriodicJobs:
         await engine.paused_calls.expire_all()
         await engine.resume_worker.recover()
 
+    async def requeue_unattended() -> None:
+        requeued = await unattended.requeue(seconds=UNATTENDED_SECONDS)
+        queues = await unattended.workspaces_with_queued_runs(
+            seconds=UNATTENDED_SECONDS, most=settings.max_workspace_runs
+        )
+        for workspace_id in queues:
+            try:
+                await engine.stores.runs.start_queued(workspace_id)
+            except Exception:
+                # One workspace must not stop the others.
+                log.exception("unattended.queue_not_started", workspace_id=str(workspace_id))
+        if queues or requeued.approved_calls or requeued.schedules:
+            log.warning("unattended.requeued", queues_of_runs=len(queues), **asdict(requeued))
+
+    unattended = UnattendedStore(engine.database)
     jobs = (
         PeriodicJob("end_overdue_calls", _OVERDUE_CALLS_SECONDS, end_overdue_calls),
+        PeriodicJob("requeue_unattended", _UNATTENDED_SECONDS, requeue_unattended),
         PeriodicJob("collect_garbage", settings.retention_interval_seconds, collector.run_once),
     )
     return PeriodicJobs(PeriodicJobStore(engine.database), jobs)

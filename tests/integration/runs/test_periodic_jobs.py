@@ -78,7 +78,7 @@ def entries(database_urls: DatabaseUrls, database: Database) -> Entries:
 @asynccontextmanager
 async def at_work(
     settings: Settings, database: Database, entries: Entries, work: Callable[[], Awaitable[object]], *, seconds: float
-) -> AsyncIterator[None]:
+) -> AsyncIterator[ProcessId]:
     """Work the queue with one job, as a process of a node of its own."""
     periodic = PeriodicJobs(entries.store, [PeriodicJob(entries.job, seconds, work)])
     node = f"node-{new_id()}"
@@ -100,7 +100,7 @@ async def at_work(
         working = asyncio.create_task(queue.run(ServerProcessStore(database), heartbeat))
         try:
             await queue.opened()
-            yield
+            yield heartbeat.id
         finally:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
@@ -151,6 +151,41 @@ async def test_job_of_a_dead_process_is_done_by_the_next_one(
 
     async with at_work(settings, database, entries, work, seconds=86_400), asyncio.timeout(PATIENCE):
         await done.wait()
+
+
+async def test_job_that_a_living_process_has_begun_and_forgotten_is_done(
+    settings: Settings, database: Database, entries: Entries
+) -> None:
+    """The queue gives an entry to a process, and the database is lost before the process has read it."""
+    await entries.store.enter(entries.job, 86_400)
+    done = asyncio.Event()
+
+    async def work() -> None:
+        done.set()
+
+    async with at_work(settings, database, entries, work, seconds=86_400) as process_id, asyncio.timeout(PATIENCE):
+        entries.begin(process_id)
+        await done.wait()
+
+
+@pytest.mark.long
+async def test_job_that_takes_longer_than_the_lease_is_not_begun_again(
+    settings: Settings, database: Database, entries: Entries
+) -> None:
+    begun: list[str] = []
+    is_late = asyncio.Event()
+
+    async def work() -> None:
+        begun.append("once")
+        # The length is the case: the process has then looked at its entries more than once.
+        asyncio.get_running_loop().call_later(3 * LEASE, is_late.set)
+        await is_late.wait()
+
+    await entries.store.enter(entries.job, 86_400)
+    entries.begin(ProcessId(new_id()))
+    async with at_work(settings, database, entries, work, seconds=86_400), asyncio.timeout(PATIENCE):
+        await is_late.wait()
+    assert begun == ["once"]
 
 
 # A process that does one job, and prints a line each time.

@@ -9,7 +9,7 @@ declare
     v_old    text := 'schedule/' || old.id || '/' || extract(epoch from old.next_at)::bigint;
     v_new    text := 'schedule/' || new.id || '/' || extract(epoch from new.next_at)::bigint;
 begin
-    if v_new is not distinct from v_old then
+    if v_new is not distinct from v_old and (v_new is null or toolcrib.is_in_queue(v_new)) then
         return null;
     end if;
     -- Otherwise what was moved or deleted would wait in the queue for years. An entry that has begun does nothing.

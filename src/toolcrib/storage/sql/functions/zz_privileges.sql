@@ -97,7 +97,11 @@ revoke execute on function
     enqueue_workflow(text, uuid, uuid, text, integer, bigint) from toolcrib_app, toolcrib_system;
 grant execute on function
     enqueue_workflow(text, uuid, uuid, text, integer, bigint) to toolcrib_definer;
-revoke execute on function is_in_queue(text), count_unattended(double precision) from toolcrib_app;
+revoke execute on function
+    is_in_queue(text), paused_call_is_unattended(uuid, integer, uuid, double precision),
+    schedule_is_unattended(uuid, timestamptz, double precision), count_unattended(double precision),
+    requeue_unattended(double precision), workspaces_with_unattended_queue(double precision, integer)
+    from toolcrib_app;
 
 -- A user's own rows.
 drop policy if exists self on users;
