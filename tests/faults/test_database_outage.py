@@ -159,7 +159,7 @@ async def test_locked_tables_end_no_run_and_are_not_called_a_conflict_of_files(o
         outage.held.second.set()
         async with client_of(outage.server, outage.cluster.token) as http:
             refused = await http.post(outage.cluster.at(f"sessions/{idle}/messages"), json={"text": "a"})
-        await outage.logged("run_worker.no_room", times=AT_WORK)
+        await outage.logged("run_worker.database_error", times=AT_WORK)
         connection.execute("drop trigger no_lock on toolcrib.messages")
     assert (refused.status_code, refused.json()["code"]) == (503, "OVERLOADED")
     assert "database is busy" in refused.json()["error"]

@@ -402,6 +402,9 @@ class SessionChannel:
             except OperationalError as error:
                 # The poll notices the delay and notifies again.
                 log.warning("event_hub.read_failed", session_id=str(self.key[1]), error=str(error))
+            except Exception:
+                # No other task reads for these subscribers, so no error may end this loop.
+                log.exception("event_hub.read_failed", session_id=str(self.key[1]))
             self._read_notifications = pokes
             while self._held and self._held[0][0] <= pokes:
                 self._offer(self._held.popleft()[1])

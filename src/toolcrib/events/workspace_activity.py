@@ -72,6 +72,8 @@ class WorkspaceActivity:
             except OperationalError as error:
                 # The next poll compares again.
                 log.warning("workspace_activity.read_failed", error=str(error))
+            except Exception:
+                log.exception("workspace_activity.read_failed")
 
     async def _compare(self, subscriptions: list["ActivitySubscription"]) -> None:
         async with self._comparing:

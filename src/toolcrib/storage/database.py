@@ -373,6 +373,10 @@ def session_name(name: str, process_id: ProcessId | None) -> str:
     return f"{name} {process_id}" if process_id else name
 
 
+class LockNotAvailable(DatabaseBusy, errors.LockNotAvailable):
+    """A lock was not free in time: an error of ours, and one of the database, so that loops which outlive it go on."""
+
+
 @contextmanager
 def translate_error() -> Iterator[None]:
     """Translate database errors into ours."""
@@ -401,8 +405,8 @@ def translate_error() -> Iterator[None]:
                 ) from None
             case "55P03":
                 # Of rows of files, but also of a whole table, while an operator changes it.
-                raise DatabaseBusy(
-                    "The database is busy: a lock in it was not free in time. Nothing was changed. Try again."
+                raise LockNotAvailable(
+                    "The database is busy: a lock in it was not free in time. Nothing was stored. Try again."
                 ) from None
         raise
 

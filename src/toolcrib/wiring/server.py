@@ -53,13 +53,21 @@ _LOCAL_QUEUE_AFTER = 5.0
 @asynccontextmanager
 async def _at_work(*jobs: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
     """Run jobs while the context lasts."""
-    tasks = [asyncio.create_task(job) for job in jobs]
+    tasks = [asyncio.create_task(job, name=job.__qualname__) for job in jobs]
+    for task in tasks:
+        task.add_done_callback(_log_failure)
     try:
         yield
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _log_failure(job: asyncio.Task[object]) -> None:
+    """Log a job that an error has ended, when it happens: otherwise it would be missed only at the end."""
+    if not job.cancelled() and (error := job.exception()) is not None:
+        log.error("server.job_failed", job=job.get_name(), exc_info=error)
 
 
 def api_services(

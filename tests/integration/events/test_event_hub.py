@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,12 +10,12 @@ from tests.integration.conftest import new_person
 from tests.integration.events.builders import ChatFixture, Listener, has_seq, text_of
 from tests.integration.storage.accounts import joined, user_of
 from toolcrib.core.callers import WorkspaceRole
-from toolcrib.core.errors import BadArguments, Forbidden, NotFound
+from toolcrib.core.errors import BadArguments, DatabaseBusy, Forbidden, NotFound
 from toolcrib.core.events import Delta, Event
 from toolcrib.core.ids import SessionId, new_id
 from toolcrib.events import EventHub
 from toolcrib.events.event_hub import MAX_WAITING
-from toolcrib.storage.events import EventStore
+from toolcrib.storage.events import EventBatch, EventStore
 
 
 async def test_events_are_delivered_once_in_order(live: EventHub, chat: ChatFixture) -> None:
@@ -45,6 +46,28 @@ async def test_event_without_a_notification_is_found_by_polling(live: EventHub, 
         await chat.happens(3)
 
         assert await listener.seqs(3) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("error", [ValueError("a defect"), DatabaseBusy("a lock")], ids=["a defect", "a lock"])
+async def test_subscription_goes_on_after_a_read_that_failed(
+    live: EventHub, chat: ChatFixture, error: Exception
+) -> None:
+    reads = live._event_store.events_since
+    failed: list[object] = []
+
+    async def read(*args: Any, **kwargs: Any) -> EventBatch:
+        if not failed:
+            failed.append(args)
+            raise error
+        return await reads(*args, **kwargs)
+
+    live._event_store.events_since = read  # type: ignore[method-assign]
+    async with live.subscribe(chat.tenant, chat.session_id, after=0) as subscription:
+        await chat.happens(2)
+        live.notify(*chat.key)
+
+        assert await Listener(subscription).seqs(2) == [1, 2]
+    assert failed
 
 
 async def test_event_numbers_have_no_gaps_despite_rollbacks(chat: ChatFixture) -> None:

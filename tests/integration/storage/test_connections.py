@@ -1,4 +1,4 @@
-"""Waiting for a connection from the pool."""
+"""Connections of the pool: waiting for one, and what its errors are."""
 
 import asyncio
 from collections.abc import Generator
@@ -7,7 +7,8 @@ import pytest
 
 from tests.databases import DatabaseUrls
 from tests.wait_until import PATIENCE
-from toolcrib.storage.database import Database
+from toolcrib.core.errors import DatabaseBusy
+from toolcrib.storage.database import Database, OperationalError, is_transient
 
 # Iterations of the event loop between the release of a connection and its acquisition by the next waiter.
 ROUNDS = range(12)
@@ -46,3 +47,15 @@ async def test_cancellation_that_arrives_together_with_the_connection_is_not_los
 
     assert done, f"It goes on for ever, {'with' if got_on else 'without'} its connection."
     assert waiting.cancelled()
+
+
+async def test_lock_that_is_not_free_is_an_error_that_passes_for_whoever_outlives_a_lost_database(
+    database: Database,
+) -> None:
+    with pytest.raises(DatabaseBusy) as raised:
+        async with database.connection() as connection:
+            await connection.execute("do $$ begin raise exception using errcode = 'lock_not_available'; end $$")
+
+    assert raised.value.message.startswith("The database is busy")
+    assert isinstance(raised.value, OperationalError)
+    assert is_transient(raised.value)

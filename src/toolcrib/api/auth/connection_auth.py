@@ -171,6 +171,8 @@ class EndedLogins:
                 await self.poll()
             except OperationalError as error:
                 _log.warning("ended_logins.poll_failed", error=repr(error))
+            except Exception as error:  # noqa: BLE001 - no other task here notices ended logins, so this loop must not end
+                _log.error("ended_logins.poll_failed", exc_info=error)
 
     async def poll(self) -> None:
         """Poll once."""

@@ -206,6 +206,9 @@ class BackgroundShell:
                 await self.recover()
             except OperationalError as error:
                 log.warning("background.recovery_failed", error=str(error))
+            except Exception:
+                # No other task here cleans up after dead servers, so no error may end this loop.
+                log.exception("background.recovery_failed")
             await asyncio.sleep(self._lease)
 
     async def recover(self) -> None:
@@ -335,6 +338,10 @@ class BackgroundShell:
                 wanted = await self._rows.wanted(self._process)
             except OperationalError as error:
                 log.warning("background.stop_check_failed", error=str(error))
+                continue
+            except Exception:
+                # Nor may one end this: processes that nobody wants would go on.
+                log.exception("background.stop_check_failed")
                 continue
             for job in at_work:
                 if job.row.id not in wanted and not job.finished.is_set():
