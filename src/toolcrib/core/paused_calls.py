@@ -98,8 +98,8 @@ class ApprovalDecision:
 
     Attributes:
         rule: Required with a scope beyond this call. It is stored exactly as the person saw it.
-        arguments_sha256: The hash of what the person saw, which must match what would run. Only a decision over
-            WebSocket may lack it: that names the call, whose arguments never change.
+        arguments_sha256: The hash of what the person saw, which must match what would run. Only a decision about one
+            call over WebSocket may lack it: it names the call, whose arguments never change.
         edits: Contents that replace those of the proposed change set.
         change_set_sha256: The hash of the change set that the person saw, with the edits. Required with edits; if
             given, it must match what would be committed.

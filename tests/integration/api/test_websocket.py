@@ -310,6 +310,21 @@ async def test_second_decision_gets_an_error_that_it_is_too_late(room: Room) -> 
     assert result["payload"]["status"] == "error"
 
 
+async def test_decision_about_more_than_one_call_needs_the_hash_of_what_was_seen(room: Room) -> None:
+    room = await _with_agent(room)
+    async with room.client() as client:
+        tool = await client.call("write", path="/a.txt", content="x")
+        seen = (await client.until_type("chat:tool-confirm"))["payload"]
+        decision = {"toolId": tool, "approved": True, "scope": "session", "rule": seen["suggestedRule"]}
+        without = await client.ask("chat:tool-approve", **decision)
+        other = await client.ask("chat:tool-approve", **decision, argumentsSha256="0" * 64)
+        right = await client.ask("chat:tool-approve", **decision, argumentsSha256=seen["argumentsSha256"])
+
+    assert (without["payload"]["code"], [*without["payload"]["fields"]]) == ("VALIDATION_ERROR", ["argumentsSha256"])
+    assert other["payload"]["code"] == "CONFLICT"
+    assert right["type"] == "chat:ok"
+
+
 async def test_client_that_is_up_to_date_still_gets_pending_approvals(room: Room) -> None:
     room = await _with_agent(room)
     async with room.client() as client:

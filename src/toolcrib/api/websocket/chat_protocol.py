@@ -18,7 +18,7 @@ from toolcrib.api.websocket.websocket_connection import (
 from toolcrib.core.callers import Caller
 from toolcrib.core.errors import BadArguments, Conflict, ToolcribError, ToolFailed
 from toolcrib.core.ids import CallId, PauseId, SessionId, WorkspaceId
-from toolcrib.core.paused_calls import ApprovalDecision, GrantRule
+from toolcrib.core.paused_calls import ApprovalDecision, GrantRule, GrantScope
 from toolcrib.core.tool_calls import ToolCall
 from toolcrib.storage.sessions import Session
 
@@ -199,6 +199,9 @@ class ChatProtocol:
         pause = await self._services.paused_calls.of_call(tenant, CallId(message.tool_id))
         if message.pause_id is not None and message.pause_id != pause.id:
             raise Conflict(f"Call {message.tool_id} now needs approval {pause.id}. Review that one, then decide.")
+        if message.arguments_sha256 is None and (message.rule is not None or message.scope is not GrantScope.ONCE):
+            # Clients that only know `toolId` and `approved` cannot send it, and decide about that one call.
+            raise BadArguments({"argumentsSha256": "Expected the hash in `chat:tool-confirm`, with a scope or a rule"})
         decision = ApprovalDecision(
             approved=message.approved,
             scope=message.scope,
