@@ -9,8 +9,10 @@ from toolcrib.core.errors import CallDenied, ToolFailed
 from toolcrib.core.paths import WorkspacePath
 from toolcrib.workspace.fs.mounts import WorkspaceDisks
 
-# The programs of the machine, which only its administrator changes: a virtual environment links to its interpreter.
-_SYSTEM: Final = (*map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/dev/null")),)
+# The programs of the machine: a virtual environment links to its interpreter. Usually only an administrator may write
+# there, and nobody else changes anything through a link.
+_SYSTEM: Final = (*map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store")),)
+_NOWHERE: Final = Path("/dev/null")
 
 
 def new_outward_links(disks: WorkspaceDisks, links: Iterable[tuple[WorkspacePath, str]]) -> dict[WorkspacePath, str]:
@@ -32,15 +34,23 @@ def leads_out(root: Path, path: WorkspacePath, target: str) -> bool:
     ups = next((number for number, part in enumerate(parts) if part != ".."), len(parts))
     if ".." in parts[ups:] or ups >= len(path.parts):
         return True
-    if PurePosixPath(target).is_absolute() and _is_below(Path(target), _SYSTEM):
-        return False
     # Through the links that are on disk.
     real = Path(os.path.realpath(root.joinpath(*path.parts[:-1], target)))
-    return not _is_below(real, (root, *_SYSTEM))
+    if real.is_relative_to(root) or real == _NOWHERE:
+        return False
+    is_of_the_machine = _is_below(real, _SYSTEM) or _is_below(Path(target), _SYSTEM)
+    return not is_of_the_machine or _is_writable(real)
 
 
 def _is_below(path: Path, folders: Iterable[Path]) -> bool:
     return any(path.is_relative_to(folder) for folder in folders)
+
+
+def _is_writable(path: Path) -> bool:
+    """Whether this user may write to the file, or create it. In local mode that is the person."""
+    while not os.path.lexists(path):
+        path = path.parent
+    return os.access(path, os.W_OK)
 
 
 def _is_there(disks: WorkspaceDisks, path: WorkspacePath, target: str) -> bool:

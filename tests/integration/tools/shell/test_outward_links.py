@@ -1,5 +1,7 @@
 """A new link that leads out of the workspace waits for a person, with its target, at every trust."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.integration.conftest import WorkspaceFixture
@@ -8,6 +10,7 @@ from tests.integration.tools.shell.builders import ran
 from tests.integration.tools.shell.test_trust_review import reviewed
 from toolcrib.core.errors import BadArguments
 from toolcrib.core.paused_calls import ApprovalDecision, GrantScope
+from toolcrib.workspace.fs import outward_links
 
 BASHRC = "/home/ada/.bashrc"
 
@@ -64,6 +67,22 @@ async def test_links_within_the_workspace_and_to_programs_of_the_machine_are_not
 
     assert outcome.succeeded, outcome
     assert (workspace.project / "d" / "e" / "up").read_text() == "1\n"
+
+
+async def test_link_to_a_folder_of_programs_is_asked_about_where_the_person_may_write(
+    workspace: WorkspaceFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `/usr/local` of many machines is."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "tool").write_text("#!/bin/sh\n")
+    monkeypatch.setattr(outward_links, "_SYSTEM", (tmp_path,))
+    agent = await reviewed(workspace)
+
+    for target in (tmp_path / "bin" / "tool", tmp_path / "bin" / "new" / "tool"):
+        await asked(workspace, agent, "bash", command=f"ln -s {target} notes.md")
+
+    (tmp_path / "bin" / "tool").chmod(0o555)
+    assert (await workspace.call("bash", agent, command=f"ln -s {tmp_path}/bin/tool notes.md")).succeeded
 
 
 async def test_undo_by_an_agent_asks_before_it_restores_a_link_out(workspace: WorkspaceFixture) -> None:
