@@ -152,6 +152,16 @@ class LoadedRun:
         """The calls that the model's last message requests."""
         return planned_calls(self.messages, self.calls)
 
+    @property
+    def calls_that_worked(self) -> tuple[str, ...]:
+        """The names of the calls that the model's last message requested, if all of them ended without an error."""
+        if self.last is None or self.last.run_id != self.run.id:
+            return ()
+        progress = [self.calls.get(call.id) for call in self.planned]
+        if any(one is None or one.state is not RequestedCallState.ENDED or one.error is not None for one in progress):
+            return ()
+        return tuple(call.name for call in self.planned)
+
     def snapshot(self) -> RunSnapshot:
         """Return what ``next_step`` needs to decide."""
         rules, last = self.agent.rules, self.last

@@ -249,6 +249,9 @@ class ModelTurn:
         if conclude:
             words = message.text or f"Stopped after {loaded.run.turns} iterations."
             message = replace(message, tool_calls=(), text=words, note=None)
+        elif _is_empty(message):
+            names = ", ".join(dict.fromkeys(f"`{name}`" for name in loaded.calls_that_worked))
+            message = replace(message, text=f"(The model ended without an answer, after calls that worked: {names}.)")
         turn = _turn_row(loaded, message_id, message, reception, used, concluded=conclude)
         position = await self._runs.save_turn(loaded.run, turn)
         assert position is not None
@@ -375,9 +378,14 @@ def _unfinished(reception: MessageBuilder, loaded: LoadedRun) -> UnfinishedAnswe
         )
     if reason is FinishReason.REFUSAL:
         return AnswerRefused(f"The model, or its provider's filter, refused to answer.{dropped} Rephrase the message.")
-    if not message.text.strip() and not message.tool_calls:
+    # After calls that worked, a model may have nothing to add. Their results are there, so the run has not failed.
+    if _is_empty(message) and not loaded.calls_that_worked:
         return EmptyAnswer(f"The model's answer is empty: neither text nor a call.{dropped} Send the message again.")
     return None
+
+
+def _is_empty(message: AssistantMessage) -> bool:
+    return not message.text.strip() and not message.tool_calls
 
 
 def _partial_message(reception: MessageBuilder) -> AssistantMessage:
