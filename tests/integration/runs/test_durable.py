@@ -15,6 +15,7 @@ from tests.fakes.model_server import Answer
 from tests.integration.gate.builders import with_tools
 from tests.integration.runs.conftest import RunFixture, opened_office, says, yes
 from tests.wait_until import PATIENCE, TRIES
+from toolcrib.core.errors import Overloaded
 from toolcrib.core.ids import ProcessId, RunId, new_id
 from toolcrib.core.runs import TRANSITIONS, Run, RunEnding, RunState, RunWait
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
@@ -24,7 +25,7 @@ from toolcrib.runs.run_worker import CLAIM_TRANSITIONS, ClaimPhase
 from toolcrib.storage.database import OperationalError
 from toolcrib.storage.server_state import ServerStateStore
 from toolcrib.tools.context import ToolContext
-from toolcrib.tools.tool import Tool, ToolArguments
+from toolcrib.tools.tool import Tool, ToolArguments, tool
 from toolcrib.wiring.runs import run_service
 
 
@@ -270,6 +271,32 @@ async def test_released_run_is_not_given_up_when_the_database_is_away_as_it_is_s
 
     assert len(failed) == 3
     assert done.end_reason is RunEnding.CANCELLED
+
+
+async def test_call_that_found_no_room_is_repeated_and_the_model_reads_only_its_result(run_fixture: RunFixture) -> None:
+    begun: list[str] = []
+
+    @tool(name="search_all", read_only=True, idempotent=True)
+    async def search_all() -> str:
+        """Do more than the server has room for at the moment."""
+        begun.append("once")
+        if len(begun) == 1:
+            raise Overloaded("Too many searches are queued. Try again in a moment.")
+        return "Found."
+
+    workspace = with_tools(run_fixture.workspace, search_all)
+    run_fixture = await opened_office(
+        workspace, run_fixture.model, run_fixture.providers, tool_permissions={"search_all": {"allowed": True}}
+    )
+    run_fixture.model.say(says("", ("search_all", {})), says("Done."))
+    async with at_work(run_fixture) as signal:
+        run = await run_fixture.runs.submit(run_fixture.tenant, run_fixture.session_id, "Search.", via="test")
+        signal.notify(run.workspace_id, [run.id])
+        done = await ended(run_fixture, run.id)
+
+    assert (done.end_reason, len(begun)) == (RunEnding.DONE, 2)
+    assert "Found." in run_fixture.model_input()[-1]["content"]
+    assert [event["status"] for kind, event in await run_fixture.events() if kind == "tool-result"] == ["success"]
 
 
 async def test_run_that_nobody_attends_to_is_named_and_counted(
