@@ -19,6 +19,7 @@ from toolcrib.core.errors import (
     Interrupted,
     NotDecided,
     NotFound,
+    Overloaded,
     Superseded,
     ToolcribError,
     Unauthenticated,
@@ -226,6 +227,11 @@ class ResumeWorker:
         except (Forbidden, Unauthenticated):
             denial = NotDecided("The user this agent acts for is no longer a member of the workspace.")
             await self._pauses.abandon(approved, denial)
+        except Overloaded:
+            # A call that began and may not be repeated fails with ``MayHaveBegun`` instead.
+            if not approved.started_before:
+                await self._claims.note_not_begun(self._process_id, pause.workspace_id, pause.id)
+            raise
         except Superseded:
             return await self._is_moved(pause.workspace_id, pause.id)
         return True

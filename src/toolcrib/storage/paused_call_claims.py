@@ -83,6 +83,17 @@ class PausedCallClaims(Store):
                 (workspace_id, pause_id, process_id),
             )
 
+    async def note_not_begun(self, process_id: ProcessId, workspace_id: WorkspaceId, pause_id: PauseId) -> None:
+        """Note that this process, the first to claim a call, has not begun it: whoever claims it next may."""
+        async with self._database.as_system() as connection:
+            await connection.execute(
+                """
+                update toolcrib.paused_calls set claimed_at = null
+                where workspace_id = %s and id = %s and resumed_at is null and claimed_by = %s
+                """,
+                (workspace_id, pause_id, process_id),
+            )
+
     async def release_moved(
         self, process_id: ProcessId, workspace_id: WorkspaceId, pause_id: PauseId, *, node: str, lease: float
     ) -> bool:

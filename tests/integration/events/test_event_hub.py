@@ -61,12 +61,17 @@ async def test_subscription_goes_on_after_a_read_that_failed(
             raise error
         return await reads(*args, **kwargs)
 
-    live._event_store.events_since = read  # type: ignore[method-assign]
     async with live.subscribe(chat.tenant, chat.session_id, after=0) as subscription:
+        listener = Listener(subscription)
+        await chat.happens()
+        live.notify(*chat.key)
+        # From now on it is up to date, and reads nothing itself.
+        assert await listener.seqs(1) == [1]
+        live._event_store.events_since = read  # type: ignore[method-assign]
         await chat.happens(2)
         live.notify(*chat.key)
 
-        assert await Listener(subscription).seqs(2) == [1, 2]
+        assert await listener.seqs(2) == [2, 3]
     assert failed
 
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -25,7 +25,7 @@ from tests.integration.gate.test_approvals import (
 )
 from tests.wait_until import PATIENCE
 from toolcrib.core.callers import Caller, WorkspaceRole
-from toolcrib.core.errors import BadArguments, Conflict, NotFound
+from toolcrib.core.errors import BadArguments, Conflict, NotFound, Overloaded
 from toolcrib.core.files import ContentKind
 from toolcrib.core.ids import AgentId, CallId, PauseId, SessionId, UserId
 from toolcrib.core.paused_calls import ApprovalDecision, GrantRule, GrantScope, PauseKind, PauseState
@@ -230,6 +230,53 @@ async def test_approved_call_survives_a_server_shutdown(workspace: WorkspaceFixt
         workspace, "select attempts, queue_entry from toolcrib.paused_calls where workspace_id = %s"
     )
     assert (attempts, entries) == (1, 2), "the stopped server counts no attempt, and puts the call into the queue again"
+
+
+async def test_approved_call_that_found_no_room_is_begun_later_and_not_told_as_unknown(
+    workspace: WorkspaceFixture,
+) -> None:
+    rung: list[str] = []
+
+    async def ring(arguments: ToolArguments, context: ToolContext) -> str:
+        rung.append("once")
+        return "rang"
+
+    bell = Tool(
+        name="ring",
+        toolset="workspace",
+        description="Rings.",
+        category=ToolCategory.EXEC,
+        danger=Danger.DANGEROUS,
+        arguments=ToolArguments,
+        effects=lambda _: Effects(hosts=("bell.example",)),
+        function=ring,
+        idempotent=False,
+        checks_membership=False,
+    )
+    workspace = with_tools(workspace, bell)
+    agent = await workspace.agent(tool_permissions={"ring": {"allowed": True}})
+    outcome = await workspace.call("ring", agent)
+    await workspace.engine.paused_calls.decide(workspace.tenant, outcome.metadata["pause_id"], YES, via="test")
+    engine, claims = workspace.engine, workspace.stores.paused_call_claims
+    pause_id, node = outcome.metadata["pause_id"], workspace.settings.node_name
+
+    async def resumed() -> bool:
+        claim = await claims.claim(engine.process_id, workspace.caller.workspace_id, pause_id, node=node, lease=15.0)
+        assert claim is not None
+        return await engine.resume_worker.resume_call(claim)
+
+    turn = engine.executor._turn
+
+    def no_turn(_: object) -> NoReturn:
+        raise Overloaded("Too many calls wait already. Try again in a moment.")
+
+    engine.executor._turn = no_turn  # type: ignore[method-assign]
+    assert not await resumed()
+    engine.executor._turn = turn  # type: ignore[method-assign]
+
+    assert await resumed()
+    assert (await stored(workspace, outcome.call_id)).state == "done"
+    assert rung == ["once"]
 
 
 async def test_call_decided_in_another_process_is_executed_by_the_server(workspace: WorkspaceFixture) -> None:
