@@ -53,7 +53,7 @@ _LOCAL_QUEUE_AFTER = 5.0
 @asynccontextmanager
 async def _at_work(*jobs: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
     """Run jobs while the context lasts."""
-    tasks = [asyncio.create_task(job, name=job.__qualname__) for job in jobs]
+    tasks = [asyncio.create_task(job) for job in jobs]
     for task in tasks:
         task.add_done_callback(_log_failure)
     try:
@@ -67,7 +67,7 @@ async def _at_work(*jobs: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
 def _log_failure(job: asyncio.Task[object]) -> None:
     """Log a job that an error has ended, when it happens: otherwise it would be missed only at the end."""
     if not job.cancelled() and (error := job.exception()) is not None:
-        log.error("server.job_failed", job=job.get_name(), exc_info=error)
+        log.error("server.job_failed", job=repr(job.get_coro()), exc_info=error)
 
 
 def api_services(

@@ -270,7 +270,7 @@ async def test_approved_call_that_found_no_room_is_begun_later_and_not_told_as_u
     def no_turn(_: object) -> NoReturn:
         raise Overloaded("Too many calls wait already. Try again in a moment.")
 
-    engine.executor._turn = no_turn  # type: ignore[method-assign]
+    engine.executor._turn = no_turn  # type: ignore[assignment, method-assign]
     assert not await resumed()
     engine.executor._turn = turn  # type: ignore[method-assign]
 
