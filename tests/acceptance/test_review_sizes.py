@@ -3,10 +3,14 @@
 import re
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 from tests.acceptance.pending_approvals import hire, session_of
+from tests.acceptance.serving import Serving
 from tests.acceptance.workspace import Workspace
+from toolcrib.client import ApprovalOut, Client
 
+ASKED = "trust: guided\ntool_permissions: {bash: {allowed: true, approve: effect}}"
 REVIEWED = "trust: review\ntool_permissions: {write: {allowed: true}, edit: {allowed: true}, read: {allowed: true}}"
 HEADER = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@\n")
 
@@ -85,3 +89,29 @@ def test_every_line_of_a_long_new_file_is_on_a_page(workspace: Workspace) -> Non
     assert {part["hunks"][0]["id"] for part in parts} == {listed["hunks"][0]["id"]}
     lines = {number: line for part in parts for number, line in added_lines(part).items()}
     assert lines == {number + 1: f"line {number}" for number in range(size)}
+
+
+def test_a_client_has_all_lines_of_a_review_and_of_an_approval(server: Serving, workspace: Workspace) -> None:
+    agent = hire(workspace, REVIEWED)
+    session = session_of(workspace, agent)
+    given = {"path": "/long.txt", "content": text(12_000)}
+    made = agent.workspace.post("/tools", {"tool": "write", "args": given, "session_id": session})
+    assert made.status_code == 200, made.text
+    asking = hire(workspace, ASKED, name="asking")
+    # More than an approval has itself: by its number of files, by their size, and in the last one.
+    asked = asking.asks("bash", command="for n in $(seq 1200); do echo $n > f$n; done; seq 60000 > g; echo evil > h")
+    with Client(server.origin, workspace.token) as client:
+        review = client.review(UUID(workspace.id), UUID(session), whole=True)
+        approval = client.paused_call(UUID(workspace.id), UUID(asked["pause_id"]))
+        assert isinstance(approval, ApprovalOut)
+        whole = client.whole_approval(UUID(workspace.id), approval)
+
+    [file] = review.files
+    assert added_lines(file.model_dump()) == {number + 1: f"line {number}" for number in range(12_000)}
+    assert file.next_line is None
+    before = approval.diff.splitlines()
+    assert "+evil" not in before
+    lines = whole.diff.splitlines()
+    assert {f"+{number}" for number in range(1, 60_001)} | {"+evil"} <= set(lines)
+    assert sum(line.startswith("+++ ") for line in lines) == len(whole.changes) == 1_202
+    assert whole.arguments_sha256 == approval.arguments_sha256

@@ -71,7 +71,7 @@ def approve(
             raise Misconfigured("A rule needs --scope session or --scope always.")
         saved = edited_rule(approval.suggested_rule, rule) if rule else approval.suggested_rule
         if not as_json:
-            print_lines(shown_approval(approval, workspace.name))
+            print_lines(shown_approval(inbox.whole_approval(workspace.id, approval), workspace.name))
             if not reject and scope is not GrantScope.ONCE:
                 how_long = "in this session" if scope is GrantScope.SESSION else "until revoked"
                 print_lines([Text(f"This also approves, {how_long}, without asking: {rule_text(saved)}\n")], wrap=True)

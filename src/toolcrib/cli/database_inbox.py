@@ -9,12 +9,14 @@ from pydantic import SecretStr
 
 from toolcrib.cli.command_options import in_database
 from toolcrib.client import WorkspaceOut
+from toolcrib.client.review_pages import whole_approval
 from toolcrib.core.errors import Misconfigured, NotFound
 from toolcrib.core.ids import PauseId, WorkspaceId
 from toolcrib.core.paused_calls import PausedCall, PauseKind
 from toolcrib.gate.paused_calls import PausedCalls
 from toolcrib.schemas.paused_calls import (
     ApprovalOut,
+    ChangesPageOut,
     GrantRuleOut,
     PausedCallOut,
     QuestionPauseOut,
@@ -67,6 +69,18 @@ class DatabaseInbox:
     def paused_call(self, workspace_id: UUID, pause_id: UUID) -> PausedCallOut:
         found = self._run_in(workspace_id, lambda calls, tenant: calls.get(tenant, PauseId(pause_id)))
         return paused_call_out(found)
+
+    def whole_approval(self, workspace_id: UUID, approval: ApprovalOut) -> ApprovalOut:
+        def page_of(first: int, from_line: int) -> ChangesPageOut:
+            found = self._run_in(
+                workspace_id,
+                lambda calls, tenant: calls.changes_page(
+                    tenant, PauseId(approval.id), first=first, from_line=from_line
+                ),
+            )
+            return ChangesPageOut.model_validate({"changes": found.entries, "next": found.next})
+
+        return whole_approval(approval, page_of)
 
     def decide(
         self,

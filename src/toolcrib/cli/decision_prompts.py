@@ -138,7 +138,7 @@ class DecisionPrompt:
             raise NoTerminal
 
     def _approval(self, approval: ApprovalOut, read: Read) -> None:
-        print_lines(shown_approval(approval, self._location.workspace.name))
+        print_lines(shown_approval(self._whole(approval), self._location.workspace.name))
         if not approval.is_for_once:
             rule = rule_text(approval.suggested_rule)
             print_lines([Text(f"a approves {rule}. To save another rule, type it after the a.")], wrap=True)
@@ -161,6 +161,13 @@ class DecisionPrompt:
                     typer.echo("Type y, n or a." if always else "Type y or n.")
                     continue
             return
+
+    def _whole(self, approval: ApprovalOut) -> ApprovalOut:
+        try:
+            return self._location.client.whole_approval(self._location.id, approval)
+        except Conflict:
+            # Decided elsewhere meanwhile, which the decision will say.
+            return approval
 
     def _approve_always(self, approval: ApprovalOut, text: str) -> None:
         rule = edited_rule(approval.suggested_rule, [text]) if text else approval.suggested_rule

@@ -78,13 +78,18 @@ class ReviewChoices:
             self.files[file.path] = choice
             self.hunks.pop(file.path, None)
             return
-        is_whole = self.files.get(file.path) == "revert" and file.path not in self.hunks
         chosen = (
-            {one.id for one in file.hunks if one.author != "others"} if is_whole else self.hunks.get(file.path, set())
+            {one.id for one in file.hunks if one.author != "others"}
+            if self.is_whole(file)
+            else self.hunks.get(file.path, set())
         )
         chosen = chosen | {hunk.id} if choice == "revert" else chosen - {hunk.id}
         self.hunks[file.path] = chosen
         self.files[file.path] = "revert" if chosen else "keep"
+
+    def is_whole(self, file: ReviewFileOut) -> bool:
+        """Returns whether the file is reverted as a whole."""
+        return self.files.get(file.path) == "revert" and file.path not in self.hunks
 
     def of(self, file: ReviewFileOut, hunk: ReviewHunkOut | None = None) -> Choice | None:
         """Returns what is chosen for a file or a hunk; None if nothing is."""
@@ -179,7 +184,12 @@ def review_summary(shown: ReviewOut) -> Text:
 
 def file_lines(file: ReviewFileOut) -> list[Line]:
     """Formats one file: its head, and its hunks."""
-    lines: list[Line] = [file_head(file), *(line for hunk in file.hunks for line in hunk_lines(hunk))]
+    return [file_head(file), *(line for hunk in file.hunks for line in hunk_lines(hunk)), *inside_lines(file)]
+
+
+def inside_lines(file: ReviewFileOut) -> list[Line]:
+    """Formats the files of a git directory that may run code."""
+    lines: list[Line] = []
     for one in file.inside:
         note = f" ({one_line(one.note, 200)})" if one.note else ""
         lines += [Text(f"{one.change}: {one_line(one.path, 200)}{note}", style="yellow")]
@@ -200,8 +210,6 @@ def file_head(file: ReviewFileOut) -> Text:
         text.append(f" -{file.removed}", style="red")
     if file.flaw:
         text.append(f"  not shown: {one_line(file.flaw, 300)}", style="red")
-    if file.next_line is not None:
-        text.append(f"  {file.next_line:,} of {file.lines:,} lines; `toolcrib review` shows all", style="yellow")
     if file.note:
         text.append(f"  {one_line(file.note, 300)}", style="dim")
     if file.changed_by_others:
@@ -237,7 +245,12 @@ def decided_lines(done: ReviewDecisionOut) -> list[Text]:
         for one in done.conflicts
     ]
     left = f" {done.open:,} still open." if done.open else ""
-    return [*lines, Text(f"Reviewed. The agent is told with your next message.{left}")]
+    return [*lines, Text(f"Reviewed. The agent is told with your next message.{left}"), take_back_line(done)]
+
+
+def take_back_line(done: ReviewDecisionOut) -> Text:
+    """Says how to take a decision back: it returns to the review, also what was kept."""
+    return Text(f"Take it back with: toolcrib undo --call {done.call_id}", style="dim")
 
 
 def decided_event(payload: Mapping[str, Any]) -> str:

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
-from urllib.parse import urlencode
 from uuid import UUID
 
 from toolcrib.client.http_client import HttpClient, MessageStream, StreamHandle, Token
-from toolcrib.client.review_pages import require_all_shown, with_more_lines
+from toolcrib.client.review_pages import require_all_shown, whole_approval, with_more_files, with_more_lines
 from toolcrib.core.errors import Conflict
 from toolcrib.schemas.accounts import ApiKeyCreatedOut, ApiKeyOut, UserOut
 from toolcrib.schemas.agents import AgentOut, PackageOut
@@ -16,6 +15,7 @@ from toolcrib.schemas.mcp_servers import McpServerOut
 from toolcrib.schemas.models import ModelOut, ProviderCredentialsOut
 from toolcrib.schemas.paused_calls import (
     ApprovalOut,
+    ChangesPageOut,
     GrantRuleOut,
     PausedCallOut,
     QuestionPauseOut,
@@ -137,6 +137,21 @@ class Client:
         """Return one paused call in any state."""
         return parse_paused_call(self._http.send("GET", f"/workspaces/{workspace_id}/paused-calls/{pause_id}"))
 
+    def whole_approval(self, workspace_id: UUID, approval: ApprovalOut) -> ApprovalOut:
+        """Return a pending approval with the lines of all its changes, however many: it has only the first ones itself.
+
+        Changes that cannot be shown say why. Nothing is loaded if no lines are missing.
+
+        Raises:
+            Conflict: The approval was decided meanwhile.
+        """
+        path = f"/workspaces/{workspace_id}/paused-calls/{approval.id}/changes"
+
+        def page_of(first: int, from_line: int) -> ChangesPageOut:
+            return self._http.fetch(ChangesPageOut, "GET", path, query={"first": first, "from_line": from_line})
+
+        return whole_approval(approval, page_of)
+
     def decide(
         self,
         workspace_id: UUID,
@@ -159,36 +174,41 @@ class Client:
         return self._http.fetch(ApprovalOut, "POST", path, body)
 
     def review(
-        self, workspace_id: UUID, session_id: UUID, *, path: str | None = None, whole: bool = False
+        self,
+        workspace_id: UUID,
+        session_id: UUID,
+        *,
+        path: str | None = None,
+        from_line: int = 0,
+        offset: int = 0,
+        whole: bool = False,
     ) -> ReviewOut:
-        """Return what the session's agent changed since the last review; with ``path``, only that file.
+        """Return what the session's agent changed since the last review: a thousand files, and the first of many lines.
 
         Args:
-            whole: With all files and all lines. Otherwise with the first thousand files, and the first lines of long
-                changes: such a file has a ``next_line``.
+            path: Only this file, with more lines.
+            from_line: With ``path``: the first line, which is the ``next_line`` of the file.
+            offset: The first file, which is the ``next_offset`` of the page before.
+            whole: With all files and all lines.
+
+        Raises:
+            Conflict: A file changed while its pages were loaded.
         """
-        shown = self._review_page(workspace_id, session_id, path=path)
+        address = f"/workspaces/{workspace_id}/sessions/{session_id}/review"
+        query = {"path": path, "from_line": from_line or None, "offset": offset or None}
+        shown = self._http.fetch(ReviewOut, "GET", address, query=query)
         if not whole:
             return shown
-        files, following = list(shown.files), shown.next_offset
-        while following is not None:
-            page = self._review_page(workspace_id, session_id, offset=following)
-            files += page.files
-            following = page.next_offset
-        complete = [self._with_all_lines(workspace_id, session_id, one) for one in files]
-        sums = {"added": sum(one.added or 0 for one in complete), "removed": sum(one.removed or 0 for one in complete)}
-        return shown.model_copy(update={"files": complete, "next_offset": None, **sums})
-
-    def _review_page(self, workspace_id: UUID, session_id: UUID, **query: Any) -> ReviewOut:
-        asked = urlencode({name: value for name, value in query.items() if value is not None})
-        path = f"/workspaces/{workspace_id}/sessions/{session_id}/review"
-        return self._http.fetch(ReviewOut, "GET", f"{path}?{asked}" if asked else path)
+        while shown.next_offset is not None:
+            shown = with_more_files(shown, self.review(workspace_id, session_id, offset=shown.next_offset))
+        complete = [self._with_all_lines(workspace_id, session_id, one) for one in shown.files]
+        return shown.model_copy(update={"files": complete})
 
     def _with_all_lines(self, workspace_id: UUID, session_id: UUID, file: ReviewFileOut) -> ReviewFileOut:
-        while file.next_line is not None:
-            page = self._review_page(workspace_id, session_id, path=file.path, from_line=file.next_line)
-            if not page.files or page.files[0].version != file.version:
-                raise Conflict(f"{file.path} changed while it was read. Look at the review again.")
+        while file.next_line is not None and file.flaw is None:
+            page = self.review(workspace_id, session_id, path=file.path, from_line=file.next_line)
+            if not page.files:
+                raise Conflict(f"{file.path} was decided about while it was loaded. Look at the review again.")
             file = with_more_lines(file, page.files[0])
         return file
 

@@ -19,7 +19,7 @@ from textual.widgets import Static
 
 from toolcrib.cli.message_context import command_text, run_command
 from toolcrib.cli.models import available_models
-from toolcrib.cli.review import NOTHING, decided_lines, review_summary
+from toolcrib.cli.review import NOTHING, decided_lines, review_summary, take_back_line
 from toolcrib.cli.slash_commands import SlashCommands, SlashReply, help_lines, model_of, session_line, trust_of
 from toolcrib.cli.terminal.composer import Composer
 from toolcrib.cli.terminal.inputs import PromptInput
@@ -376,8 +376,9 @@ class ChatApp(App[None]):
         if event.decisions:
             decide = self.location.client.decide_review
             done = await asyncio.to_thread(decide, self.location.id, event.shown, event.decisions)
-            if done.conflicts or done.open:
-                await self.remark(decided_lines(done))
+            # The event of the decision says the rest.
+            has_more = done.conflicts or done.open
+            await self.remark(decided_lines(done) if has_more else [take_back_line(done)])
         await self._pauses.handle(self.transcript)
 
     @on(ConfirmPanel.Decided)

@@ -26,10 +26,12 @@ from toolcrib.cli.terminal_text import (
     rule_text,
 )
 from toolcrib.client import ApprovalOut, GrantRuleOut, QuestionOut, QuestionPauseOut
+from toolcrib.client.review_pages import lacks_lines
 from toolcrib.core.errors import BadArguments
 
-# A longer call starts with so many lines, which are drawn at once.
+# A longer call starts with so many lines, and each key press adds some: laying out 10,000 takes more than a second.
 _FIRST_LINES = 300
+_MORE_LINES = 3_000
 
 
 class Panel(Vertical, can_focus=True):
@@ -52,6 +54,7 @@ class Panel(Vertical, can_focus=True):
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="reading", can_focus=False):
             yield Static(Group(*self._lines), classes="lines")
+            yield Static(classes="rest")
         with Vertical(classes="foot"):
             yield Static(Text(self._keys), classes="keys")
             yield from self.compose_foot()
@@ -94,7 +97,7 @@ class ApprovalPanel(Panel):
         Binding("y", "yes", show=False),
         Binding("n", "no", show=False),
         Binding("a", "always", show=False),
-        Binding("s", "show_all", show=False),
+        Binding("s", "show_more", show=False),
         Binding("e", "edit", show=False),
         Binding("o", "other", show=False),
         Binding("escape", "back", show=False),
@@ -108,27 +111,64 @@ class ApprovalPanel(Panel):
         reason: str | None = None
         rule: GrantRuleOut | None = None
 
+    @dataclass
+    class Lacking(Message):
+        """Asks for the lines that the approval is too long for."""
+
+        panel: "ApprovalPanel"
+        approval: ApprovalOut
+
     def __init__(self, approval: ApprovalOut, *, more: int = 0) -> None:
-        self._all = approval_text(approval)
         title = "Approve?" if not more else f"Approve? ({more} more pending)"
         always = "" if approval.is_for_once else "a always in this session   "
         keys = f"y approve   n reject   {always}↑↓ scroll"
-        super().__init__(self._first(), title=title, keys=keys)
+        super().__init__((), title=title, keys=keys)
         self.approval = approval
+        self._all = approval_text(approval)
+        # How many lines are on the screen; and whether the approval is too long to have all of its lines.
+        self._drawn = 0
+        self._lacks_lines = lacks_lines(approval)
         self._always = False
         self._rules = [approval.suggested_rule, *approval.other_rules]
 
-    def _first(self) -> Sequence[Line]:
-        """Returns the first lines of a long text. Totals are among them."""
-        if (more := len(self._all) - _FIRST_LINES) <= 0:
-            return self._all
-        return [
-            *self._all[:_FIRST_LINES],
-            Text(f"… {more:,} more lines: s shows all {len(self._all):,}", style="yellow"),
-        ]
+    def on_mount(self) -> None:
+        self._draw(_FIRST_LINES)
 
-    def action_show_all(self) -> None:
-        self.query_one(".lines", Static).update(Group(*self._all))
+    async def show_whole(self, approval: ApprovalOut) -> None:
+        """Shows the approval with the lines that were missing."""
+        self.approval, self._all, self._lacks_lines = approval, approval_text(approval), False
+        drawn, self._drawn = self._drawn, 0
+        await self.query(".more").remove()
+        self._draw(max(drawn, _FIRST_LINES) + _MORE_LINES)
+
+    def _draw(self, count: int) -> None:
+        """Draws as many more lines. What was drawn stays: drawing it again would take as long."""
+        lines = self._all[self._drawn : self._drawn + count]
+        if self._drawn == 0:
+            self.query_one(".lines", Static).update(Group(*lines))
+        else:
+            self.query_one(".reading").mount(
+                Static(Group(*lines), classes="lines more"), before=self.query_one(".rest")
+            )
+        self._drawn += len(lines)
+        self.show_rest()
+
+    def show_rest(self) -> None:
+        """Shows how much is not on the screen, and how to see it."""
+        left = len(self._all) - self._drawn
+        known = f"{left:,} more lines" if left else ""
+        if self._lacks_lines:
+            known = f"{known}, and others that are not loaded" if known else "Not all lines are loaded"
+        rest = self.query_one(".rest", Static)
+        rest.display = bool(known)
+        rest.update(Text(f"… {known}: s shows more", style="yellow"))
+
+    def action_show_more(self) -> None:
+        if self._lacks_lines:
+            self.query_one(".rest", Static).update(Text("Loading all lines …", style="yellow"))
+            self.post_message(self.Lacking(self, self.approval))
+        elif self._drawn < len(self._all):
+            self._draw(_MORE_LINES)
 
     def compose_foot(self) -> ComposeResult:
         reason = Input(

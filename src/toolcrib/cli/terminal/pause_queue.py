@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from textual import on
@@ -165,6 +166,38 @@ class PauseQueue(Container):
                 # It is still pending, so the panel stays.
                 return
         await self._close_panel_of(event.approval.id)
+
+    @on(ApprovalPanel.Lacking)
+    def _load_rest(self, event: ApprovalPanel.Lacking) -> None:
+        # Not awaited here: a call of thousands of files takes seconds, and the person may decide or stop meanwhile.
+        self.run_worker(self._show_whole(event.panel, event.approval))
+
+    async def _show_whole(self, panel: ApprovalPanel, approval: ApprovalOut) -> None:
+        try:
+            whole = await asyncio.to_thread(self._location.client.whole_approval, self._location.id, approval)
+        except ToolcribError as error:
+            self.post_message(self.Said(f"Not all lines were loaded. {error_text(error)}"))
+            panel.show_rest()
+            return
+        if panel.is_attached:
+            await panel.show_whole(whole)
+
+    @on(ReviewPanel.Lacking)
+    def _load_page(self, event: ReviewPanel.Lacking) -> None:
+        self.run_worker(self._show_page(event))
+
+    async def _show_page(self, event: ReviewPanel.Lacking) -> None:
+        file, panel = event.file, event.panel
+        load = partial(self._location.client.review, self._location.id, event.shown.session_id)
+        try:
+            if file is None:
+                page = await asyncio.to_thread(load, offset=event.shown.next_offset or 0)
+            else:
+                page = await asyncio.to_thread(load, path=file.path, from_line=file.next_line or 0)
+            if panel.is_attached:
+                await (panel.add_files(page) if file is None else panel.add_lines(page))
+        except ToolcribError as error:
+            panel.show_flaw(error_text(error))
 
     @on(QuestionPanel.Answered)
     async def _answer(self, event: QuestionPanel.Answered) -> None:
