@@ -29,6 +29,7 @@ class ReviewSideOut(OutModel):
 
     size: int
     sha256: str | None = Field(description="Null if the content was not kept.")
+    version_id: UUID | None = Field(description="The version with this content. Null if it was not kept.")
 
 
 class OtherAuthorOut(OutModel):
@@ -117,11 +118,11 @@ class FileDecisionIn(InModel):
 class ReviewDecisionIn(InModel):
     """Decisions about files, or about everything that was shown."""
 
-    decisions: list[FileDecisionIn] = Field(default=[], max_length=1_000)
+    decisions: list[FileDecisionIn] = Field(default=[], max_length=10_000)
     all: Literal["keep", "revert"] | None = None
     version: Version | None = Field(default=None, description="With `all`: the `version` of the review.")
     unshown: list[str] = Field(
-        default=[], max_length=1_000, description="To keep all: the review's `unshown`, told to the person."
+        default=[], max_length=10_000, description="To keep all: the review's `unshown`, told to the person."
     )
     left_out: int = Field(default=0, ge=0, description="To keep all: the review's `left_out`, told to the person.")
 

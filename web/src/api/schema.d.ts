@@ -5302,6 +5302,11 @@ export interface components {
              * @description Null if the content was not kept.
              */
             sha256: string | null;
+            /**
+             * Version Id
+             * @description The version with this content. Null if it was not kept.
+             */
+            version_id: string | null;
         };
         /**
          * RunEnding
@@ -6928,6 +6933,11 @@ export interface components {
              * @description Null if the content was not kept.
              */
             sha256: string | null;
+            /**
+             * Version Id
+             * @description The version with this content. Null if it was not kept.
+             */
+            version_id: string | null;
         };
         /** ReviewedVersionEntry */
         ReviewedVersionEntry: {

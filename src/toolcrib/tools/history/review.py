@@ -37,6 +37,8 @@ from toolcrib.workspace.text.worker_calls import all_compared, hunk_page
 
 # How many files are on a page, and how many characters of hunks are shown with them.
 _MOST_FILES: Final = 1_000
+# Files of one decision: more than a page, because a person decides about all pages at once.
+MOST_DECIDED: Final = 10_000
 _ROOM: Final = 500_000
 # Files of a git directory that are shown with their lines. The note names or counts them all.
 _MOST_INSIDE: Final = 100
@@ -68,6 +70,7 @@ class ReviewSide(ToolResult):
 
     size: int
     sha256: Annotated[str | None, Field(description="Null if the content was not kept.")]
+    version_id: Annotated[IdText | None, Field(description="The version with this content. Null if it was not kept.")]
 
 
 class OtherAuthor(ToolResult):
@@ -198,12 +201,12 @@ class FileDecision(BaseModel):
 
 class ReviewDecideArguments(ToolArguments):
     decisions: list[FileDecision] = Field(
-        default=[], max_length=_MOST_FILES, description="What to keep and what to revert, by file and by hunk."
+        default=[], max_length=MOST_DECIDED, description="What to keep and what to revert, by file and by hunk."
     )
     all: Literal["keep", "revert"] | None = Field(default=None, description="Keep or revert everything that was shown.")
     version: str | None = Field(default=None, max_length=64, description="With `all`: the `version` of the review.")
     unshown: list[str] = Field(
-        default=[], max_length=_MOST_FILES, description="To keep all: the review's `unshown`, told to the person."
+        default=[], max_length=MOST_DECIDED, description="To keep all: the review's `unshown`, told to the person."
     )
     left_out: int = Field(default=0, ge=0, description="To keep all: the review's `left_out`, told to the person.")
 
@@ -377,7 +380,8 @@ def _side(entry: ReviewEntry, version: Version | None) -> ReviewSide | None:
         return None
     state = version.state
     known = state.sha256 or state.unkept_sha256
-    return {"size": state.size, "sha256": known.hex() if known else None}
+    kept = None if state.sha256 is None else str(version.id)
+    return {"size": state.size, "sha256": known.hex() if known else None, "version_id": kept}
 
 
 def _others(entry: ReviewEntry) -> list[OtherAuthor]:

@@ -1,10 +1,11 @@
 /** One file of a review: its header with what a person can do, and its lines in parts that are rendered when near. */
 import { ChevronDown, ChevronRight, Copy, UnfoldVertical } from "lucide-react";
-import { memo, type ReactNode, useCallback, useEffect, useMemo, useState } from "react";
+import { lazy, memo, type ReactNode, Suspense, useCallback, useEffect, useMemo, useState } from "react";
 import { Badge, type Tone } from "../../components/Badge";
 import { Button, IconButton } from "../../components/Button";
 import { copyText } from "../../components/clipboard";
 import type { RawLine } from "../../components/diffLines";
+import { Loading } from "../../components/Loading";
 import { escapedLine, grouped } from "../../components/shownText";
 import { CommentBox, CommentForm } from "./CommentBox";
 import { newComment } from "./comments";
@@ -16,6 +17,8 @@ import { Near } from "./Near";
 import type { ReviewFile, ReviewHunk } from "./reviewFiles";
 import type { Comments } from "./useComments";
 import { type Syntax, useSyntax } from "./useSyntax";
+
+const ReviewImages = lazy(() => import("./ReviewImages"));
 
 /** Rows that are rendered together, and the height of one, in pixels. */
 const PART = 20;
@@ -36,6 +39,7 @@ export interface FileActions {
 }
 
 interface Props extends FileActions {
+  workspaceId: string;
   file: ReviewFile;
   isCurrent: boolean;
   /** The hunk that keys act on. */
@@ -120,7 +124,7 @@ function FileContent(props: Props) {
           </label>
         </span>
       </header>
-      {!isFolded && (file.hunks.length > 0 ? <FileLines {...props} /> : file.rest === null && <NoLines file={file} />)}
+      {!isFolded && (file.hunks.length > 0 ? <FileLines {...props} /> : file.rest === null && <NoLines {...props} />)}
       {!isFolded && file.rest !== null && props.more && (
         <MoreLines key={`${file.version} ${file.rest.from}`} file={file} rest={file.rest} more={props.more} />
       )}
@@ -171,7 +175,14 @@ function MoreLines({ file, rest, more }: { file: ReviewFile; rest: NonNullable<R
 
 type LoadMore = NonNullable<FileActions["more"]>;
 
-function NoLines({ file }: { file: ReviewFile }) {
+function NoLines({ file, workspaceId }: Props) {
+  if (file.images.length > 0) {
+    return (
+      <Suspense fallback={<Loading what="images" />}>
+        <ReviewImages workspaceId={workspaceId} file={file} />
+      </Suspense>
+    );
+  }
   if (file.flaw !== null) {
     return (
       <p role="alert" className="px-3 py-4 text-center text-xs text-bad">

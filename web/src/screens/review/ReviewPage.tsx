@@ -42,7 +42,8 @@ interface Props extends FileActions {
   title: ReactNode;
   back: { href: string; label: string };
   files: readonly ReviewFile[];
-  marked?: ReadonlyMap<string, ReadonlySet<string>>;
+  /** The ids of the hunks that are marked. */
+  marked?: (file: ReviewFile) => ReadonlySet<string>;
   control?: FileControl;
   /** The buttons that decide about all; which files are viewed is known here. */
   decision: (viewed: Viewed) => ReactNode;
@@ -219,6 +220,7 @@ export function ReviewPage({ workspaceId, sessionId, name, title, back, files, m
               {files.map((file) => (
                 <FileReview
                   key={file.path}
+                  workspaceId={workspaceId}
                   file={file}
                   isCurrent={file.path === focused?.path}
                   currentHunk={file.path === focused?.path ? focused.hunk : null}
@@ -228,7 +230,7 @@ export function ReviewPage({ workspaceId, sessionId, name, title, back, files, m
                   onViewed={view}
                   isSplit={isSplit && hasSides(file)}
                   width={width}
-                  marked={marked?.get(file.path) ?? NO_MARKS}
+                  marked={marked?.(file) ?? NO_MARKS}
                   comments={comments}
                   openLine={openLine?.path === file.path ? openLine.key : null}
                   onOpenLine={mayWrite ? openComment : null}

@@ -1,7 +1,6 @@
 /** The open review of a session: each file is kept or reverted, as a whole or by hunk. */
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
-import type { Schema } from "../../api/client";
 import { asText } from "../../api/content";
 import { callTool } from "../../api/tools";
 import { useMe } from "../../app/me";
@@ -13,11 +12,11 @@ import { ConfirmButton } from "../../components/ConfirmButton";
 import { Dialog } from "../../components/Dialog";
 import { Empty } from "../../components/Empty";
 import { ErrorNote } from "../../components/ErrorNote";
-import { escaped, escapedLine, grouped } from "../../components/shownText";
+import { escaped, escapedLine, grouped, ONE_WAY } from "../../components/shownText";
 import { UndoDialog } from "../../components/UndoDialog";
 import { useSession } from "../chat/sessions";
 import { EditFile } from "./EditFile";
-import { useLastDecision, useMarks } from "./marks";
+import { type LastDecision, useLastDecision, useMarks } from "./marks";
 import { ReviewPage } from "./ReviewPage";
 import { ReviewSkeleton } from "./ReviewSkeleton";
 import type { ReviewFile, ReviewHunk } from "./reviewFiles";
@@ -48,7 +47,6 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
   /** The file as it was when the editor opened: a later version is not overwritten. */
   const [editing, setEditing] = useState<ReviewFile | null>(null);
   const [undoing, setUndoing] = useState<string | null>(null);
-  const [undone, setUndone] = useState<ReadonlySet<string>>(new Set());
   const name = `${useMe().data?.id ?? ""} ${workspaceId} ${sessionId}`;
   const marks = useMarks(name);
   const [decided, setDecided] = useLastDecision(name);
@@ -66,30 +64,32 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
   if (review.error) return <ErrorNote error={review.error} />;
   if (review.isPending) return <ReviewSkeleton />;
 
-  const marksOf = marks.of;
   const unlisted = review.data.total - review.data.files.length;
+  /** Reverts a file, or what is marked in it. */
   function decideFile(file: ReviewFile, decision: "keep" | "revert") {
-    const hunks = decision === "revert" ? marksOf(file).map(({ id }) => id) : [];
+    const hunks = decision === "revert" ? [...marks.of(file)] : [];
     decide.mutate({ decisions: [{ path: file.path, version: file.version, decision, hunks }], all: null });
   }
   /** Keeps the file, except for the hunks that are marked. */
-  const keepFile = (file: ReviewFile) => decideFile(file, marksOf(file).length > 0 ? "revert" : "keep");
+  const keepFile = (file: ReviewFile) => decideFile(file, marks.of(file).size > 0 ? "revert" : "keep");
   /** A whole file is reverted only by a key of its own. */
   const markHunk = (file: ReviewFile, hunk: ReviewHunk | null) => hunk?.isRevertible && marks.toggle(file, hunk);
-  /** Keeps all files, except for the hunks that are marked. */
+  /** Keeps all files that could be shown, except for the hunks that are marked. */
   function keepAll() {
-    const partly = files.filter((file) => marksOf(file).length > 0);
-    if (partly.length === 0)
+    if (!hasMarks && !files.some(({ flaw }) => flaw !== null))
       return decide.mutateAsync({ decisions: [], all: "keep", version: review.data?.version ?? "" });
-    const decisions = files.map((file) => {
-      const hunks = marksOf(file).map(({ id }) => id);
-      return { path: file.path, version: file.version, decision: hunks.length > 0 ? "revert" : "keep", hunks } as const;
-    });
+    const decisions = files
+      .filter(({ flaw }) => flaw === null)
+      .map((file) => {
+        const hunks = [...marks.of(file)];
+        const decision = hunks.length > 0 ? "revert" : "keep";
+        return { path: file.path, version: file.version, decision, hunks } as const;
+      });
     return decide.mutateAsync({ decisions, all: null });
   }
   /** Asks first if there are files that the person has not viewed. */
   function askToKeepAll(viewed: Viewed) {
-    const rest = files.filter((file) => !viewed.has(file) || marks.lost(file) > 0);
+    const rest = files.filter((file) => !viewed.has(file) || marks.lost(file) > 0 || file.flaw !== null);
     if (rest.length + unlisted > 0) setUnseen(rest);
     else void keepAll().catch(() => undefined);
   }
@@ -103,8 +103,8 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
   async function save({ path, version }: ReviewFile, content: string) {
     await decide.mutateAsync({ decisions: [{ path, version, decision: "edit", hunks: [], content }], all: null });
   }
-  const undoLast = () => decided !== null && !undone.has(decided.call_id) && setUndoing(decided.call_id);
-  const hasMarks = files.some((file) => marksOf(file).length > 0);
+  const undoLast = () => decided !== null && !decided.isUndone && setUndoing(decided.call_id);
+  const hasMarks = files.some((file) => marks.of(file).size > 0);
   const isDone = files.length === 0;
 
   return (
@@ -113,10 +113,10 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
       sessionId={sessionId}
       name={sessionId}
       title={escaped(title)}
-      note={decided && <DecidedNote decided={decided} isUndone={undone.has(decided.call_id)} onUndo={undoLast} />}
+      note={decided && <DecidedNote decided={decided} onUndo={undoLast} />}
       back={{ href: `/w/${workspaceId}/chat/${sessionId}`, label: "Back to the chat" }}
       files={files}
-      marked={marks.all}
+      marked={marks.of}
       read={async (file) => ({ lines: await readLines(workspaceId, file.path), side: "after" })}
       more={more}
       {...(mayWrite
@@ -126,7 +126,7 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
               buttons: (file) => (
                 <FileButtons
                   file={file}
-                  marks={marksOf(file).length}
+                  marks={marks.of(file).size}
                   isBusy={decide.isPending}
                   onDecide={(choice) => decideFile(file, choice)}
                   onEdit={() => setEditing(file)}
@@ -135,7 +135,11 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
               keys: [
                 { keys: "a", does: "Keep the file, except for its marked changes", act: keepFile },
                 { keys: "r", does: "Mark the change for its revert", act: markHunk },
-                { keys: "R", does: "Revert the file", act: (file) => decideFile(file, "revert") },
+                {
+                  keys: "R",
+                  does: "Revert the file, or only its marked changes",
+                  act: (file) => decideFile(file, "revert"),
+                },
                 { keys: "e", does: "Edit the file", act: (file) => file.isEditable && setEditing(file) },
               ],
               pageKeys: [
@@ -171,8 +175,9 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
       {unseen !== null && (
         <KeepAllDialog
           unseen={unseen}
-          count={review.data.total}
+          count={review.data.total - files.filter(({ flaw }) => flaw !== null).length}
           unlisted={unlisted}
+          marks={files.reduce((sum, file) => sum + marks.of(file).size, 0)}
           onClose={() => setUnseen(null)}
           onKeep={() => {
             setUnseen(null);
@@ -195,7 +200,7 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
         request={undoing === null ? null : { target: { calls: [undoing] }, what: "the decision", isDecision: true }}
         onClose={() => setUndoing(null)}
         onDone={() => {
-          if (undoing !== null) setUndone(new Set([...undone, undoing]));
+          if (decided?.call_id === undoing) setDecided({ ...decided, isUndone: true });
           void queries.invalidateQueries({ queryKey: reviewKey(workspaceId, sessionId) });
         }}
       />
@@ -205,13 +210,12 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
 }
 
 interface NoteProps {
-  decided: Schema["ReviewDecisionOut"];
-  isUndone: boolean;
+  decided: LastDecision;
   onUndo: () => void;
 }
 
 /** What the last decision did, and the way back. */
-function DecidedNote({ decided: { kept, reverted, edited }, isUndone, onUndo }: NoteProps) {
+function DecidedNote({ decided: { kept, reverted, edited, isUndone }, onUndo }: NoteProps) {
   const parts = [
     kept.length > 0 ? `kept ${named(kept)}` : "",
     reverted.length > 0 ? `reverted ${named(reverted.map(({ path }) => path))}` : "",
@@ -248,11 +252,15 @@ interface KeepAllProps {
   count: number;
   /** Files beyond those that the page lists. */
   unlisted: number;
+  /** How many hunks are marked: they are reverted. */
+  marks: number;
   onClose: () => void;
   onKeep: () => void;
 }
 
-function KeepAllDialog({ unseen, count, unlisted, onClose, onKeep }: KeepAllProps) {
+function KeepAllDialog({ unseen, count, unlisted, marks, onClose, onKeep }: KeepAllProps) {
+  const kept = unseen.filter(({ flaw }) => flaw === null);
+  const open = unseen.filter(({ flaw }) => flaw !== null);
   return (
     <Dialog
       title="Keep files that you have not viewed?"
@@ -261,31 +269,54 @@ function KeepAllDialog({ unseen, count, unlisted, onClose, onKeep }: KeepAllProp
       foot={
         <>
           <Button onClick={onClose}>Cancel</Button>
-          <Button variant="primary" onClick={onKeep}>
+          <Button variant="primary" disabled={count === 0} onClick={onKeep}>
             Keep {filesOf(count)}
+            {marks > 0 && (marks === 1 ? " but 1 hunk" : ` but ${grouped(marks)} hunks`)}
           </Button>
         </>
       }
     >
       <div className="space-y-3">
-        <p>
-          {grouped(unseen.length + unlisted)} of {filesOf(count)} {unseen.length + unlisted === 1 ? "is" : "are"} not
-          marked as viewed:
-        </p>
-        <ul aria-label="Files that are not viewed" className="space-y-1 text-xs">
-          {unseen.map((file) => (
-            <li key={file.path} className="wrap-anywhere">
-              <code className="[direction:ltr] [unicode-bidi:bidi-override]">{escapedLine(file.path)}</code>
-              {file.hunks.length === 0 && file.change !== "moved" && (
-                <span className="text-warn"> {[...file.facts, "its lines are not shown"].join(", ")}</span>
-              )}
-            </li>
-          ))}
-          {unlisted > 0 && <li className="text-warn">and {filesOf(unlisted)} that this page does not list</li>}
-        </ul>
+        {open.length > 0 && (
+          <section aria-label="Files that stay open" className="space-y-1">
+            <p>{filesOf(open.length)} could not be shown, and will stay open:</p>
+            <Paths files={open} />
+          </section>
+        )}
+        {marks > 0 && <p>{marks === 1 ? "1 marked hunk is" : `${grouped(marks)} marked hunks are`} reverted.</p>}
+        {kept.length + unlisted > 0 && (
+          <>
+            <p>
+              {grouped(kept.length + unlisted)} of {filesOf(count)} {kept.length + unlisted === 1 ? "is" : "are"} not
+              marked as viewed:
+            </p>
+            <Paths label="Files that are not viewed" files={kept} unlisted={unlisted} />
+          </>
+        )}
       </div>
     </Dialog>
   );
+}
+
+function Paths({ label, files, unlisted = 0 }: { label?: string; files: readonly ReviewFile[]; unlisted?: number }) {
+  return (
+    <ul aria-label={label} className="space-y-1 text-xs">
+      {files.map((file) => (
+        <li key={file.path} className="wrap-anywhere">
+          <code className={ONE_WAY}>{escapedLine(file.path)}</code>
+          <span className="text-warn"> {notShown(file)}</span>
+        </li>
+      ))}
+      {unlisted > 0 && <li className="text-warn">and {filesOf(unlisted)} that this page does not list</li>}
+    </ul>
+  );
+}
+
+/** Says which changes of a file are not on the page. */
+function notShown({ change, facts, flaw, hunks, rest }: ReviewFile): string {
+  if (flaw !== null) return flaw;
+  if (rest !== null) return rest.count === null ? "not all lines loaded" : `${grouped(rest.count)} lines not loaded`;
+  return hunks.length === 0 && change !== "moved" ? [...facts, "no lines to show"].join(", ") : "";
 }
 
 function named(paths: readonly string[]): string {
@@ -310,7 +341,7 @@ function FileButtons({ file, marks, isBusy, onDecide, onEdit }: ButtonProps) {
         </Button>
       )}
       <Button small variant={marks > 0 ? "danger" : "plain"} disabled={isBusy} onClick={() => onDecide("revert")}>
-        {marks > 0 ? `Revert ${marks} of ${file.hunks.length} hunks` : "Revert"}
+        {marks > 0 ? `Revert ${marks} of ${file.hunkCount} hunks` : "Revert"}
       </Button>
       <Button small disabled={isBusy || marks > 0} onClick={() => onDecide("keep")}>
         Keep

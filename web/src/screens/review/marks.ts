@@ -4,13 +4,19 @@ import { useState } from "react";
 import type { Schema } from "../../api/client";
 import type { ReviewFile, ReviewHunk } from "./reviewFiles";
 
-/** The ids of the marked hunks, by path. */
-export type Marks = ReadonlyMap<string, ReadonlySet<string>>;
+/** The marked hunks of a file, by their ids, and the version of the file in which they were marked. */
+interface FileMarks {
+  version: string;
+  ids: ReadonlySet<string>;
+}
+
+/** By path. */
+export type Marks = ReadonlyMap<string, FileMarks>;
 
 export interface KeptMarks {
-  all: Marks;
-  of: (file: ReviewFile) => ReviewHunk[];
-  /** Hunks that were marked and are not there any more: the file has changed since. */
+  /** The ids of the marked hunks. */
+  of: (file: ReviewFile) => ReadonlySet<string>;
+  /** How many hunks were marked and are not there any more: the file has changed since. */
   lost: (file: ReviewFile) => number;
   toggle: (file: ReviewFile, hunk: ReviewHunk) => void;
   /** The files are decided. */
@@ -24,54 +30,61 @@ export function useMarks(name: string): KeptMarks {
     setAll(after);
     write(localStorage, storage, after.size === 0 ? null : textOfMarks(after));
   };
-  const of = (file: ReviewFile) => file.hunks.filter(({ id }) => all.get(file.path)?.has(id));
   return {
-    all,
-    of,
-    lost: (file) => (all.get(file.path)?.size ?? 0) - of(file).length,
+    of: (file) => marksOf(all, file),
+    lost: (file) => (all.get(file.path)?.ids.size ?? 0) - marksOf(all, file).size,
     toggle: (file, hunk) => store(toggled(all, file, hunk)),
     forget: (paths) => store(new Map([...all].filter(([path]) => !paths.includes(path)))),
   };
 }
 
+const NONE: ReadonlySet<string> = new Set();
+
+/** Returns the marks that hold. Those of the same version do, also of hunks that are not loaded yet. */
+export function marksOf(marks: Marks, { path, version, hunks }: ReviewFile): ReadonlySet<string> {
+  const before = marks.get(path);
+  if (before === undefined) return NONE;
+  if (before.version === version) return before.ids;
+  return new Set(hunks.map(({ id }) => id).filter((id) => before.ids.has(id)));
+}
+
 /** Marks a hunk, or unmarks it. Marks of hunks that the file no longer has are dropped: the person has looked again. */
 export function toggled(marks: Marks, file: ReviewFile, { id }: ReviewHunk): Marks {
-  const before = marks.get(file.path);
-  const ids = new Set(file.hunks.map((hunk) => hunk.id).filter((hunk) => before?.has(hunk)));
+  const ids = new Set(marksOf(marks, file));
   if (!ids.delete(id)) ids.add(id);
   const others = [...marks].filter(([path]) => path !== file.path);
-  return new Map(ids.size === 0 ? others : [...others, [file.path, ids]]);
+  return new Map(ids.size === 0 ? others : [...others, [file.path, { version: file.version, ids }]]);
 }
 
 export function textOfMarks(marks: Marks): string {
-  return JSON.stringify([...marks].map(([path, ids]) => [path, [...ids]]));
+  return JSON.stringify([...marks].map(([path, { version, ids }]) => [path, version, [...ids]]));
 }
 
 export function marksFrom(text: string | null): Marks {
   try {
-    const found: [string, string[]][] = JSON.parse(text ?? "[]");
-    return new Map(found.map(([path, ids]) => [path, new Set(ids)]));
+    const found: [string, string, string[]][] = JSON.parse(text ?? "[]");
+    return new Map(found.map(([path, version, ids]) => [path, { version, ids: new Set(ids) }]));
   } catch {
     return new Map();
   }
 }
 
-type Decided = Schema["ReviewDecisionOut"];
+/** The last decision of this tab, and whether it was undone. */
+export type LastDecision = Schema["ReviewDecisionOut"] & { isUndone?: boolean };
 
-/** The last decision of this tab. */
-export function useLastDecision(name: string): [Decided | null, (decided: Decided | null) => void] {
+export function useLastDecision(name: string): [LastDecision | null, (decision: LastDecision) => void] {
   const storage = `toolcrib.decided ${name}`;
-  const [last, setLast] = useState<Decided | null>(() => decisionFrom(read(sessionStorage, storage)));
-  const store = (decided: Decided | null) => {
-    setLast(decided);
-    write(sessionStorage, storage, decided === null ? null : JSON.stringify(decided));
+  const [last, setLast] = useState<LastDecision | null>(() => decisionFrom(read(sessionStorage, storage)));
+  const store = (decision: LastDecision) => {
+    setLast(decision);
+    write(sessionStorage, storage, JSON.stringify(decision));
   };
   return [last, store];
 }
 
-function decisionFrom(text: string | null): Decided | null {
+function decisionFrom(text: string | null): LastDecision | null {
   try {
-    return text === null ? null : (JSON.parse(text) as Decided);
+    return text === null ? null : (JSON.parse(text) as LastDecision);
   } catch {
     return null;
   }

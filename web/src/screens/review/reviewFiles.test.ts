@@ -13,7 +13,7 @@ test("What may run code in a git directory is shown with its lines, and decided 
     { path: "/.git/config", change: "modified", diff: null, note: "Its lines are not shown: it holds tokens." },
   ];
   const note = "git: HEAD, may run code: config, rebase-merge/git-rebase-todo";
-  const rest = { before: null, after: null, flaw: null, next_line: null, lines: 0 };
+  const rest = { before: null, after: null, flaw: null, next_line: null, lines: 0, hunks_total: 0 };
   const given = { path: "/.git", kind: "git", change: "modified", hunks: [], others: [], note, inside, ...rest };
   const file = fileOfSession(given as unknown as Schema["ReviewFileOut"], () => "");
   expect(file.facts).toEqual(["git directory", note, "/.git/config: Its lines are not shown: it holds tokens."]);

@@ -35,10 +35,16 @@ export interface ReviewFile {
   /** Why the changes could not be shown, although there are some. */
   flaw: string | null;
   hunks: readonly ReviewHunk[];
+  /** How many the change has, with those that are not loaded. */
+  hunkCount: number;
   /** Which of the change's lines are not loaded yet: from where on, and how many if that is known. Null: none. */
   rest: { from: number; count: number | null } | null;
   /** Names what is shown. A decision about the file repeats it. */
   version: string;
+  /** The version names every byte of the change, however much of it is loaded. */
+  isExact: boolean;
+  /** The versions of an image, to be shown: before and after. */
+  images: readonly { title: string; versionId: string }[];
   /** The content can be read, so that unchanged lines can be shown. */
   hasContent: boolean;
   /** A person can edit the content. */
@@ -66,7 +72,8 @@ export function fileOfSession(
   const facts = [
     ...(one.kind === "file" ? [] : [one.kind === "git" ? "git directory" : one.kind]),
     ...(one.mode ? [`mode ${one.mode.join(" → ")}`] : []),
-    ...(one.note ? [escapedLine(one.note)] : []),
+    // Other facts follow in the same line.
+    ...(one.note ? [escapedLine(one.note).replace(/\.$/, "")] : []),
     ...inside.flatMap(({ path, note }) => (note ? [`${escapedLine(path)}: ${escapedLine(note)}`] : [])),
     // All that can be said of an image or an archive.
     ...(one.note && sides.length > 0 ? [sides.map(({ size }) => `${grouped(size)} bytes`).join(" → ")] : []),
@@ -82,12 +89,30 @@ export function fileOfSession(
     facts,
     flaw: one.flaw === null ? null : escapedLine(one.flaw),
     hunks: [...hunks, ...inside.flatMap(hunksInside)],
+    hunkCount: one.hunks_total,
+    isExact: true,
+    images: imagesOf(one),
     rest: one.next_line === null ? null : { from: one.next_line, count: one.lines - one.next_line },
     version: one.version,
     hasContent: one.kind === "file" && one.change !== "deleted",
     isEditable:
       one.kind === "file" && one.change !== "deleted" && hunks.length > 0 && (one.size ?? 0) <= MOST_EDITED_BYTES,
   };
+}
+
+const IMAGE = /\.(?:png|jpe?g|gif|webp)$/i;
+/** A larger image would hold up the page. */
+const MOST_IMAGE_BYTES = 5_000_000;
+
+function imagesOf({ path, before, after, hunks }: Schema["ReviewFileOut"]): ReviewFile["images"] {
+  if (!IMAGE.test(path) || hunks.length > 0) return [];
+  const sides = [
+    { title: "Before", side: before },
+    { title: "After", side: after },
+  ];
+  return sides.flatMap(({ title, side }) =>
+    side?.version_id != null && side.size <= MOST_IMAGE_BYTES ? [{ title, versionId: side.version_id }] : [],
+  );
 }
 
 /** The lines of a file in a git directory. They are decided with the directory. */
@@ -102,6 +127,7 @@ function hunksInside({ path, change, diff }: Schema["UncommonGitFileOut"]): Revi
 
 export function fileOfApproval(one: Change, at: number): ReviewFile {
   const sides = [one.before, one.after].map((side) => `${side?.sha256 ?? ""} ${side?.mode ?? ""}`);
+  const hunks = hunksOf(one.diff ?? "");
   return {
     path: one.path ?? `omitted ${at}`,
     fromPath: one.from ?? null,
@@ -111,7 +137,10 @@ export function fileOfApproval(one: Change, at: number): ReviewFile {
     editedBy: null,
     facts: one.change === "omitted" ? [`${grouped(one.count ?? 0)} more files`] : changeFacts(one),
     flaw: null,
-    hunks: hunksOf(one.diff ?? ""),
+    hunks,
+    hunkCount: hunks.length,
+    images: [],
+    isExact: [one.before, one.after].every((side) => side == null || side.sha256 !== null),
     rest: restOf(one),
     version: sides.join(" "),
     hasContent: one.kind === "file" && one.before != null,
@@ -120,6 +149,7 @@ export function fileOfApproval(one: Change, at: number): ReviewFile {
 }
 
 export function fileOfRun(one: Schema["ChangedFile"]): ReviewFile {
+  const hunks = hunksOf(one.diff ?? "");
   return {
     path: one.path,
     fromPath: one.from_path,
@@ -130,7 +160,10 @@ export function fileOfRun(one: Schema["ChangedFile"]): ReviewFile {
     facts: one.kind === "file" ? (one.diff ? [] : ["no diff"]) : [one.kind],
     flaw: null,
     rest: null,
-    hunks: hunksOf(one.diff ?? ""),
+    hunks,
+    hunkCount: hunks.length,
+    isExact: false,
+    images: [],
     version: `${one.file_id} ${one.diff?.length ?? 0}`,
     hasContent: false,
     isEditable: false,
@@ -154,6 +187,18 @@ export function withMoreHunks<Hunk extends { id: string; diff: string }>(
   const [last, next] = [hunks.at(-1), more[0]];
   if (last === undefined || next === undefined || last.id !== next.id) return [...hunks, ...more];
   return [...hunks.slice(0, -1), { ...last, diff: joinedHunk(last.diff, next.diff) }, ...more.slice(1)];
+}
+
+/** Returns the review with the lines that were loaded before, of files that are the same: what is read stays where it is. */
+export function withLoadedLines(review: Schema["ReviewOut"], before: Schema["ReviewOut"]): Schema["ReviewOut"] {
+  const known = new Map(before.files.map((file) => [file.path, file]));
+  const files = review.files.map((file) => {
+    const old = known.get(file.path);
+    if (old === undefined || old.version !== file.version || file.next_line === null) return file;
+    const hasMore = old.next_line === null || old.next_line > file.next_line;
+    return hasMore ? { ...file, flaw: old.flaw, hunks: old.hunks, next_line: old.next_line } : file;
+  });
+  return { ...review, files };
 }
 
 /** Joins two parts of a hunk under one header. */
@@ -253,6 +298,6 @@ function plainHash(text: string): string {
 
 /** What is shown of a file, as one text. */
 export function shownContent(file: ReviewFile): string {
-  const lines = file.hunks.flatMap((hunk) => hunk.lines.map((line) => `${line.kind} ${line.raw}`));
+  const lines = file.isExact ? [] : file.hunks.flatMap((hunk) => hunk.lines.map((line) => `${line.kind} ${line.raw}`));
   return [file.path, file.fromPath, file.change, file.version, ...file.facts, ...lines].join("\n");
 }

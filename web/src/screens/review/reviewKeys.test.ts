@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { ReviewFile } from "./reviewFiles";
 import { nextPlace, type Place, subjectOf } from "./reviewKeys";
-import { placeOfElement } from "./usePlace";
+import { isSeen, placeOfElement } from "./usePlace";
 
 function file(path: string, hunks: number): ReviewFile {
   const of = Array.from({ length: hunks }, (_, at) => ({
@@ -22,8 +22,11 @@ function file(path: string, hunks: number): ReviewFile {
     facts: [],
     flaw: null,
     hunks: of,
+    hunkCount: hunks,
     rest: null,
     version: "1",
+    isExact: true,
+    images: [],
     hasContent: true,
     isEditable: true,
   };
@@ -78,4 +81,17 @@ test("The keys step from change to change, across files and back.", () => {
   expect(nextPlace(FILES, none, { path: "/b", hunk: "0" }, -1, false)).toEqual({ path: "/a", hunk: "1" });
   expect(nextPlace(FILES, none, { path: "/b", hunk: "4" }, 1, true)).toEqual({ path: "/c", hunk: "0" });
   expect(nextPlace(FILES, none, null, 1, false)).toEqual({ path: "/a", hunk: "0" });
+});
+
+test("A rest of a change at the edge of the view is not what a person looks at.", () => {
+  const view = { top: 100, bottom: 800 };
+  // Its head is in the view, or half of it, or it fills half of the view.
+  expect(isSeen({ top: 700, bottom: 5_000 }, view)).toBe(true);
+  expect(isSeen({ top: 60, bottom: 160 }, view)).toBe(true);
+  expect(isSeen({ top: -4_000, bottom: 460 }, view)).toBe(true);
+  expect(isSeen({ top: -4_000, bottom: 9_000 }, view)).toBe(true);
+  // The end of a long one; what is above and below.
+  expect(isSeen({ top: -4_000, bottom: 140 }, view)).toBe(false);
+  expect(isSeen({ top: 0, bottom: 90 }, view)).toBe(false);
+  expect(isSeen({ top: 795, bottom: 900 }, view)).toBe(false);
 });

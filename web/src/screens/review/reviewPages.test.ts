@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { withLoaded, withMoreDiff, withMoreHunks } from "./reviewFiles";
+import type { Schema } from "../../api/client";
+import { withLoaded, withLoadedLines, withMoreDiff, withMoreHunks } from "./reviewFiles";
 
 test("a hunk that goes on the next page is one hunk with the numbers of all its lines", () => {
   const first = [
@@ -37,4 +38,26 @@ test("files that are not listed are counted until they are loaded", () => {
     { path: "/b", change: "created", number: 1 },
     { path: null, change: "omitted", count: 1 },
   ]);
+});
+
+test("lines that were loaded stay when the review is fetched again, if their file is the same", () => {
+  const review = (...files: [string, string, number, number | null][]) =>
+    ({
+      files: files.map(([path, version, hunks, next_line]) => ({ path, version, hunks: Array(hunks), next_line })),
+    }) as unknown as Schema["ReviewOut"];
+  const before = review(
+    ["/all", "1", 9, null],
+    ["/part", "1", 5, 2_000],
+    ["/changed", "1", 9, null],
+    ["/gone", "1", 1, null],
+  );
+  const fetched = review(
+    ["/all", "1", 2, 1_000],
+    ["/part", "1", 2, 1_000],
+    ["/changed", "2", 2, 1_000],
+    ["/new", "1", 2, 1_000],
+  );
+  expect(withLoadedLines(fetched, before)).toEqual(
+    review(["/all", "1", 9, null], ["/part", "1", 5, 2_000], ["/changed", "2", 2, 1_000], ["/new", "1", 2, 1_000]),
+  );
 });

@@ -16,6 +16,7 @@ import {
   fileOfSession,
   type ReviewFile,
   withLoaded,
+  withLoadedLines,
   withMoreDiff,
   withMoreHunks,
 } from "./reviewFiles";
@@ -45,7 +46,11 @@ export function useSessionReview(workspaceId: string, sessionId: string) {
   );
   return useQuery({
     queryKey: reviewKey(workspaceId, sessionId),
-    queryFn: () => wholeReview(workspaceId, sessionId),
+    queryFn: async () => {
+      const review = await wholeReview(workspaceId, sessionId);
+      const before = queries.getQueryData<Schema["ReviewOut"]>(reviewKey(workspaceId, sessionId));
+      return before === undefined ? review : withLoadedLines(review, before);
+    },
   });
 }
 

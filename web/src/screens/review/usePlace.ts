@@ -8,6 +8,8 @@ import type { Place } from "./reviewKeys";
 const PATIENCE = 120;
 /** The height of a file's head, which covers what is below it, in pixels. */
 const HEAD = 48;
+/** The height of a change's head, in pixels. */
+const HUNK_HEAD = 28;
 
 export interface Places {
   /** Where the person is, for the tree: what keys have reached, or what was scrolled to. */
@@ -147,7 +149,7 @@ function isSame(one: Place | null, other: Place | null): boolean {
   return one === other || (one !== null && one.path === other?.path && one.hunk === other.hunk);
 }
 
-/** Whether a person sees a part of what the focus stands for: of a change, down to the next one; or else of the file. */
+/** Whether a person sees what the focus stands for: a change, down to the next one; or else the file. */
 function isInSight(area: HTMLElement, element: Element | null): boolean {
   const article = element?.closest("article");
   if (!element || !article) return false;
@@ -166,7 +168,19 @@ function isInSight(area: HTMLElement, element: Element | null): boolean {
       }
     }
   }
-  return top < view.bottom && bottom > view.top + HEAD;
+  return isSeen({ top, bottom }, { top: view.top + HEAD, bottom: view.bottom });
+}
+
+interface Extent {
+  top: number;
+  bottom: number;
+}
+
+/** Whether the head of a part is in the view, or half of it, or else it fills half of the view: not a rest at an edge. */
+export function isSeen({ top, bottom }: Extent, view: Extent): boolean {
+  if (top >= view.top - HUNK_HEAD / 2 && top <= view.bottom - HUNK_HEAD / 2) return true;
+  const visible = Math.min(bottom, view.bottom) - Math.max(top, view.top);
+  return visible > 0 && visible >= Math.min(bottom - top, view.bottom - view.top) / 2;
 }
 
 /** The element of a place; or of the part of the file where it will be, and whether it is the place itself. */
