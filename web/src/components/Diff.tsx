@@ -1,7 +1,7 @@
 /** A diff: side by side in wide columns, unified in narrow ones. Long lines wrap, because a person who approves
  * must see every change. A long diff scrolls, and only its visible lines are rendered, until a person wants all. */
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { type RefObject, useMemo, useRef, useState } from "react";
+import { type RefObject, useEffect, useMemo, useRef, useState } from "react";
 import { Button } from "./Button";
 import { EXACT, Parts } from "./Code";
 import { type DiffLine, difference, linesOf, type PairedLine, paired } from "./diffLines";
@@ -42,10 +42,19 @@ export function Diff({ diff, label }: Props) {
   const rows = useMemo(() => (isWide ? paired(lines) : lines.map(alone)), [isWide, lines]);
   const columns = Math.max(20, Math.floor(width / (isWide ? 2 : 1) / CHARACTER) - MARGIN);
   const isLong = rows.reduce((sum, row) => sum + wrappedRows(row, columns), 0) > FEW;
+  /** The end is out of sight: of few lines too, where one of them is long. */
+  const [isBelow, setIsBelow] = useState(false);
+  const look = () => {
+    const box = scroll.current;
+    setIsBelow(box !== null && box.scrollTop + box.clientHeight < box.scrollHeight - LINE_HEIGHT / 2);
+  };
+  // After every render: rows are measured when they are near.
+  useEffect(look);
   return (
     <div className="overflow-hidden rounded-md border border-line bg-surface">
       <div
         ref={scroll}
+        onScroll={look}
         tabIndex={0}
         role="region"
         aria-label={`Diff of ${label}`}
@@ -64,7 +73,10 @@ export function Diff({ diff, label }: Props) {
       </div>
       {isLong && (
         <div className="flex items-center gap-2 border-t border-line px-2 py-1 text-xs text-muted">
-          <span className="grow">{grouped(lines.length)} lines</span>
+          <span className="grow">
+            {grouped(lines.length)} lines
+            {isBelow && <span className="font-medium text-warn">, continued below: scroll to read all of it</span>}
+          </span>
           <Button small variant="quiet" aria-expanded={isWhole} onClick={() => setIsWhole(!isWhole)}>
             {isWhole ? "Show less" : `Show all ${grouped(lines.length)} lines`}
           </Button>

@@ -166,7 +166,7 @@ function MoreLines({ file, rest, more }: { file: ReviewFile; rest: NonNullable<R
           Could not be loaded: {escapedLine(flaw)}
         </p>
       )}
-      <Button small busy={isBusy} onClick={() => void load()}>
+      <Button small data-more busy={isBusy} onClick={() => void load()}>
         {file.change === "omitted" ? "Show the next files" : `Show more lines${what}`}
       </Button>
     </div>

@@ -313,10 +313,10 @@ function Paths({ label, files, unlisted = 0 }: { label?: string; files: readonly
 }
 
 /** Says which changes of a file are not on the page. */
-function notShown({ change, facts, flaw, hunks, rest }: ReviewFile): string {
+function notShown({ change, facts, flaw, hunks, images, rest }: ReviewFile): string {
   if (flaw !== null) return flaw;
   if (rest !== null) return rest.count === null ? "not all lines loaded" : `${grouped(rest.count)} lines not loaded`;
-  return hunks.length === 0 && change !== "moved" ? [...facts, "no lines to show"].join(", ") : "";
+  return hunks.length + images.length === 0 && change !== "moved" ? [...facts, "no lines to show"].join(", ") : "";
 }
 
 function named(paths: readonly string[]): string {

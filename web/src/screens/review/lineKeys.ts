@@ -32,6 +32,11 @@ export function toFirstLine(file: ReviewFile, hunk: ReviewHunk | null): void {
   article?.querySelector<HTMLElement>(`[data-line-of="${name}"]`)?.focus();
 }
 
+/** Presses the button that loads more lines of a file, if it has one. */
+export function loadMore(file: ReviewFile): void {
+  document.querySelector<HTMLElement>(`article[data-path="${CSS.escape(file.path)}"] [data-more]`)?.click();
+}
+
 /** The nearest one on another row: the head of the change, or a line of it. Of two side by side, the one below or above. */
 function nextTo(target: HTMLElement, hunk: string, step: number): HTMLElement | undefined {
   const name = CSS.escape(hunk);

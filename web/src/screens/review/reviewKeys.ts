@@ -1,7 +1,7 @@
 /** The keys of a review: they move between hunks and files, and act on the one that has the focus. */
 import { type RefObject, useMemo, useRef } from "react";
 import { type Shortcut, useShortcuts } from "../../app/shortcuts";
-import { toFirstLine } from "./lineKeys";
+import { loadMore, toFirstLine } from "./lineKeys";
 import type { ReviewFile, ReviewHunk } from "./reviewFiles";
 import type { Viewed } from "./viewed";
 
@@ -80,6 +80,7 @@ export function useReviewKeys(keys: Keys): void {
         { keys: "v", does: "Mark the file as viewed", act: here((file) => now.current.view(file)) },
         { keys: "c", does: "Comment on the change", act: here((file, hunk) => now.current.comment(file, hunk)) },
         { keys: "↓", does: "Go to the lines of the change; c comments on one", act: here(toFirstLine) },
+        { keys: "m", does: "Load more lines of the file", act: here(loadMore) },
         { keys: "s", does: "Send the comments to the agent", act: () => now.current.send() },
       ];
       return all.map((one) => ({ ...one, group: "Review" }));

@@ -11,6 +11,9 @@ const HEAD = 48;
 /** The height of a change's head, in pixels. */
 const HUNK_HEAD = 28;
 
+/** What a person does to move the page. */
+const MOVES = ["wheel", "touchmove", "pointerdown", "keydown"] as const;
+
 export interface Places {
   /** Where the person is, for the tree: what keys have reached, or what was scrolled to. */
   place: Place | null;
@@ -32,6 +35,8 @@ export function usePlace(area: HTMLElement | null, files: readonly ReviewFile[])
   const wanted = useRef<Place | null>(null);
   /** What had the focus last. */
   const reached = useRef<Place | null>(null);
+  /** A key or a click has brought the person here, and they have not scrolled since. */
+  const isHeld = useRef(false);
   useEffect(() => {
     if (area === null) return;
     let frame = 0;
@@ -72,6 +77,19 @@ export function usePlace(area: HTMLElement | null, files: readonly ReviewFile[])
       if (isExact) found?.focus({ preventScroll: true });
     });
     rendered.observe(area, { childList: true, subtree: true });
+    // Files above that load their lines push it out of sight, and something else into its place.
+    const grown = new ResizeObserver(() => {
+      const element = document.activeElement;
+      if (isHeld.current && placeOfElement(element) !== null && !isInSight(area, element)) {
+        element?.scrollIntoView({ block: "start" });
+        chosenAt.current = area.scrollTop;
+      }
+    });
+    if (area.firstElementChild !== null) grown.observe(area.firstElementChild);
+    const release = () => {
+      isHeld.current = false;
+    };
+    for (const name of MOVES) area.addEventListener(name, release, { passive: true });
     area.addEventListener("scroll", scrolled, { passive: true });
     area.addEventListener("focusin", moved);
     area.addEventListener("focusout", left);
@@ -80,6 +98,8 @@ export function usePlace(area: HTMLElement | null, files: readonly ReviewFile[])
       area.removeEventListener("focusin", moved);
       area.removeEventListener("focusout", left);
       rendered.disconnect();
+      grown.disconnect();
+      for (const name of MOVES) area.removeEventListener(name, release);
       cancelAnimationFrame(frame);
     };
   }, [area]);
@@ -89,6 +109,7 @@ export function usePlace(area: HTMLElement | null, files: readonly ReviewFile[])
     (next: Place, isFocused = true) => {
       if (area === null) return;
       wanted.current = next;
+      isHeld.current = true;
       setPlace(next);
       let frames = 0;
       const show = () => {
