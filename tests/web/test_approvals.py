@@ -99,6 +99,23 @@ async def test_a_call_is_approved_with_the_keyboard_alone(
     await expect(page.get_by_text("No pending approvals")).to_be_visible()
 
 
+async def test_a_long_line_does_not_hide_that_it_goes_on(
+    workspace_page: Page, workspace: Workspace, model: ModelServer
+) -> None:
+    page = workspace_page
+    session = begin(workspace, hire(workspace, model, trust="supervised"))
+    model.say(says("", ("write", {"path": "/a.js", "content": f"var a = '{'a' * 5_000}'; evil();\nlast\n"})))
+    workspace.post(f"/sessions/{session}/messages", {"text": "Write."})
+    await page.goto(f"/w/{workspace.id}/approvals")
+    card = page.get_by_role("region", name="Approval of write")
+    diff = card.get_by_role("region", name="Diff of /a.js")
+    await expect(diff.locator("[data-line=new]").first).to_be_visible()
+    await expect(card.get_by_text("continued below")).to_be_visible()
+    await diff.evaluate("one => one.scrollTo(0, one.scrollHeight)")
+    await expect(card.get_by_text("continued below")).to_have_count(0)
+    await expect(diff.locator("[data-line=new]").last).to_be_in_viewport()
+
+
 async def test_finished_calls_open_as_diffs_answers_and_commands_in_lines(
     workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe, screenshot: Screenshot
 ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from base64 import b64decode
 from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -16,10 +17,12 @@ from tests.integration.runs.conftest import says
 from tests.wait_until import TRIES
 from tests.web.builders import begin, hire
 from tests.web.conftest import PHONE, Axe, Screenshot
-from tests.web.review_sessions import BAD, GOOD, changed, changed_files, long_diff, module, path_of, planted
+from tests.web.review_sessions import BAD, GOOD, changed, changed_files, long_diff, module, path_of, planted, unpack
 
 FILES, PLANTED, EDITED = 60, 37, 20
 MINE = '    return f"{price.gross():,.2f} {price.currency} including tax"'
+# A transparent PNG.
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 # Lines that are replaced by as many others, and milliseconds.
 LONG, LONGEST_TASK = 5_000, 100
 
@@ -345,6 +348,52 @@ async def test_a_person_edits_a_proposed_file_and_approves_exactly_that(
     await expect(page.get_by_text("Your version is better.")).to_be_visible()
     assert workspace.result("read", path="/src/price.py")["content"] == changed(1)
     assert "edited this change before approving it" in str(model.last.body)
+
+
+async def test_a_change_of_many_pages_is_loaded_marked_and_reverted_and_images_are_shown(
+    workspace_page: Page, workspace: Workspace, model: ModelServer, axe: Axe
+) -> None:
+    page = workspace_page
+    lines = [f"line {number}" for number in range(6_000)]
+    after = [f"{line} changed" if number % 20 == 10 else line for number, line in enumerate(lines)]
+    image = b64decode(PIXEL)
+    unpack(workspace, {"/long.txt": "\n".join(lines), "/logo.png": "no image"})
+    session = begin(workspace, hire(workspace, model, trust="review"), title="Change it")
+    workspace.put_file("/.cache/long.txt", "\n".join(after))
+    workspace.put_file("/.cache/logo.png", image)
+    model.say(says("", ("bash", {"command": "cp .cache/long.txt .cache/logo.png ."})), says("Changed."))
+    workspace.post(f"/sessions/{session}/messages", {"text": "Change it"})
+    await expect(page.get_by_role("link", name="Change it")).to_be_visible()
+    await page.goto(f"/w/{workspace.id}/review/session/{session}")
+    shown = page.get_by_role("article", name="/logo.png").get_by_role("img", name="After: /logo.png")
+    await expect(shown).to_be_visible()
+    assert await shown.evaluate("one => one.complete && one.naturalWidth") == 1
+    await axe(page)
+
+    # A key loads the rest, and what is marked there stays marked although a reload shows the first page only.
+    long = page.get_by_role("article", name="/long.txt")
+    await expect(long.get_by_role("button", name="Show more lines: 1,")).to_be_visible()
+    await page.keyboard.press("/")
+    await page.keyboard.type("long")
+    await page.keyboard.press("Enter")
+    await focused_on(page, "Change 1 of 300 in /long.txt")
+    await page.keyboard.press("m")
+    await expect(long.get_by_role("button", name="Show more lines")).to_have_count(0)
+    area = page.get_by_role("region", name="Changes", exact=True)
+    await area.evaluate("one => one.scrollTo(0, one.scrollHeight)")
+    await long.get_by_role("button", name="Revert hunk 300", exact=True).click()
+    await page.reload()
+    await expect(long.get_by_role("button", name="Show more lines: 1,")).to_be_visible()
+    await expect(page.get_by_role("alert")).to_have_count(0)
+    await page.get_by_role("button", name="Keep all but marked hunks").click()
+    asked = page.get_by_role("dialog", name="Keep files that you have not viewed?")
+    await expect(asked).to_contain_text("1 marked hunk is reverted")
+    await expect(asked).to_contain_text("1,400 lines not loaded")
+    await asked.get_by_role("button", name="Keep 2 files but 1 hunk").click()
+    await expect(page.get_by_text("Nothing waits for a review")).to_be_visible()
+    await expect(page.get_by_role("status", name="Last decision")).to_contain_text("reverted /long.txt")
+    content = workspace.result("read", path="/long.txt", limit=6_000)["content"]
+    assert content.split("\n") == [*after[:5_990], lines[5_990], *after[5_991:]]
 
 
 @pytest.mark.long

@@ -354,7 +354,7 @@ function HunkHead({ row, ...props }: ListProps & { row: Extract<Row, { kind: "hu
   return (
     <div
       role="group"
-      aria-label={`Change ${number + 1} of ${file.hunks.length} in ${escapedLine(file.path)}`}
+      aria-label={`Change ${number + 1} of ${file.hunkCount} in ${escapedLine(file.path)}`}
       aria-current={hunk.id === currentHunk ? "location" : undefined}
       tabIndex={-1}
       data-hunk={hunk.id}
@@ -376,7 +376,7 @@ function HunkHead({ row, ...props }: ListProps & { row: Extract<Row, { kind: "hu
             Comment
           </Button>
         )}
-        {onMark && hunk.isRevertible && (file.hunks.length > 1 || isMarked) && (
+        {onMark && hunk.isRevertible && (file.hunkCount > 1 || isMarked) && (
           <Button
             small
             variant={isMarked ? "danger" : "quiet"}

@@ -25,3 +25,18 @@ test("What may run code in a git directory is shown with its lines, and decided 
   ]);
   expect(file.isEditable).toBe(false);
 });
+
+test("An image is shown before and after its change, if its content is kept and not too large.", () => {
+  const side = (version_id: string | null, size = 100) => ({ size, sha256: "0", version_id });
+  const rest = { kind: "file", hunks: [], others: [], inside: [], note: "Binary file.", flaw: null, next_line: null };
+  const imagesOf = (path: string, before: unknown, after: unknown) =>
+    fileOfSession({ ...rest, path, change: "modified", before, after } as unknown as Schema["ReviewFileOut"], () => "")
+      .images;
+  expect(imagesOf("/logo.PNG", side("1"), side("2"))).toEqual([
+    { title: "Before", versionId: "1" },
+    { title: "After", versionId: "2" },
+  ]);
+  expect(imagesOf("/logo.png", null, side("2"))).toEqual([{ title: "After", versionId: "2" }]);
+  expect(imagesOf("/logo.png", side(null), side("2", 50_000_000))).toEqual([]);
+  expect(imagesOf("/logo.bin", side("1"), side("2"))).toEqual([]);
+});

@@ -67,6 +67,7 @@ export function fileOfSession(
       author === "agent" ? null : `${author === "both" ? "edited" : "written"} by ${editedBy ?? "someone else"}`,
   }));
   const inside = one.inside ?? [];
+  const insideHunks = inside.flatMap(hunksInside);
   const sides = [one.before, one.after].flatMap((side) => (side === null ? [] : [side]));
   const hash = one.after?.sha256 ?? null;
   const facts = [
@@ -88,8 +89,8 @@ export function fileOfSession(
     editedBy,
     facts,
     flaw: one.flaw === null ? null : escapedLine(one.flaw),
-    hunks: [...hunks, ...inside.flatMap(hunksInside)],
-    hunkCount: one.hunks_total,
+    hunks: [...hunks, ...insideHunks],
+    hunkCount: one.hunks_total + insideHunks.length,
     isExact: true,
     images: imagesOf(one),
     rest: one.next_line === null ? null : { from: one.next_line, count: one.lines - one.next_line },
