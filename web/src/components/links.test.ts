@@ -8,6 +8,7 @@ test("A link whose text names another host, or none, shows where it leads.", () 
   expect(shown("https://evil.example/x", "the docs")).toBe("evil.example");
   expect(shown("https://github.com@evil.example/", "github.com")).toBe("evil.example");
   expect(shown("https://github.com.evil.example/", "https://github.com")).toBe("github.com.evil.example");
+  expect(shown("http://127.0.0.1/", "127.0.0.1.github.com/acme")).toBe("127.0.0.1");
   expect(shown("https://gіthub.com/", "https://gіthub.com/")).toBe("xn--gthub-n2e.com");
   expect(shown("mailto:a@evil.example", "b@good.example")).toBe("a@evil.example");
 });

@@ -17,7 +17,6 @@ from textual.widgets import Static
 
 from tests.unit.cli.terminal.test_session_view import Answer, Stage, served
 from tests.unit.cli.terminal.test_widgets import approval
-from tests.wait_until import PATIENCE
 from toolcrib.cli.terminal.chat_app import ChatApp
 from toolcrib.cli.terminal.pause_panels import ApprovalPanel
 from toolcrib.cli.terminal.pause_queue import PauseQueue
@@ -26,6 +25,8 @@ from toolcrib.client import ReviewOut
 from toolcrib.schemas.paused_calls import PreviewChangeOut
 
 SESSION = uuid4()
+# A page of a server on this machine takes milliseconds.
+LOADED_SECONDS = 30
 LOOK = Path(inspect.getfile(ChatApp)).with_name("look.tcss")
 
 
@@ -175,7 +176,7 @@ async def test_all_lines_and_files_of_a_long_review_are_reached_and_marked_only_
 
 async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
     """Wait for what a worker loads."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + LOADED_SECONDS
     while not condition():
         assert time.monotonic() < end, screen(pilot.app)
         await pilot.pause(0.05)
