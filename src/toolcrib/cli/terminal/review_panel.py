@@ -152,7 +152,7 @@ class ReviewPanel(Vertical, can_focus=True):
     def on_mount(self) -> None:
         self._draw(self._rows)
         reading = self.query_one(".reading", VerticalScroll)
-        self.watch(reading, "scroll_y", lambda: self.call_after_refresh(self._note_seen))
+        self.watch(reading, "scroll_y", self._note_seen_later)
         self.call_after_refresh(self._note_seen)
 
     async def add_lines(self, page: ReviewOut) -> None:
@@ -269,6 +269,9 @@ class ReviewPanel(Vertical, can_focus=True):
 
     def _was_seen(self, path: str) -> bool:
         return path in self._seen and _is_whole(self._files[path].file)
+
+    def _note_seen_later(self) -> None:
+        self.call_after_refresh(self._note_seen)
 
     def _note_seen(self) -> None:
         """Notes the files whose last line has been on the screen."""
