@@ -306,6 +306,34 @@ async def test_a_decision_that_the_server_refuses_comes_back_and_says_why(
     await expect(page.get_by_role("alert")).to_contain_text("busy")
 
 
+async def test_all_is_kept_while_the_answer_to_a_decision_is_on_its_way(
+    workspace_page: Page, workspace: Workspace, model: ModelServer
+) -> None:
+    page = workspace_page
+    session = changed_files(workspace, model, files=3, bad=5)
+    await expect(page.get_by_role("link", name="Raise the tax rate")).to_be_visible()
+    await page.goto(f"/w/{workspace.id}/review/session/{session}")
+    decided, answer = asyncio.Event(), asyncio.Event()
+
+    async def late(route: Route) -> None:
+        if route.request.method == "POST" and not decided.is_set():
+            decided.set()
+            await answer.wait()
+        await route.continue_()
+
+    await page.route(f"**/sessions/{session}/review", late)
+    await page.get_by_role("article", name=path_of(0)).get_by_role("button", name="Keep").click()
+    await decided.wait()
+    await page.keyboard.press("A")
+    await page.get_by_role("dialog").get_by_role("button", name="Keep 2 files").click()
+    await expect(page.get_by_text("Nothing waits for a review")).to_be_visible()
+    answer.set()
+    await expect(page.get_by_role("status", name="Last decision")).to_contain_text("You kept 2 files")
+    await expect(page.get_by_text("Nothing waits for a review")).to_be_visible()
+    await expect(page.get_by_role("alert")).to_have_count(0)
+    assert workspace.get(f"/sessions/{session}/review").json()["total"] == 0
+
+
 def messages_of(workspace: Workspace, session: str) -> list[str]:
     found = workspace.get(f"/sessions/{session}/messages").json()["items"]
     return [text for one in found if one["role"] == "user" for text in [str(one["content"])]]

@@ -54,10 +54,14 @@ class Panel(Vertical, can_focus=True):
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="reading", can_focus=False):
             yield Static(Group(*self._lines), classes="lines")
-            yield Static(classes="rest")
+            yield from self.compose_rest()
         with Vertical(classes="foot"):
             yield Static(Text(self._keys), classes="keys")
             yield from self.compose_foot()
+
+    def compose_rest(self) -> ComposeResult:
+        """Adds widgets below the lines."""
+        yield from ()
 
     def compose_foot(self) -> ComposeResult:
         """Adds widgets below the keys."""
@@ -121,18 +125,21 @@ class ApprovalPanel(Panel):
     def __init__(self, approval: ApprovalOut, *, more: int = 0) -> None:
         title = "Approve?" if not more else f"Approve? ({more} more pending)"
         always = "" if approval.is_for_once else "a always in this session   "
-        keys = f"y approve   n reject   {always}↑↓ scroll"
-        super().__init__((), title=title, keys=keys)
         self.approval = approval
         self._all = approval_text(approval)
+        first = self._all[:_FIRST_LINES]
         # How many lines are on the screen; and whether the approval is too long to have all of its lines.
-        self._drawn = 0
+        self._drawn = len(first)
         self._lacks_lines = lacks_lines(approval)
+        more_lines = "s more   " if self._lacks_lines or len(self._all) > _FIRST_LINES else ""
+        super().__init__(first, title=title, keys=f"y approve   n reject   {always}{more_lines}↑↓ scroll")
         self._always = False
         self._rules = [approval.suggested_rule, *approval.other_rules]
 
-    def on_mount(self) -> None:
-        self._draw(_FIRST_LINES)
+    def compose_rest(self) -> ComposeResult:
+        rest = Static(self._rest(), classes="rest")
+        rest.display = bool(self._rest().plain)
+        yield rest
 
     async def show_whole(self, approval: ApprovalOut) -> None:
         """Shows the approval with the lines that were missing."""
@@ -155,13 +162,16 @@ class ApprovalPanel(Panel):
 
     def show_rest(self) -> None:
         """Shows how much is not on the screen, and how to see it."""
+        rest = self.query_one(".rest", Static)
+        rest.display = bool(self._rest().plain)
+        rest.update(self._rest())
+
+    def _rest(self) -> Text:
         left = len(self._all) - self._drawn
         known = f"{left:,} more lines" if left else ""
         if self._lacks_lines:
             known = f"{known}, and others that are not loaded" if known else "Not all lines are loaded"
-        rest = self.query_one(".rest", Static)
-        rest.display = bool(known)
-        rest.update(Text(f"… {known}: s shows more", style="yellow"))
+        return Text(f"… {known}: s shows more" if known else "", style="yellow")
 
     def action_show_more(self) -> None:
         if self._lacks_lines:

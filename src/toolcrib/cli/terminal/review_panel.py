@@ -137,12 +137,13 @@ class ReviewPanel(Vertical, can_focus=True):
         self._files = {file.path: FileRows(file) for file in shown.files}
         self._rows = [row for file in self._files.values() for row in file.rows]
         self._current = 0
+        self._reading = VerticalScroll(classes="reading", can_focus=False)
         # The paths of files that were on the screen; and whether the person was told which ones were not.
         self._seen: set[str] = set()
         self._was_told = False
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(classes="reading", can_focus=False):
+        with self._reading:
             yield Static(review_summary(self._shown), classes="review-summary")
             yield from self._files.values()
             yield Static(self._missing(), classes="review-rest review-end")
@@ -151,8 +152,7 @@ class ReviewPanel(Vertical, can_focus=True):
 
     def on_mount(self) -> None:
         self._draw(self._rows)
-        reading = self.query_one(".reading", VerticalScroll)
-        self.watch(reading, "scroll_y", self._note_seen_later)
+        self.watch(self._reading, "scroll_y", self._note_seen_later)
         self.call_after_refresh(self._note_seen)
 
     async def add_lines(self, page: ReviewOut) -> None:
@@ -176,7 +176,7 @@ class ReviewPanel(Vertical, can_focus=True):
         added = {file.path: FileRows(file) for file in page.files if file.path not in self._files}
         self._files |= added
         self._rows += [row for file in added.values() for row in file.rows]
-        await self.query_one(".reading").mount_all(added.values(), before=self.query_one(".review-end"))
+        await self._reading.mount_all(added.values(), before=self.query_one(".review-end"))
         self._draw([row for file in added.values() for row in file.rows])
         self.query_one(".review-summary", Static).update(review_summary(self._shown))
         self.query_one(".review-end", Static).update(self._missing())
@@ -186,17 +186,15 @@ class ReviewPanel(Vertical, can_focus=True):
         before = self._row
         self._current = min(max(self._current + by, 0), len(self._rows) - 1)
         self._draw([before, self._row])
-        reading = self.query_one(".reading", VerticalScroll)
         at, body = self._row.virtual_region.translate(self._files[self._row.file.path].virtual_region.offset), 0
         if self._row.body is not None:
             body = self._row.body.size.height
         region = Region(at.x, at.y, at.width, at.height + body)
         # A hunk that does not fit begins at the top, so that a person sees what a key acts on.
-        reading.scroll_to_region(region, top=region.height > reading.size.height, animate=False)
+        self._reading.scroll_to_region(region, top=region.height > self._reading.size.height, animate=False)
 
     def action_page(self, pages: int) -> None:
-        reading = self.query_one(".reading", VerticalScroll)
-        reading.scroll_relative(y=pages * reading.size.height, animate=False)
+        self._reading.scroll_relative(y=pages * self._reading.size.height, animate=False)
 
     def action_choose(self, choice: Choice) -> None:
         row = self._row
@@ -275,8 +273,8 @@ class ReviewPanel(Vertical, can_focus=True):
 
     def _note_seen(self) -> None:
         """Notes the files whose last line has been on the screen."""
-        reading = self.query_one(".reading", VerticalScroll)
-        top, bottom = reading.scroll_y, reading.scroll_y + reading.size.height
+        top = self._reading.scroll_y
+        bottom = top + self._reading.size.height
         self._seen |= {
             path for path, rows in self._files.items() if top < rows.virtual_region.bottom <= bottom and rows.is_mounted
         }

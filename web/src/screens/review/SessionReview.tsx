@@ -1,6 +1,6 @@
 /** The open review of a session: each file is kept or reverted, as a whole or by hunk. */
 import { useQueryClient } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { useState } from "react";
 import { asText } from "../../api/content";
 import { callTool } from "../../api/tools";
 import { useMe } from "../../app/me";
@@ -41,7 +41,6 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
   const mayWrite = useMayWrite(workspaceId);
   const review = useSessionReview(workspaceId, sessionId);
   const queries = useQueryClient();
-  const decide = useDecideReview(workspaceId, sessionId);
   const files = useFilesOfSession(workspaceId, review.data);
   const more = useMoreLines(workspaceId, sessionId);
   /** The file as it was when the editor opened: a later version is not overwritten. */
@@ -50,15 +49,12 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
   const name = `${useMe().data?.id ?? ""} ${workspaceId} ${sessionId}`;
   const marks = useMarks(name);
   const [decided, setDecided] = useLastDecision(name);
+  const decide = useDecideReview(workspaceId, sessionId, (done) => {
+    setDecided(done);
+    marks.forget([...done.kept, ...done.reverted.map(({ path }) => path)]);
+  });
   /** The files that the person has not viewed, while the page asks whether to keep them too. */
   const [unseen, setUnseen] = useState<readonly ReviewFile[] | null>(null);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: only when something is decided
-  useEffect(() => {
-    if (decide.data === undefined) return;
-    const { kept, reverted } = decide.data;
-    setDecided(decide.data);
-    marks.forget([...kept, ...reverted.map(({ path }) => path)]);
-  }, [decide.data]);
   const title = session.data?.title ?? "Untitled session";
   useTitle("Review", title);
   if (review.error) return <ErrorNote error={review.error} />;
@@ -68,7 +64,7 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
   /** Reverts a file, or what is marked in it. */
   function decideFile(file: ReviewFile, decision: "keep" | "revert") {
     const hunks = decision === "revert" ? [...marks.of(file)] : [];
-    decide.mutate({ decisions: [{ path: file.path, version: file.version, decision, hunks }], all: null });
+    decide.mutate({ decisions: [{ path: file.path, version: file.version, decision, hunks }] });
   }
   /** Keeps the file, except for the hunks that are marked. */
   const keepFile = (file: ReviewFile) => decideFile(file, marks.of(file).size > 0 ? "revert" : "keep");
@@ -77,7 +73,7 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
   /** Keeps all files that could be shown, except for the hunks that are marked. */
   function keepAll() {
     if (!hasMarks && !files.some(({ flaw }) => flaw !== null))
-      return decide.mutateAsync({ decisions: [], all: "keep", version: review.data?.version ?? "" });
+      return decide.mutateAsync({ all: "keep", version: review.data?.version ?? "", shown: files });
     const decisions = files
       .filter(({ flaw }) => flaw === null)
       .map((file) => {
@@ -85,7 +81,7 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
         const decision = hunks.length > 0 ? "revert" : "keep";
         return { path: file.path, version: file.version, decision, hunks } as const;
       });
-    return decide.mutateAsync({ decisions, all: null });
+    return decide.mutateAsync({ decisions });
   }
   /** Asks first if there are files that the person has not viewed. */
   function askToKeepAll(viewed: Viewed) {
@@ -93,7 +89,7 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
     if (rest.length + unlisted > 0) setUnseen(rest);
     else void keepAll().catch(() => undefined);
   }
-  const revertAll = () => decide.mutateAsync({ decisions: [], all: "revert", version: review.data?.version ?? "" });
+  const revertAll = () => decide.mutateAsync({ all: "revert", version: review.data?.version ?? "", shown: files });
   async function load(path: string) {
     const { content } = await callTool(workspaceId, "read", { path, limit: MOST_LINES });
     const text = asText(content);
@@ -101,7 +97,7 @@ export function SessionReview({ workspaceId, sessionId }: Props) {
     return { text };
   }
   async function save({ path, version }: ReviewFile, content: string) {
-    await decide.mutateAsync({ decisions: [{ path, version, decision: "edit", hunks: [], content }], all: null });
+    await decide.mutateAsync({ decisions: [{ path, version, decision: "edit", hunks: [], content }] });
   }
   const undoLast = () => decided !== null && !decided.isUndone && setUndoing(decided.call_id);
   const hasMarks = files.some((file) => marks.of(file).size > 0);

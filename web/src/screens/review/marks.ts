@@ -26,15 +26,18 @@ export interface KeptMarks {
 export function useMarks(name: string): KeptMarks {
   const storage = `toolcrib.marks ${name}`;
   const [all, setAll] = useState<Marks>(() => marksFrom(read(localStorage, storage)));
-  const store = (after: Marks) => {
-    setAll(after);
-    write(localStorage, storage, after.size === 0 ? null : textOfMarks(after));
-  };
+  // From the marks as they are then: a decision is answered later, and more may be marked by now.
+  const change = (to: (before: Marks) => Marks) =>
+    setAll((before) => {
+      const after = to(before);
+      write(localStorage, storage, after.size === 0 ? null : textOfMarks(after));
+      return after;
+    });
   return {
     of: (file) => marksOf(all, file),
     lost: (file) => (all.get(file.path)?.ids.size ?? 0) - marksOf(all, file).size,
-    toggle: (file, hunk) => store(toggled(all, file, hunk)),
-    forget: (paths) => store(new Map([...all].filter(([path]) => !paths.includes(path)))),
+    toggle: (file, hunk) => change((before) => toggled(before, file, hunk)),
+    forget: (paths) => change((before) => new Map([...before].filter(([path]) => !paths.includes(path)))),
   };
 }
 

@@ -202,6 +202,15 @@ export function withLoadedLines(review: Schema["ReviewOut"], before: Schema["Rev
   return { ...review, files };
 }
 
+/** Whether a review has the files that a person saw, and no others. */
+export function isAsShown(
+  files: readonly Pick<Schema["ReviewFileOut"], "path" | "version">[],
+  shown: readonly Pick<ReviewFile, "path" | "version">[],
+): boolean {
+  const versions = new Map(shown.map(({ path, version }) => [path, version]));
+  return files.length === shown.length && files.every(({ path, version }) => versions.get(path) === version);
+}
+
 /** Joins two parts of a hunk under one header. */
 export function joinedHunk(diff: string, more: string): string {
   const [one, other] = [partsOfHunk(diff), partsOfHunk(more)];

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Schema } from "../../api/client";
-import { withLoaded, withLoadedLines, withMoreDiff, withMoreHunks } from "./reviewFiles";
+import { isAsShown, withLoaded, withLoadedLines, withMoreDiff, withMoreHunks } from "./reviewFiles";
 
 test("a hunk that goes on the next page is one hunk with the numbers of all its lines", () => {
   const first = [
@@ -60,4 +60,13 @@ test("lines that were loaded stay when the review is fetched again, if their fil
   expect(withLoadedLines(fetched, before)).toEqual(
     review(["/all", "1", 9, null], ["/part", "1", 5, 2_000], ["/changed", "2", 2, 1_000], ["/new", "1", 2, 1_000]),
   );
+});
+
+test("a review is as it was shown if it has the same files in the same versions, and no others", () => {
+  const files = (...versions: string[]) => versions.map((version, at) => ({ path: `/${at}`, version }));
+  expect(isAsShown(files("a", "b"), [...files("a", "b")].reverse())).toBe(true);
+  expect(isAsShown(files("a", "b"), files("a", "c"))).toBe(false);
+  expect(isAsShown(files("a", "b"), files("a"))).toBe(false);
+  expect(isAsShown(files("a"), files("a", "b"))).toBe(false);
+  expect(isAsShown([], [])).toBe(true);
 });

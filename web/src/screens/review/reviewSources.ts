@@ -14,6 +14,7 @@ import {
   fileOfApproval,
   fileOfRun,
   fileOfSession,
+  isAsShown,
   type ReviewFile,
   withLoaded,
   withLoadedLines,
@@ -25,8 +26,10 @@ const MOST_FILES = 500;
 /** Enough for every file that has a diff. */
 export const MOST_LINES = 1_000_000;
 
-/** What was not listed or shown is added when it is sent. */
-export type ReviewDecision = Omit<Schema["ReviewDecisionIn"], "unshown" | "left_out">;
+/** What a person decides: about files, or about all of a review, with the files that it showed. */
+export type ReviewDecision =
+  | { decisions: Schema["FileDecisionIn"][] }
+  | { all: "keep" | "revert"; version: string; shown: readonly ReviewFile[] };
 
 export const reviewKey = (workspaceId: string, sessionId: string) => [workspaceId, "review", sessionId] as const;
 
@@ -119,33 +122,56 @@ export function useFilesOfSession(workspaceId: string, review: Schema["ReviewOut
   }, [review, names, me]);
 }
 
-/** Decides. What is decided leaves the page at once, and comes back if the server refuses. */
-export function useDecideReview(workspaceId: string, sessionId: string) {
+/**
+ * Decides, one decision after the other. What is decided leaves the page at once, and comes back if the server refuses.
+ * `onDecided` is called for each, also where the next one was made before its answer.
+ */
+export function useDecideReview(
+  workspaceId: string,
+  sessionId: string,
+  onDecided: (decided: Schema["ReviewDecisionOut"]) => void,
+) {
   const queries = useQueryClient();
   const queryKey = reviewKey(workspaceId, sessionId);
   return useMutation({
-    onMutate: async (body: ReviewDecision) => {
+    scope: { id: queryKey.join(" ") },
+    onMutate: async (decision: ReviewDecision) => {
       await queries.cancelQueries({ queryKey });
       const before = queries.getQueryData<Schema["ReviewOut"]>(queryKey);
-      if (before !== undefined) queries.setQueryData(queryKey, withoutDecided(before, body));
+      if (before !== undefined) queries.setQueryData(queryKey, withoutDecided(before, decision));
       return { before };
     },
     onError: (_, __, context) => context?.before !== undefined && queries.setQueryData(queryKey, context.before),
-    mutationFn: (body: ReviewDecision) =>
+    mutationFn: async (decision: ReviewDecision) =>
       unwrap(
         api.POST("/api/v1/workspaces/{workspace_id}/sessions/{session_id}/review", {
           params: { path: { workspace_id: workspaceId, session_id: sessionId } },
-          // All pages were read. Files that could not be shown are not named here, so they are kept one by one.
-          body: { ...body, unshown: [], left_out: queries.getQueryData<Schema["ReviewOut"]>(queryKey)?.left_out ?? 0 },
+          body: await bodyOf(workspaceId, sessionId, decision),
         }),
       ),
+    onSuccess: onDecided,
     onSettled: () => queries.invalidateQueries({ queryKey }),
   });
 }
 
-function withoutDecided(review: Schema["ReviewOut"], { all, decisions }: ReviewDecision): Schema["ReviewOut"] {
-  const decided = new Set(decisions.filter(({ decision }) => decision !== "edit").map(({ path }) => path));
-  const files = all === null ? review.files.filter(({ path }) => !decided.has(path)) : [];
+async function bodyOf(
+  workspaceId: string,
+  sessionId: string,
+  decision: ReviewDecision,
+): Promise<Schema["ReviewDecisionIn"]> {
+  if ("decisions" in decision) return { decisions: decision.decisions, all: null, unshown: [], left_out: 0 };
+  const { all, version, shown } = decision;
+  // A decision of this page a moment ago gave the review another version, in which there is nothing new.
+  const now = await wholeReview(workspaceId, sessionId);
+  // All pages were read. Files that could not be shown are not named here, so that they are kept one by one.
+  const rest = { decisions: [], all, unshown: [], left_out: now.left_out };
+  return { ...rest, version: isAsShown(now.files, shown) ? now.version : version };
+}
+
+function withoutDecided(review: Schema["ReviewOut"], decision: ReviewDecision): Schema["ReviewOut"] {
+  if (!("decisions" in decision)) return { ...review, files: [], total: 0 };
+  const decided = new Set(decision.decisions.filter(({ decision }) => decision !== "edit").map(({ path }) => path));
+  const files = review.files.filter(({ path }) => !decided.has(path));
   return { ...review, files, total: files.length };
 }
 
