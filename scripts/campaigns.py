@@ -89,6 +89,12 @@ CAMPAIGNS: Final = (
         Selection(("tests/faults/test_database_faults.py",), options=("-s",)),
     ),
     Campaign(
+        "outages",
+        "the database away ten times for 10 to 120 s under 30 runs, paused calls and a schedule",
+        15,
+        Selection(("tests/faults/test_outages.py",), options=("-s",)),
+    ),
+    Campaign(
         "git-undo",
         "undo of 488 generated mixtures of an agent's and a person's git commands, and 12 more in the gate",
         25,

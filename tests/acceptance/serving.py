@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import httpx2
 
-from tests import never_logged
+from tests import never_logged, stalls
 from tests.conftest import POOL_SIZE
 from tests.databases import DatabaseUrls
 from tests.wait_until import PATIENCE
@@ -81,6 +81,7 @@ def running(server: Serving) -> Iterator[subprocess.Popen[bytes]]:
         finally:
             _end(process)
         never_logged.check_log(server.log.read_bytes(), "the log of a server")
+        stalls.no_stalls(server.directory)
 
 
 def free_port() -> int:
@@ -100,6 +101,7 @@ def _environment(server: Serving) -> dict[str, str]:
         "TOOLCRIB_AUDIT_SEAL_KEY": server.audit_seal_key,
         "TOOLCRIB_DATA_DIR": str(server.data_dir),
         "TOOLCRIB_NODE_NAME": server.node,
+        "TOOLCRIB_STALLS_FILE": str(stalls.file_of(server.directory)),
         "TOOLCRIB_TAKE_OVER_HOMES": "false",
         "TOOLCRIB_POOL_SIZE": str(POOL_SIZE),
         "TOOLCRIB_OPEN_REGISTRATION": "true",

@@ -1,6 +1,5 @@
 """Effects of thousands of files, on a server that other people use meanwhile: approved, reviewed and undone."""
 
-import json
 import threading
 import time
 from collections.abc import Iterator
@@ -15,18 +14,17 @@ from tests.acceptance.pending_approvals import decide, ended, hire, session_of
 from tests.acceptance.serving import Serving, serving
 from tests.acceptance.workspace import Workspace
 from tests.databases import DatabaseUrls
+from tests.stalls import no_stalls
 from tests.wait_until import PATIENCE
 
 ASKED = "trust: guided\ntool_permissions: {bash: {allowed: true, approve: effect}}"
 REVIEWED = "trust: review\ntool_permissions: {bash: {allowed: true}}"
-# CPU seconds of the loop's own thread: as the watchdog of the server counts them.
-MOST_BLOCKED = 0.25
 
 
 @pytest.fixture
 def watched(database_urls: DatabaseUrls, tmp_path: Path) -> Iterator[Serving]:
     """A server that writes down what blocks its event loop."""
-    with serving(tmp_path, database_urls, {"TOOLCRIB_STALLS_FILE": str(tmp_path / "stalls")}) as server:
+    with serving(tmp_path, database_urls) as server:
         yield server
 
 
@@ -50,10 +48,7 @@ def answering(server: Serving) -> Iterator[None]:
     finally:
         is_over.set()
         asking.join()
-    stalls = server.directory / "stalls"
-    found = [json.loads(line) for line in stalls.read_text().splitlines()] if stalls.exists() else []
-    ours = [one for one in found if one["cpu_seconds"] > MOST_BLOCKED]
-    assert not ours, "\n".join(f"{one['cpu_seconds']} s\n{''.join(one['stack'][-6:])}" for one in ours)
+    no_stalls(server.directory)
     assert waits, "The server answered nobody."
 
 

@@ -93,6 +93,22 @@ class Workspace:
         foreign = [row for row in self.versions() if row.author_kind == "external"]
         assert external or not foreign, f"Booked as someone else's: {foreign}"
 
+    def assert_nothing_twice(self) -> None:
+        """Check that each call has at most one record of its success, and one event with its result."""
+        twice = self.rows(
+            """
+            select call_id, count(*) from toolcrib.audit_records
+            where workspace_id = %(workspace)s and outcome = 'done' group by 1 having count(*) > 1
+            """
+        )
+        events = self.rows(
+            """
+            select payload ->> 'toolId', count(*) from toolcrib.events
+            where workspace_id = %(workspace)s and type = 'tool-result' group by 1 having count(*) > 1
+            """
+        )
+        assert (twice, events) == ([], [])
+
     def _assert_nothing_left_over(self) -> None:
         marks = self.rows("select file_id from toolcrib.pending_applies where workspace_id = %(workspace)s")
         strays = list(self.project.rglob(TEMPORARY))

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -132,22 +132,40 @@ class CuttableProxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._open: set[asyncio.StreamWriter] = set()
+        self._onward: set[asyncio.StreamWriter] = set()
         self._passes = asyncio.Event()
         self._passes.set()
+        self._resets = False
 
     def start(self) -> None:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(PATIENCE)
+        self._run(self._listen())
 
     def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(PATIENCE)
+        self._run(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(PATIENCE)
         self._loop.close()
 
     def cut(self) -> None:
         """Reset every connection. New ones are accepted."""
-        asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result(PATIENCE)
+        self._run(self._cut())
+
+    def refuse(self) -> None:
+        """Reset every connection and refuse new ones, as a machine without a database does."""
+        self._run(self._refuse())
+
+    def accept(self) -> None:
+        """Accept connections again."""
+        self._run(self._listen())
+
+    def reset_all(self) -> None:
+        """Reset every connection, and each new one as soon as something is sent on it."""
+        self._resets = True
+        self.cut()
+
+    def stop_resets(self) -> None:
+        self._resets = False
 
     def block(self) -> None:
         """Let nothing through, in either direction, and tell neither side. Connections stay open."""
@@ -158,10 +176,22 @@ class CuttableProxy:
         self._loop.call_soon_threadsafe(self._passes.set)
 
     def replace(self) -> None:
-        """Let new connections through. Those that are open stay silent for ever, as those of a machine that is gone."""
-        asyncio.run_coroutine_threadsafe(self._replace(), self._loop).result(PATIENCE)
+        """Let new connections through. Those that are open stay silent for ever, as those of a machine that is gone.
+
+        The database has ended their sessions by then: its keepalive tells it that they lead nowhere.
+        """
+        self._run(self._replace())
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
+
+    async def _refuse(self) -> None:
+        self._server.close()
+        await self._cut()
 
     async def _replace(self) -> None:
+        for onward in list(self._onward):
+            onward.transport.abort()
         self._passes = asyncio.Event()
         self._passes.set()
 
@@ -188,15 +218,21 @@ class CuttableProxy:
         self._open.add(writer)
         try:
             await passes.wait()
+            if self._resets:
+                await reader.read(1)
+                writer.transport.abort()
+                return
             there, onward = await asyncio.open_connection("127.0.0.1", self._target)
             ends.add(onward)
             self._open.add(onward)
+            self._onward.add(onward)
             await asyncio.gather(self._forward(reader, onward, passes), self._forward(there, writer, passes))
         except (OSError, asyncio.CancelledError):
             for end in ends:
                 end.transport.abort()
         finally:
             self._open -= ends
+            self._onward -= ends
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passes: asyncio.Event) -> None:
         with suppress(OSError):

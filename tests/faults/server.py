@@ -8,12 +8,14 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 import httpx2
 
-from tests import never_logged
+from tests import never_logged, stalls
 from tests.conftest import POOL_SIZE
 from tests.databases import DatabaseUrls
 from tests.faults.preloaded import ForkedProcess, Preloaded
@@ -37,6 +39,7 @@ class Server:
         # The program to start; a test may use another one that serves the same way.
         self.program = [TOOLCRIB]
         self._port = free_port()
+        self._directory = directory
         self._log = directory / "server.log"
         self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self.environment = {
@@ -49,6 +52,7 @@ class Server:
             "TOOLCRIB_AUDIT_SEAL_INTERVAL_SECONDS": "0.1",
             "TOOLCRIB_DATA_DIR": str(self.data_dir),
             "TOOLCRIB_NODE_NAME": self.node,
+            "TOOLCRIB_STALLS_FILE": str(stalls.file_of(directory)),
             # Tests share a database: a server must not go on with what an earlier test left behind.
             "TOOLCRIB_TAKE_OVER_HOMES": "false",
             "TOOLCRIB_POOL_SIZE": str(POOL_SIZE),
@@ -74,6 +78,7 @@ class Server:
             self.kill()
         if failure is None and self._log.exists():
             never_logged.check_log(self._log.read_bytes(), "the log of a server")
+            stalls.no_stalls(self._directory)
 
     def start_and_recover(self) -> None:
         """Return when the server responds, and has recovered every workspace."""
@@ -147,6 +152,16 @@ class Server:
         # A connection is enough, and is cheap.
         with socket.socket() as probe:
             return probe.connect_ex((self.address, self._port)) == 0
+
+
+@contextmanager
+def started_server(directory: Path, urls: DatabaseUrls, *, prefix: str = "", **environment: str) -> Iterator[Server]:
+    """Start a server process. ``environment`` is added to its own, ``prefix`` is a command that starts it."""
+    with Server(directory, urls) as server:
+        server.program = [*prefix.split(), *server.program]
+        server.environment |= environment
+        server.start()
+        yield server
 
 
 def free_port() -> int:

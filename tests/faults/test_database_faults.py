@@ -183,19 +183,7 @@ class Campaign:
         plans = len(list((self.truth.project / "plans").glob("*.plan")))
         done = sum(call.tool == "plan_write" and call.outcome == "done" for call in calls)
         assert plans >= done
-        twice = self.truth.rows(
-            """
-            select call_id, count(*) from toolcrib.audit_records
-            where workspace_id = %(workspace)s and outcome = 'done' group by 1 having count(*) > 1
-            """
-        )
-        events = self.truth.rows(
-            """
-            select payload ->> 'toolId', count(*) from toolcrib.events
-            where workspace_id = %(workspace)s and type = 'tool-result' group by 1 having count(*) > 1
-            """
-        )
-        assert (twice, events) == ([], [])
+        self.truth.assert_nothing_twice()
 
     def figures(self) -> str:
         """What was done and what was told, for the report of a campaign."""

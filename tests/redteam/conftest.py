@@ -6,10 +6,10 @@ import pytest
 
 from tests.databases import DatabaseUrls
 from tests.faults.conftest import urls
-from tests.faults.server import Server
+from tests.faults.server import Server, started_server
 from tests.redteam.attacks import PROPERTY, Attacks, Tally, is_attack
-from tests.redteam.stalls import no_stalls, stalls, watched_server
 from tests.redteam.target import Target, open_target
+from tests.stalls import no_stalls, stalls
 
 __all__ = ["urls"]
 
@@ -45,7 +45,7 @@ def target(shared_target: Target) -> Iterator[Target]:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, database_urls: DatabaseUrls) -> Iterator[Server]:
     """A server with open registration, as an operator may configure it. Its stalls are in ``data_dir.parent``."""
-    with watched_server(tmp_path_factory.mktemp("served"), database_urls, TOOLCRIB_OPEN_REGISTRATION="true") as server:
+    with started_server(tmp_path_factory.mktemp("served"), database_urls, TOOLCRIB_OPEN_REGISTRATION="true") as server:
         yield server
 
 

@@ -11,8 +11,7 @@ import httpx2
 
 from tests.databases import DatabaseUrls
 from tests.fakes.packages import package_of
-from tests.faults.server import Server
-from tests.redteam.stalls import watched_server
+from tests.faults.server import Server, started_server
 from tests.wait_until import PATIENCE
 
 PASSWORD = "correct horse battery staple"
@@ -87,7 +86,7 @@ def open_target(directory: Path, urls: DatabaseUrls, **environment: str) -> Iter
         **environment,
     }
     with (
-        watched_server(directory, urls, **options) as server,
+        started_server(directory, urls, **options) as server,
         httpx2.Client(base_url=f"{server.origin}/api/v1", trust_env=False, timeout=PATIENCE) as http,
     ):
         server.node = node

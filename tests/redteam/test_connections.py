@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.databases import DatabaseUrls
-from tests.faults.server import Server, client_of
-from tests.redteam.stalls import no_stalls, watched_server
+from tests.faults.server import Server, client_of, started_server
+from tests.stalls import no_stalls
 from tests.wait_until import PATIENCE
 
 HALF = b"POST /api/v1/auth/login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n"
@@ -24,7 +24,7 @@ def poor(tmp_path_factory: pytest.TempPathFactory, database_urls: DatabaseUrls) 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     directory, limited = tmp_path_factory.mktemp("poor"), "prlimit --nofile=1024:1024"
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4 * MANY)), hard))
-    with watched_server(directory, database_urls, prefix=limited) as server:
+    with started_server(directory, database_urls, prefix=limited) as server:
         yield server
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.faults.server import Server, client_of
-from tests.redteam.stalls import no_stalls
 from tests.redteam.visitors import Visitor, visitor
+from tests.stalls import no_stalls
 
 # Every other line is the same in both: `difflib` alone took 77 s.
 OLD = "".join(f"{number}\n" if number % 2 else "A\n" for number in range(40_000))

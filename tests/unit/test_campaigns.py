@@ -64,7 +64,9 @@ def test_paths_of_campaigns_exist() -> None:
 def test_campaign_leaves_the_paths_of_others_out() -> None:
     commands = {campaign.name: " ".join(commands_of(campaign, CAMPAIGNS)[-1]) for campaign in CAMPAIGNS}
 
-    assert commands["kills"].endswith(" --ignore=tests/faults/test_database_faults.py tests/faults")
+    assert commands["kills"].endswith(
+        " --ignore=tests/faults/test_database_faults.py --ignore=tests/faults/test_outages.py tests/faults"
+    )
     assert " --ignore=tests/faults " in commands["long"]
     assert commands["redteam"].endswith(" tests/redteam tests/adversarial")
 

@@ -15,8 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolcrib.core.errors import ToolcribError, few
-from toolcrib.storage.database import OperationalError, is_transient
+from toolcrib.core.errors import DatabaseUnavailable, ToolcribError, few
+from toolcrib.gate.server_failures import NOTHING_CHANGED, server_failure
+from toolcrib.storage.database import OperationalError
 
 STATUS: Final[Mapping[str, int]] = {
     "VALIDATION_ERROR": 400,
@@ -90,7 +91,7 @@ def install(app: FastAPI) -> None:
     async def handle(request: Request, error: Exception) -> Response:
         return answer_to(error, where=f"{request.method} {request.url.path}")
 
-    for kind in (ToolcribError, RequestValidationError, HTTPException, OperationalError):
+    for kind in (ToolcribError, RequestValidationError, HTTPException, OperationalError, OSError):
         app.add_exception_handler(kind, handle)
 
 
@@ -103,15 +104,24 @@ def answer_to(error: Exception, *, where: str = "") -> Response:
             return _answer("VALIDATION_ERROR", "Validation failed", fields=few(_wrong_fields(error)))
         case HTTPException():
             return _framework_answer(error)
-        case OperationalError() if is_transient(error):
-            _log.warning("database.unavailable", error=str(error))
-            return _answer(
-                "UNAVAILABLE",
-                "The database is temporarily unavailable. Try again.",
-                headers={"Retry-After": "1"},
-            )
-        case _:
-            return _answer("INTERNAL_ERROR", log_internal_error(error, where=where))
+    if (failure := explained(error, where=where)) is not None:
+        return answer_to(failure)
+    return _answer("INTERNAL_ERROR", log_internal_error(error, where=where))
+
+
+def explained(error: Exception, *, where: str) -> ToolcribError | None:
+    """Log a failure of the database or of the machine, and return it as the client gets it. None for a defect.
+
+    Args:
+        where: What failed; it begins with the method of a request.
+    """
+    reads = where.startswith(("GET ", "HEAD "))
+    failure = server_failure(error, NOTHING_CHANGED if reads else _MAY_HAVE_TAKEN_EFFECT)
+    if isinstance(failure, DatabaseUnavailable):
+        _log.warning("database.unavailable", where=where, error=str(error))
+    elif failure is not None:
+        _log.error("server.failed", where=where, exc_info=error)
+    return failure
 
 
 class StoppedRequests:

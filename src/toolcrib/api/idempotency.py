@@ -9,7 +9,9 @@ import asyncio
 import hmac
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any, Final
 from uuid import UUID
@@ -86,6 +88,8 @@ class IdempotentRequests:
         self._keys = services.idempotency_keys
         secret, previous = services.settings.jwt_secret, services.settings.jwt_previous_secret
         self._answers = AnswerCipher(secret.get_secret_value())
+        # The attempts that are at work in this process, by user, caller and key.
+        self._at_work: Counter[tuple[object, ...]] = Counter()
         self._hash_keys = [derived_key(one.get_secret_value(), _HASHES) for one in (secret, previous) if one]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -110,41 +114,59 @@ class IdempotentRequests:
         if may_be_large(request):
             await admit_large(request, principal)
         body = await request.body()
-        claimed = await self._keys.claim(
-            principal.user_id,
-            # Not the user alone: a login and an API key of theirs may do different things.
-            principal.key_id or principal.user_id,
-            token_version=principal.token_version,
-            key_hash=sha256(key.encode()).digest(),
-            request_hashes=self._request_hashes(scope, body)
-            if len(body) <= _HASHED_AT_ONCE
-            else await asyncio.to_thread(self._request_hashes, scope, body),
-            kind=kind,
-        )
-        match claimed.state:
-            case ClaimState.REUSED:
-                raise KeyReused(
-                    f"This {HEADER} was used for another request (method, address and body). Use a new key for each "
-                    "request, and the same one only to repeat it."
-                )
-            case ClaimState.RUNNING:
-                raise _in_use()
-            case ClaimState.FULL:
-                raise HTTPException(
-                    429,
-                    f"You have used {MOST_KEYS:,} idempotency keys within a day, the limit.",
-                    {"Retry-After": "3600"},
-                )
+        # Not the user alone: a login and an API key of theirs may do different things.
+        caller_id, key_hash = principal.key_id or principal.user_id, sha256(key.encode()).digest()
+        with self._answering(principal.user_id, caller_id, key_hash) as at_work:
+            claimed = await self._keys.claim(
+                principal.user_id,
+                caller_id,
+                token_version=principal.token_version,
+                key_hash=key_hash,
+                request_hashes=self._request_hashes(scope, body)
+                if len(body) <= _HASHED_AT_ONCE
+                else await asyncio.to_thread(self._request_hashes, scope, body),
+                kind=kind,
+                at_work=at_work,
+            )
+            match claimed.state:
+                case ClaimState.REUSED:
+                    raise KeyReused(
+                        f"This {HEADER} was used for another request (method, address and body). Use a new key for "
+                        "each request, and the same one only to repeat it."
+                    )
+                case ClaimState.RUNNING:
+                    raise _in_use()
+                case ClaimState.FULL:
+                    raise HTTPException(
+                        429,
+                        f"You have used {MOST_KEYS:,} idempotency keys within a day, the limit.",
+                        {"Retry-After": "3600"},
+                    )
+            try:
+                known = await self._known_answer(claimed, principal, scope) if claimed.claim.is_retry else None
+            except BaseException:
+                # Else the key would be in use until this process ends.
+                await asyncio.shield(self._give_back(claimed.claim))
+                raise
+            if known is not None:
+                await replay(known, request)(scope, receive, send)
+                return
+            await self._run(claimed.claim, scope, replayed(body, receive), send)
+
+    @contextmanager
+    def _answering(self, *key: object) -> Iterator[bool]:
+        """Note that an attempt is at work here. Yields whether another one is.
+
+        The database alone does not know: if it is away when an attempt ends, the key still names this process.
+        """
+        at_work = self._at_work[key] > 0
+        self._at_work[key] += 1
         try:
-            known = await self._known_answer(claimed, principal, scope) if claimed.claim.is_retry else None
-        except BaseException:
-            # Else the key would be in use until this process ends.
-            await asyncio.shield(self._give_back(claimed.claim))
-            raise
-        if known is not None:
-            await replay(known, request)(scope, receive, send)
-            return
-        await self._run(claimed.claim, scope, replayed(body, receive), send)
+            yield at_work
+        finally:
+            self._at_work[key] -= 1
+            if not self._at_work[key]:
+                del self._at_work[key]
 
     def _request_hashes(self, scope: Scope, body: bytes) -> list[bytes]:
         """Return the hash of a request, and that with the secret before. A plain one would confirm a guessed body."""
@@ -243,7 +265,7 @@ class IdempotentRequests:
             )
             return await self._keys.save(claim, self._answers.encrypt(answer, claim) if is_kept else None)
         except OperationalError as error:
-            # The client gets its answer. Whether it was stored is found out by a retry, once this process has ended.
+            # The client gets its answer. Whether it was stored is found out by a retry.
             _log.warning("idempotency.not_stored", error=str(error))
             return True
 

@@ -19,6 +19,7 @@ ToolcribError
 │   ├── WorkerFailed           a process of this server failed; it says nothing about the call
 │   │   ├── WorkerDied         it ended in the middle of its work
 │   │   └── WorkerAnswerLost   what it computed could not be sent; a defect
+│   ├── OutOfResources         this server has no disk space, descriptors or memory left
 │   ├── Overloaded             too many calls wait already; retry in a moment
 │   │   └── DatabaseBusy       a lock in the database was not free in time
 │   ├── MayHaveBegun           the call began, and could not end because of overload or a quarantine
@@ -44,6 +45,7 @@ ToolcribError
 ├── Forbidden                  the caller is known and has no access
 ├── Superseded                 another node or a later epoch owns this now
 │   └── HomeMoved              another node has the workspace's files
+├── DatabaseUnavailable        the database does not answer; retry in a moment
 ├── HomeUnavailable            the node with the workspace's files does not answer; retry in a moment
 ├── ApplyFailed                committed, but not yet written to disk
 ├── IdempotencyConflict        the request's `Idempotency-Key` was used before
@@ -171,6 +173,12 @@ class WorkerDied(WorkerFailed):
 
 class WorkerAnswerLost(WorkerFailed):
     code = "INTERNAL_ERROR"
+
+
+class OutOfResources(ToolFailed):
+    """Our own machine failed. Never shown as a fact about a file."""
+
+    code = "UNAVAILABLE"
 
 
 class Overloaded(ToolFailed):
@@ -337,6 +345,11 @@ class HomeMoved(Superseded):
     """
 
     has_begun = False
+
+
+class DatabaseUnavailable(ToolcribError):
+    code = "UNAVAILABLE"
+    retry_after = 1.0
 
 
 class HomeUnavailable(ToolcribError):

@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+import structlog
+
 from toolcrib.core.audit import AUDITED_BYTES, AuditRecord, CallRecord, audit_files, redact_content
 from toolcrib.core.callers import Caller
 from toolcrib.core.change_sets import ChangeSet
@@ -31,6 +33,7 @@ from toolcrib.core.tool_calls import Outcome, OutcomeState
 from toolcrib.events.event_bus import EventPublisher
 from toolcrib.events.event_payloads import EventPayload, tool_result_event, tool_start_event
 from toolcrib.gate.call_stages import AuthorizedCall, CallRequest, ToolRun
+from toolcrib.gate.server_failures import NOTHING_CHANGED, UNKNOWN_EFFECT, server_failure
 from toolcrib.policy.authorization import MEMBERSHIP
 from toolcrib.policy.model_results import model_result
 from toolcrib.policy.truncation import truncate
@@ -40,6 +43,8 @@ from toolcrib.storage.quotas import WorkspaceQuota
 from toolcrib.storage.tool_calls import ToolCallStore
 from toolcrib.tools.context import ContactedHost, ToolReport
 from toolcrib.workspace.changes.commit import Committer
+
+_log = structlog.get_logger(__name__)
 
 # Records per statement.
 _BATCH = 500
@@ -191,6 +196,11 @@ class CallRecorder:
             case OperationalError():
                 # The database is away, so it is unknown what happened, and nothing can be recorded.
                 pass
+            case OSError() if (failure := server_failure(error, _known(request))) is not None:
+                call_id = str(request.caller.call_id)
+                _log.error("call.server_failed", tool=request.call.name, call_id=call_id, exc_info=error)
+                state = None if request.is_repeatable else OutcomeState.UNKNOWN
+                return await self.fail(request, failure, report=report, state=state)
             case Exception():
                 with suppress(Exception):
                     fault = ToolcribError("Internal server error. The server log has the details.")
@@ -378,6 +388,11 @@ def _error_to_row(error: ToolcribError) -> dict[str, Any]:
     """Serialize an error for the row. A protected path is marked, because a run's first few do not count against it."""
     row = {"code": error.code, "message": error.message, "fields": error.fields}
     return {**row, "protected": True} if isinstance(error, ProtectedPath) else row
+
+
+def _known(request: CallRequest) -> str:
+    """Say what is known about the effect of a call that failed before its changes were committed."""
+    return NOTHING_CHANGED if request.is_repeatable else UNKNOWN_EFFECT
 
 
 def _has_row(request: CallRequest) -> bool:

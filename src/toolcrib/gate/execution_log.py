@@ -21,6 +21,7 @@ from toolcrib.core.json_text import json_text
 from toolcrib.core.paths import Mount, WorkspacePath, mount_root
 from toolcrib.core.tool_calls import Outcome
 from toolcrib.gate.call_stages import CallRequest
+from toolcrib.gate.server_failures import UNKNOWN_EFFECT, server_failure
 from toolcrib.policy.truncation import truncate
 from toolcrib.runtime.disk_threads import in_thread
 from toolcrib.storage.database import Tenant
@@ -67,8 +68,9 @@ class ExecutionLog:
         except ToolcribError as error:
             await self._write(request, None, error)
             raise
-        except Exception:
-            await self._write(request, None, ToolcribError("Internal server error."))
+        except Exception as error:
+            failure = server_failure(error, UNKNOWN_EFFECT) or ToolcribError("Internal server error.")
+            await self._write(request, None, failure)
             raise
         if not outcome.is_waiting:
             await self._write(request, outcome.result, outcome.error)

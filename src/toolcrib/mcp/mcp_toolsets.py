@@ -25,6 +25,7 @@ from toolcrib.network.network_policy import ANY_HOST
 from toolcrib.policy.authorization import PathGuard
 from toolcrib.policy.json_schema import is_quick, validation_error
 from toolcrib.policy.permissions import host_flaw
+from toolcrib.runtime.disk_threads import off_loop
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.mcp_servers import McpServerStore
 from toolcrib.tools.context import ToolContext
@@ -215,7 +216,8 @@ class McpToolsets:
             async with connections.inside(opened.view, server, seconds=_seconds(context)) as connection:
                 result = await self._call_over(connection, tool, arguments, context)
             left_out, _ = await opened.import_effect()
-        if changed := summarize_effect([context.draft.change_set(context.caller)] if context.draft.changes else []):
+        change_sets = [context.draft.change_set(context.caller)] if context.draft.changes else []
+        if changed := await off_loop(context.draft.changes, summarize_effect, change_sets):
             result["changed"] = changed
         if left_out:
             result["skipped"] = list(left_out[:MOST_PATHS])

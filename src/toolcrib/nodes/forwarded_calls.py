@@ -11,6 +11,7 @@ from toolcrib.core.errors import HomeUnavailable, NotFound, ToolcribError
 from toolcrib.core.ids import McpServerId, SessionId
 from toolcrib.core.tool_calls import ToolCall
 from toolcrib.gate.call_pipeline import Gate
+from toolcrib.gate.server_failures import UNKNOWN_EFFECT, server_failure
 from toolcrib.mcp.mcp_toolsets import McpToolsets
 from toolcrib.nodes.call_wire import (
     caller_from_json,
@@ -83,7 +84,10 @@ class ForwardedCalls:
             log.warning("database.unavailable", error=str(error))
             unavailable = HomeUnavailable("The database is temporarily unavailable. Try again.")
             return FrameKind.ERROR, to_bytes(error_to_json(unavailable))
-        except Exception as error:  # noqa: BLE001 - the outermost handler
+        except Exception as error:
+            if failure := server_failure(error, UNKNOWN_EFFECT):
+                log.error("forwarded_calls.server_failed", operation=operation, exc_info=error)
+                return FrameKind.ERROR, to_bytes(error_to_json(failure))
             return FrameKind.ERROR, to_bytes(error_to_json(_internal_error(error, operation)))
 
     async def _ping(self, _: bytes, __: Emit) -> dict[str, str]:

@@ -24,6 +24,7 @@ from toolcrib.core.errors import (
     ToolcribError,
     Unauthenticated,
 )
+from toolcrib.core.ids import CallId
 from toolcrib.core.runs import RequestedCall, RequestedCallState, Run, RunEnding
 from toolcrib.core.tool_calls import Effects, Outcome, OutcomeState, ToolCall
 from toolcrib.events.event_bus import EventPublisher, WakeSignal
@@ -32,6 +33,7 @@ from toolcrib.gate.call_recorder import audit_record, ended_record
 from toolcrib.gate.call_stages import CallRequest
 from toolcrib.gate.parallel_calls import run_parallel
 from toolcrib.gate.paused_calls import PausedCalls
+from toolcrib.gate.server_failures import NOTHING_CHANGED, UNKNOWN_EFFECT, server_failure
 from toolcrib.gate.session_agents import SessionAgents
 from toolcrib.providers.provider_registry import ProviderRegistry
 from toolcrib.runs.compaction import summarize
@@ -218,9 +220,10 @@ class RunExecutor:
             await self._fail(run, error)
         except OperationalError:
             raise
-        except Exception:
+        except Exception as error:
             log.exception("run.failed", run_id=str(run.id))
-            await self._fail(run, ToolcribError(f"The run cannot continue. {_OUR_FAULT} Send the message again."))
+            defect = ToolcribError(f"The run cannot continue. {_OUR_FAULT} Send the message again.")
+            await self._fail(run, server_failure(error, "The run cannot continue. Send the message again.") or defect)
 
     async def _fail(self, run: Run, error: ToolcribError) -> None:
         try:
@@ -334,18 +337,19 @@ class RunExecutor:
             loaded.record_outcome(calls[number], outcome)
             return outcome
 
-        failed = False
+        failures: dict[CallId, BaseException] = {}
         for call, outcome in zip(calls, await run_parallel(effects, do), strict=True):
             if isinstance(outcome, _CallNotStarted):
                 continue
             if isinstance(outcome, BaseException):
                 if not _is_reported_to_model(outcome):
                     raise outcome
-                failed = True
+                log.error("run.call_failed", run_id=str(loaded.run.id), tool=call.name, exc_info=outcome)
+                failures[call.id] = outcome
             elif call.name == _EXIT_PLAN_MODE and outcome.succeeded:
                 loaded.mode = SessionMode.BUILD
-        if failed:
-            await self._end_what_failed(loaded, calls, asked)
+        if failures:
+            await self._end_what_failed(loaded, calls, asked, failures)
         # A person may have decided by now: such a call starts for the first time.
         loaded.run = replace(loaded.run, attempts=0)
 
@@ -383,7 +387,11 @@ class RunExecutor:
         )
 
     async def _end_what_failed(
-        self, loaded: LoadedRun, calls: tuple[RequestedCall, ...], asked: list[ToolCall]
+        self,
+        loaded: LoadedRun,
+        calls: tuple[RequestedCall, ...],
+        asked: list[ToolCall],
+        failures: Mapping[CallId, BaseException],
     ) -> None:
         """After an unexpected error, take the outcomes from the rows and fail the calls that have none."""
         await self._reload_calls(loaded)
@@ -391,7 +399,12 @@ class RunExecutor:
             view = loaded.calls.get(call.id)
             if view is None or view.state is RequestedCallState.BEGUN:
                 caller = replace(loaded.caller, call_id=call.id)
-                loaded.record_outcome(call, await self._executor.fail(what, caller, ToolcribError(_OUR_FAULT)))
+                # Its row is written with its changes: what has no outcome in it has changed nothing in the workspace.
+                known = NOTHING_CHANGED if call.idempotent else UNKNOWN_EFFECT
+                failure = server_failure(failures[call.id], known) if call.id in failures else None
+                loaded.record_outcome(
+                    call, await self._executor.fail(what, caller, failure or ToolcribError(_OUR_FAULT))
+                )
         loaded.violations = await self._runs.violations(loaded.run)
 
     async def _reload_calls(self, loaded: LoadedRun) -> None:

@@ -109,7 +109,8 @@ class LockedCommit:
             ),
             prepare=True,
         )
-        return seen(await cursor.fetchall(), self._tenant, needs)
+        rows = await cursor.fetchall()
+        return await off_loop(rows, seen, rows, self._tenant, needs)
 
     async def commit(
         self,

@@ -138,6 +138,10 @@ _OPTIONS = " ".join(
         "lock_timeout=20s",
         # A process that was suspended within a transaction would keep its locks as long as it is suspended.
         "idle_in_transaction_session_timeout=300s",
+        # A session whose process cannot be reached keeps its locks until the database notices; by default after hours.
+        "tcp_keepalives_idle=10",
+        "tcp_keepalives_interval=5",
+        "tcp_keepalives_count=3",
     )
 )
 

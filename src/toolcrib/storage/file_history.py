@@ -1,6 +1,6 @@
 """What calls changed per file, and what happened to those files since; for undo, reviews and conflict checks."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -179,12 +179,16 @@ async def _timelines(connection: Connection, tenant: Tenant, scope: UndoScope, t
         piece = ids[start : start + _AT_ONCE]
         files += await _files(connection, tenant, piece)
         versions |= await _versions(connection, tenant, {id_: touched[id_][0] for id_ in piece})
+
+    def joined(ours: Set[VersionId]) -> list[FileTimeline]:
+        return [
+            FileTimeline(file, tuple(versions[file.id]), frozenset(v.id for v in versions[file.id] if v.id in ours))
+            for file in files
+        ]
+
     ours = {id_ for _, ids in touched.values() for id_ in ids}
     ours |= await _undone_before(connection, tenant, scope, [v for of in versions.values() for v in of], ours)
-    return [
-        FileTimeline(file, tuple(versions[file.id]), frozenset(v.id for v in versions[file.id] if v.id in ours))
-        for file in files
-    ]
+    return await off_loop(files, joined, ours)
 
 
 async def _touched(
@@ -290,7 +294,7 @@ async def _undone_before(
 
     Nor do a review decision and the undo that took it back.
     """
-    others = {version.call_id for version in versions if version.id not in ours and version.call_id is not None}
+    others = await off_loop(versions, lambda: {v.call_id for v in versions if v.id not in ours}) - {None}
     if not others:
         return set()
     cursor = await connection.execute(
@@ -306,14 +310,18 @@ async def _undone_before(
     undone = UndoneCalls.by(reversed(undos))
     decisions = {id_: undone.taken_back_by(id_, ()) for id_, tool, _ in rows if tool == "review_decide"}
     taken_back = {id_ for pair in decisions.items() if pair[1] is not None for id_ in pair}
-    own = [version for version in versions if version.id in ours]
-    scopes = {scope for scope in (undo_scope.run_id, undo_scope.session_id) if scope is not None}
-    scopes |= set(undo_scope.child_runs)
-    if undo_scope.session_id is not None:
-        scopes |= {version.run_id for version in own if version.run_id is not None}
-    calls = {version.call_id for version in own if version.call_id is not None} | set(undo_scope.calls)
-    counted = within(undos, calls, scopes)
-    return {version.id for version in versions if version.call_id in counted or version.call_id in taken_back}
+
+    def undone_versions() -> set[VersionId]:
+        own = [version for version in versions if version.id in ours]
+        scopes = {scope for scope in (undo_scope.run_id, undo_scope.session_id) if scope is not None}
+        scopes |= set(undo_scope.child_runs)
+        if undo_scope.session_id is not None:
+            scopes |= {version.run_id for version in own if version.run_id is not None}
+        calls = {version.call_id for version in own if version.call_id is not None} | set(undo_scope.calls)
+        counted = within(undos, calls, scopes)
+        return {version.id for version in versions if version.call_id in counted or version.call_id in taken_back}
+
+    return await off_loop(versions, undone_versions)
 
 
 async def _files(connection: Connection, tenant: Tenant, ids: Sequence[FileId]) -> list[File]:

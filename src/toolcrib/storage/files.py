@@ -76,7 +76,7 @@ class FileStore:
                 prepare=True,
             )
             rows = await cursor.fetchall()
-        return seen(rows, tenant, needs)
+        return await off_loop(rows, seen, rows, tenant, needs)
 
     async def below(self, tenant: Tenant, folders: Sequence[WorkspacePath]) -> list[File]:
         """Return every live file below these folders, at any depth, by folder and path."""

@@ -54,18 +54,20 @@ class IdempotencyKeyStore:
         key_hash: bytes,
         request_hashes: Sequence[bytes],
         kind: EffectKind,
+        at_work: bool,
     ) -> ClaimedKey:
         """Claim a key for this process.
 
         Args:
             request_hashes: The first is stored. The request is the same as before if any of them was.
+            at_work: Another attempt is at work in this process.
 
         Raises:
             Unauthenticated: The token was revoked.
         """
         async with self._database.connection() as connection:
             state, effect_id, attempt, answer = await connection.returned_row(
-                "select * from toolcrib.claim_idempotency_key(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+                "select * from toolcrib.claim_idempotency_key(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
                 (
                     user_id,
                     token_version,
@@ -76,6 +78,7 @@ class IdempotencyKeyStore:
                     self._process_id,
                     self._lease,
                     self._most,
+                    at_work,
                 ),
             )
         state = ClaimState(state)

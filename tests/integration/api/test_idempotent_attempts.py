@@ -56,7 +56,13 @@ async def claim_of(services: ApiServices, person: Someone, key: bytes = b"k") ->
     """Claim a key as another process would, so that it is taken from the one before."""
     keys = IdempotencyKeyStore(services.idempotency_keys._database, process_id=ProcessId(new_id()), lease=1)
     claimed = await keys.claim(
-        person.id, person.id, token_version=None, key_hash=key, request_hashes=[b"r"], kind=EffectKind.CALL
+        person.id,
+        person.id,
+        token_version=None,
+        key_hash=key,
+        request_hashes=[b"r"],
+        kind=EffectKind.CALL,
+        at_work=False,
     )
     return claimed.claim
 
@@ -202,6 +208,29 @@ async def test_retry_that_fails_before_it_runs_gives_its_claim_back(
 
     assert failed.status_code == refused.status_code == 503
     assert made.status_code == 201
+
+
+async def test_key_can_be_used_again_after_an_outage_in_which_its_attempt_ended(
+    client: httpx2.AsyncClient, ada: Someone, workspace_id: WorkspaceId, services: ApiServices
+) -> None:
+    path, headers, body = f"/workspaces/{workspace_id}/sessions", keyed(ada), {"title": "a"}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(services.sessions, "create", _unavailable)
+        for end in ("release", "abandon", "save"):
+            patched.setattr(services.idempotency_keys, end, _unavailable)
+        failed = await client.post(path, headers=headers, json=body)
+    made = await client.post(path, headers=headers, json=body)
+    with pytest.MonkeyPatch.context() as patched:
+        for end in ("release", "abandon", "save"):
+            patched.setattr(services.idempotency_keys, end, _unavailable)
+        other = keyed(ada)
+        first = await client.post(path, headers=other, json=body)
+    again = await client.post(path, headers=other, json=body)
+
+    assert (failed.status_code, made.status_code) == (503, 201)
+    assert "with the same Idempotency-Key" in failed.json()["error"]
+    assert (first.status_code, again.status_code, again.json()["id"]) == (201, 201, first.json()["id"])
+    assert len(await sessions_of(client, ada, workspace_id)) == 2
 
 
 async def _unavailable(*_: Any, **__: Any) -> Any:

@@ -31,7 +31,7 @@ from starlette.types import Receive, Scope, Send
 
 import toolcrib
 from toolcrib.api.api_services import ApiServices
-from toolcrib.api.http_errors import log_internal_error
+from toolcrib.api.http_errors import explained, log_internal_error
 from toolcrib.api.mcp.elicitation import Elicitation
 from toolcrib.api.mcp.mcp_app import MCP_REQUEST, McpRequest
 from toolcrib.api.mcp.mcp_fast_path import FastPathCall, fast_path_call, may_be_plain
@@ -221,6 +221,8 @@ def _mcp_request(context: Context) -> McpRequest:
 
 def _unforeseen(error: Exception, tool: str) -> MCPError:
     """Log an unexpected error, which the library would not do."""
+    if (failure := explained(error, where=f"mcp {tool}")) is not None:
+        return _mcp_error(failure)
     return MCPError(INTERNAL_ERROR, log_internal_error(error, where=f"mcp {tool}"))
 
 

@@ -14,6 +14,7 @@ from pydantic_core import to_json
 from toolcrib.api.api_services import ApiServices
 from toolcrib.api.auth.connection_auth import ConnectionAuth
 from toolcrib.api.auth.principal import tenant_for
+from toolcrib.api.http_errors import explained
 from toolcrib.core.errors import BadArguments, Conflict, Forbidden, NotFound, ToolcribError, Unauthenticated
 from toolcrib.core.events import Delta, Event
 from toolcrib.core.ids import SessionId
@@ -162,6 +163,8 @@ class WebSocketConnection:
                 )
             )
         except Exception as error:
+            if (failure := explained(error, where="websocket")) is not None:
+                return self._end(CloseConnection(CloseCode.INTERNAL_ERROR, failure.message))
             log.error("internal_error", where="websocket", exc_info=error)
             self._end(CloseConnection(CloseCode.INTERNAL_ERROR, "Internal server error. Reconnect and resume."))
 

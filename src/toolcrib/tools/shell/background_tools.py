@@ -14,6 +14,7 @@ from toolcrib.core.background_processes import BackgroundProcess
 from toolcrib.core.errors import BadArguments, ToolFailed
 from toolcrib.core.ids import BackgroundId
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
+from toolcrib.runtime.disk_threads import off_loop
 from toolcrib.sandbox.background_process import OutputChunk
 from toolcrib.tools.context import ToolContext
 from toolcrib.tools.shell.background_shell import BackgroundJob, BackgroundShell
@@ -145,7 +146,8 @@ async def _process_output(
     committed = await context.resource(BackgroundShell).commit_changes(job)
     state = job.state
     text, next_offset = _decoded(piece, is_all=not state.is_running)
-    effect = summarize_effect(committed)
+    changes = [change for change_set in committed for change in change_set.changes]
+    effect = await off_loop(changes, summarize_effect, committed)
     moved = [path.relative for path in job.quarantined[:MOST_PATHS]]
     metadata = {
         **_facts(state),

@@ -11,6 +11,7 @@ from toolcrib.core.change_sets import ChangeSet
 from toolcrib.core.errors import TimedOut, ToolcribError, ToolFailed
 from toolcrib.core.tool_calls import Danger, Effects, ToolCategory
 from toolcrib.policy.permissions import host_flaw, permission_for
+from toolcrib.runtime.disk_threads import off_loop
 from toolcrib.sandbox.command import DEFAULT_SECONDS, CommandResult, HostContact
 from toolcrib.sandbox.egress_proxy import NOT_GRANTED, PORTS, PRIVATE_ADDRESS
 from toolcrib.tools.context import ToolContext
@@ -75,7 +76,7 @@ async def bash(arguments: BashArguments, context: ToolContext) -> TextOutput:
     if ran.result.stopped:
         why = f"The command was stopped: {ran.result.stopped}. Nothing was changed. Use fewer resources."
         raise _CommandEnded(why, ran.result, facts)
-    return _result(ran, context.draft.change_set(context.caller), facts)
+    return await off_loop(context.draft.changes, _result, ran, context.draft.change_set(context.caller), facts)
 
 
 def _seconds(arguments: BashArguments, caller: Caller) -> float:

@@ -27,7 +27,7 @@ from toolcrib.policy.authorization import PathAccess, PathGuard
 from toolcrib.policy.git_config import MAX_BYTES, ConfigEdit, InvalidGitConfig
 from toolcrib.policy.permissions import covers_whole, granted_hosts, may_cover_below, path_allowed, permission_for
 from toolcrib.policy.protected_paths import ProtectedPaths
-from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.runtime.disk_threads import in_thread, off_loop
 from toolcrib.runtime.fair_queue import FairQueue
 from toolcrib.sandbox.bubblewrap import ViewMount, is_masked
 from toolcrib.sandbox.command import CommandResult, SandboxCommand
@@ -411,9 +411,28 @@ async def _import_effect(
     base: CommandBase,
     guard: PathGuard,
 ) -> tuple[tuple[str, ...], UnkeptPaths]:
+    left_out, path_effects, links, protected = await off_loop(effect.entries, _translated, effect, roots, edits, guard)
+    context.remarks.protected += protected
+    if not path_effects:
+        return tuple(left_out), ()
+    if links and guard.asks_about_outward_links:
+        # Those inside ignored folders too, which the draft has as one piece.
+        context.remarks.outward_links |= await in_thread(new_outward_links, await context.tree.disks(), links)
+    untracked = UntrackedFiles({roots[mount].mount_key: written for mount, written in effect.written.items()})
+    return tuple(left_out), await import_effects(context.tree, context.draft, path_effects, base, untracked)
+
+
+def _translated(
+    effect: FilesystemEffect,
+    roots: Mapping[str, WorkspacePath],
+    edits: Mapping[ChangedEntry, ConfigEdit | None],
+    guard: PathGuard,
+) -> tuple[list[str], list[PathEffect], list[tuple[WorkspacePath, str]], list[WorkspacePath]]:
+    """Return what is left out, the effects by paths, the links with their targets, and the paths to be approved."""
     left_out: list[str] = []
     path_effects: list[PathEffect] = []
     links: list[tuple[WorkspacePath, str]] = []
+    protected: list[WorkspacePath] = []
     for entry in effect.entries:
         root = roots[entry.mount]
         if entry.path == ".":
@@ -425,20 +444,14 @@ async def _import_effect(
         else:
             path, edit = WorkspacePath(root.mount, f"/{entry.path}", root.scope), edits.get(entry)
             if _needs_approval(guard, entry, path) and not (edit and edit.only_branches):
-                context.remarks.protected.append(path)
+                protected.append(path)
             path_effect = _path_effect(effect, entry, path)
             if edit:
                 path_effect = replace(path_effect, size=len(edit.text), open=partial(BytesIO, edit.text))
             path_effects.append(path_effect)
             if entry.target is not None and entry.change is not EntryChange.DELETED:
                 links.append((path, entry.target))
-    if not path_effects:
-        return tuple(left_out), ()
-    if links and guard.asks_about_outward_links:
-        # Those inside ignored folders too, which the draft has as one piece.
-        context.remarks.outward_links |= await in_thread(new_outward_links, await context.tree.disks(), links)
-    untracked = UntrackedFiles({roots[mount].mount_key: written for mount, written in effect.written.items()})
-    return tuple(left_out), await import_effects(context.tree, context.draft, path_effects, base, untracked)
+    return left_out, path_effects, links, protected
 
 
 def _edits_of_git_configs(

@@ -15,7 +15,7 @@ from toolcrib.core.errors import ApplyFailed, BaseChanged, ToolFailed
 from toolcrib.core.files import EntryKind, File, Version
 from toolcrib.core.ids import VersionId
 from toolcrib.core.paths import WorkspacePath, in_order
-from toolcrib.runtime.disk_threads import FEW_FILES, in_thread
+from toolcrib.runtime.disk_threads import FEW_FILES, in_thread, off_loop
 from toolcrib.storage.change_sets import AppliedFile, ChangeSetStore, LockedCommit
 from toolcrib.storage.database import Tenant
 from toolcrib.storage.files import get_versions
@@ -88,16 +88,14 @@ class Committer:
         progress: Callable[[int, int], None] | None,
     ) -> None:
         paths, trashed, restored = change_set.paths, change_set.trashed, change_set.restored
-        # The folders must still exist for what is put into them. The root always does.
-        parents = {change.after.path: change.after.path.parent for change in change_set.changes if change.after}
-        watched = in_order([*paths, *(parent for parent in set(parents.values()) if parent.path != "/")])
+        parents, watched = await off_loop(paths, _watched, change_set)
         await self._trees.ensure(tenant.workspace_id)
         async with self._changes.lock(tenant, paths, whole=any(map(_displaces_folder, change_set.changes))) as locked:
             seen = await locked.lookup(watched, needs)
             found = dict(zip(watched, seen.files, strict=True))
             self._mounts.require_current(tenant.workspace_id, seen.home.epoch)
             disk_of = self._mounts.disks_of(tenant.workspace_id, seen.home.root_path)
-            _check_history(change_set.changes, parents, found)
+            await off_loop(paths, _check_history, change_set.changes, parents, found)
             try:
                 check = partial(_check_disk, change_set.changes, trashed, restored, found, disk_of)
                 check() if len(paths) <= FEW_FILES else await in_thread(check)
@@ -133,7 +131,7 @@ class Committer:
     ) -> None:
         """Raise ``ToolFailed`` before anything is committed if a folder may not be changed on disk."""
         # What a set does to a folder itself is done before and after its entries are changed.
-        own = {path for change in change_set.changes for path in change.paths}
+        own = set(change_set.paths)
 
         async def files(folders: Sequence[WorkspacePath]) -> Sequence[File | None]:
             return (await locked.lookup(folders, needs)).files
@@ -142,7 +140,7 @@ class Committer:
             async with locked.transaction() as connection:
                 return await get_versions(connection, tenant, ids)
 
-        folders = folders_changed_by(change_set.changes) - own
+        folders = await off_loop(own, folders_changed_by, change_set.changes) - own
         for folder, reason in (await find_read_only(disk_of, folders, files, versions)).items():
             raise read_only_error(folder, reason)
 
@@ -157,11 +155,20 @@ class Committer:
 
         try:
             return await in_thread(apply, disk_of, change_set.changes, report)
-        except ToolFailed as error:
+        except (ToolFailed, OSError) as error:
             # The change is committed. Its files stay marked as pending, so that the next lookup applies them again.
+            reason = error.message if isinstance(error, ToolFailed) else f"{error.strerror or type(error).__name__}."
             raise ApplyFailed(
-                f"The change is committed but not on disk: {error.message} It is written once that is fixed."
+                f"The change is committed but not on disk: {reason} It is written once that is fixed."
             ) from error
+
+
+def _watched(change_set: ChangeSet) -> tuple[dict[WorkspacePath, WorkspacePath], list[WorkspacePath]]:
+    """Return the folder of each path that is written, and all paths whose state counts."""
+    # The folders must still exist for what is put into them. The root always does.
+    parents = {change.after.path: change.after.path.parent for change in change_set.changes if change.after}
+    above = [parent for parent in set(parents.values()) if parent.path != "/"]
+    return parents, in_order([*change_set.paths, *above])
 
 
 def _displaces_folder(change: FileChange) -> bool:

@@ -20,7 +20,8 @@ from toolcrib.core.files import (
     Version,
 )
 from toolcrib.core.ids import FileId, VersionId, new_id
-from toolcrib.core.paths import WorkspacePath
+from toolcrib.core.paths import WorkspacePath, folders_above, in_order
+from toolcrib.runtime.disk_threads import off_loop
 from toolcrib.workspace.file_history import FileHistory
 from toolcrib.workspace.text.content import file_state
 from toolcrib.workspace.tree import WorkspaceTree
@@ -210,8 +211,11 @@ class Draft:
 
     async def load_folders(self, paths: Sequence[WorkspacePath], *, past_links: bool = False) -> None:
         """Look up the folders above these paths together, so that no path waits for its own query."""
-        above = {folder for path in paths for folder in self.tree.with_scope(path).ancestors}
-        missing = sorted(above - self._folders.keys())
+
+        def above() -> list[WorkspacePath]:
+            return in_order(folders_above(map(self.tree.with_scope, paths)) - self._folders.keys())
+
+        missing = await off_loop(paths, above)
         found = await self.tree.lookup_all(missing, past_links=past_links) if missing else []
         self._folders.update((folder.path, folder) for folder in found)
 

@@ -15,7 +15,7 @@ from toolcrib.core.errors import Conflict, ToolcribError
 from toolcrib.core.files import EntryKind, Version
 from toolcrib.core.ids import FileId, VersionId
 from toolcrib.core.paths import WorkspacePath
-from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.runtime.disk_threads import in_thread, off_loop
 from toolcrib.storage.file_history import FileTimeline
 from toolcrib.workspace.file_history import FileHistory
 from toolcrib.workspace.fs.git_files import (
@@ -79,9 +79,11 @@ async def plan_git_undo(
     """
     disks = await tree.disks()
     repositories = await in_thread(_by_repository, disks, histories)
-    inside = {history.file.id for of in repositories.values() for history in of}
     plans = [await _planned(tree, disks, root, of) for root, of in repositories.items()]
-    return plans, [history for history in histories if history.file.id not in inside]
+    inside = {history.file.id for of in repositories.values() for history in of}
+    if not inside:
+        return plans, list(histories)
+    return plans, await off_loop(histories, lambda: [one for one in histories if one.file.id not in inside])
 
 
 def _by_repository(disks: WorkspaceDisks, histories: Iterable[FileTimeline]) -> dict[WorkspacePath, list[FileTimeline]]:

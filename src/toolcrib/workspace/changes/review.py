@@ -212,7 +212,10 @@ def _grouped(found: UnreviewedChanges, disks: WorkspaceDisks) -> Review:
     entries = [ReviewEntry(path, group, tuple(of)) for (path, group), of in grouped.items()]
     entries.sort(key=lambda one: (one.group is not None, one.path.display))
     inside = tuple(one for one in folders if one.file.state.path in above)
-    return Review(tuple(entries), inside, found.reviewed)
+    review = Review(tuple(entries), inside, found.reviewed)
+    # Computed here, in a thread.
+    _ = review.version
+    return review
 
 
 def _git_directory(path: WorkspacePath) -> tuple[WorkspacePath, Group] | None:

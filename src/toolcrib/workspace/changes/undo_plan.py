@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 
 from toolcrib.core.files import AuthorKind, ContentKind, EntryKind, EntryState, File, Version
 from toolcrib.core.ids import FileId, VersionId
-from toolcrib.core.paths import WorkspacePath
-from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.core.paths import WorkspacePath, in_order
+from toolcrib.runtime.disk_threads import in_thread, off_loop
 from toolcrib.storage.file_history import FileTimeline
 from toolcrib.workspace.changes.draft import Draft
 from toolcrib.workspace.changes.git_undo import RepositoryUndo, is_optional, plan_git_undo
@@ -86,22 +86,19 @@ async def plan_undo(tree: WorkspaceTree, histories: Sequence[FileTimeline], *, f
     ``force`` does not hold inside git repositories, where it could lose someone's commits.
     """
     repositories, files = await plan_git_undo(tree, histories)
-    clashes = [] if force else [clash for history in files if (clash := changed_since(history))]
+    # Each step that looks at all files is off the loop: there may be ten thousand.
+    clashes = [] if force else await off_loop(files, lambda: [clash for h in files if (clash := changed_since(h))])
     left_alone = {clash.file.id for clash in clashes}
     by_id = {history.file.id: history for history in histories}
     reverted = [history for history in files if history.file.id not in left_alone]
-    lost = {h.file.id: _FORGOTTEN for h in reverted if _is_forgotten(h) and not reversal_of(h).is_idle}
-    lost |= {h.file.id: _DENIED for h in histories if h.file.state.path in (tree.denied or ()) and not h.file.deleted}
+    lost, changing, moved = await off_loop(histories, _looked_over, histories, reverted, tree.denied or ())
     if not force:
-        lost |= await _changed_within(tree, [r.file for r in map(reversal_of, reverted) if _takes_a_unit(r)])
-    lost |= await _read_only(tree, [r for h in reverted if not (r := reversal_of(h)).is_idle])
-    imported = await _imported_since(tree, MovedFolders(reverted), by_id)
+        lost |= await _changed_within(tree, [r.file for r in changing if _takes_a_unit(r)])
+    lost |= await _read_only(tree, changing)
+    imported = await _imported_since(tree, moved, by_id)
     while True:
         inside = [history for repository in repositories for history in repository.revert]
-        chosen = [history for history in (*reverted, *inside) if history.file.id not in lost]
-        moved = MovedFolders(chosen)
-        reversals = [_before_moves(r, moved) for r in (*map(reversal_of, chosen), *imported) if r.file.id not in lost]
-        reversals = [reversal for reversal in reversals if not reversal.is_idle]
+        reversals = await off_loop(histories, _chosen, (*reverted, *inside), imported, lost)
         reversals = await _with_contents(tree, reversals, left_alone | lost.keys())
         refused = await _lost(tree, reversals) | _with_rewrites(reversals, repositories)
         refused |= await _impossible(tree, [r for r in reversals if r.file.id not in refused])
@@ -116,6 +113,27 @@ async def plan_undo(tree: WorkspaceTree, histories: Sequence[FileTimeline], *, f
     clashes += [_clash(h, why) for one in repositories for h, why in one.stay if why and h.file.id not in lost]
     rewrites = {path: body for repository in repositories for path, body in repository.rewrite.items()}
     return UndoPlan(tuple(reversals), tuple(clashes), rewrites)
+
+
+def _looked_over(
+    histories: Sequence[FileTimeline], reverted: Sequence[FileTimeline], denied: Collection[WorkspacePath]
+) -> tuple[dict[FileId, str], list[FileRevert], MovedFolders]:
+    """Return the files that cannot be reverted, the reverts that change something, and the folders that were moved."""
+    reversals = [reversal for reversal in map(reversal_of, reverted) if not reversal.is_idle]
+    changed = {reversal.file.id for reversal in reversals}
+    lost = {h.file.id: _FORGOTTEN for h in reverted if _is_forgotten(h) and h.file.id in changed}
+    lost |= {h.file.id: _DENIED for h in histories if h.file.state.path in denied and not h.file.deleted}
+    return lost, reversals, MovedFolders(reverted)
+
+
+def _chosen(
+    histories: Sequence[FileTimeline], imported: Sequence[FileRevert], lost: Collection[FileId]
+) -> list[FileRevert]:
+    """Return the reverts that are left, to the paths from before the moves of folders."""
+    chosen = [history for history in histories if history.file.id not in lost]
+    moved = MovedFolders(chosen)
+    reversals = (_before_moves(r, moved) for r in (*map(reversal_of, chosen), *imported) if r.file.id not in lost)
+    return [reversal for reversal in reversals if not reversal.is_idle]
 
 
 def _before_moves(reversal: FileRevert, moved: MovedFolders) -> FileRevert:
@@ -149,7 +167,7 @@ async def _with_contents(
 
     It may have versions of its own by now, because a later call changed it. Nothing is reverted inside such a folder.
     """
-    units = {r.file.state.path for r in reversals if _takes_a_unit(r)}
+    units = await off_loop(reversals, lambda: {r.file.state.path for r in reversals if _takes_a_unit(r)})
     if not units:
         return list(reversals)
     planned = {reversal.file.id for reversal in reversals}
@@ -229,15 +247,19 @@ async def draft_undo(
     tree: WorkspaceTree, draft: Draft, plan: UndoPlan, progress: Callable[[int, int], None] = lambda _, __: None
 ) -> None:
     """Add the reverts to the draft, folders first, so that files find their parents planned."""
-    reversals = plan.reversals
-    freed = {reversal.file.state.path for reversal in reversals if reversal.leaves}
-    # When files swap paths, renaming is not enough: every content is written again.
-    trades = any(reversal.state is not None and reversal.state.path in freed for reversal in reversals)
-    versions = [v for r in reversals if (v := r.version) and (trades or r.needs_content)]
+    reversals = await off_loop(plan.reversals, lambda: sorted(plan.reversals, key=_folders_first))
+
+    def versions_to_write() -> tuple[set[WorkspacePath], list[Version]]:
+        freed = {reversal.file.state.path for reversal in reversals if reversal.leaves}
+        # When files swap paths, renaming is not enough: every content is written again.
+        trades = any(reversal.state is not None and reversal.state.path in freed for reversal in reversals)
+        return freed, [v for r in reversals if (v := r.version) and (trades or r.needs_content)]
+
+    freed, versions = await off_loop(reversals, versions_to_write)
     bodies = await FileHistory(tree).bodies(versions)
     written = {version.id for version in versions}
     await draft.load_folders([r.state.path for r in reversals if r.state is not None], past_links=bool(freed))
-    for number, reversal in enumerate(sorted(reversals, key=_folders_first)):
+    for number, reversal in enumerate(reversals):
         if number % _AT_ONCE == 0:
             progress(number, len(reversals))
             # Nothing below waits, so that no other call would have its turn.
@@ -278,25 +300,43 @@ def reversal_of(history: FileTimeline) -> FileRevert:
 
 async def _lost(tree: WorkspaceTree, reversals: Sequence[FileRevert]) -> dict[FileId, str]:
     """Find reverts whose content is no longer available, or that would lose content for good."""
-    refused = await FileHistory(tree).unavailable([(r.file, r.state) for r in reversals if r.state is not None])
-    for reversal in reversals:
-        file, state = reversal.file, reversal.state
-        held = None if file.deleted else file.state.trash_id
-        if held in (None, state and state.trash_id) or FileHistory(tree).fits_the_trash(file.state):
-            continue
-        refused.setdefault(file.id, f"Its {file.state.size:,} bytes are too large for the trash.")
-    return refused
+
+    def weighed() -> tuple[list[tuple[File, EntryState]], dict[FileId, str]]:
+        wanted = [(r.file, r.state) for r in reversals if r.state is not None and r.state.trash_id is not None]
+        too_large: dict[FileId, str] = {}
+        for reversal in reversals:
+            file, state = reversal.file, reversal.state
+            held = None if file.deleted else file.state.trash_id
+            if held not in (None, state and state.trash_id) and not FileHistory(tree).fits_the_trash(file.state):
+                too_large[file.id] = f"Its {file.state.size:,} bytes are too large for the trash."
+        return wanted, too_large
+
+    wanted, too_large = await off_loop(reversals, weighed)
+    return too_large | await FileHistory(tree).unavailable(wanted)
 
 
 async def _impossible(tree: WorkspaceTree, reversals: Sequence[FileRevert]) -> dict[FileId, str]:
     """Find reverts that would remove a folder with content that stays, or that would land on an occupied path."""
-    leaving = {reversal.file.id for reversal in reversals if reversal.leaves}
-    freed = {reversal.file.state.path for reversal in reversals if reversal.leaves}
+    leaving, freed, folders = await off_loop(reversals, _leaving, reversals)
     # A folder that moves or goes into the trash as a whole takes its untracked content with it.
-    folders = [r for r in reversals if r.leaves and r.file.state.kind is EntryKind.FOLDER]
     carriers = {r.file.state.path for r in folders if r.state is not None or r.file.state.is_untracked}
     occupied = await _occupied(tree, {r.file.state.path for r in folders}, leaving, carriers)
     taken = await _taken(tree, reversals, freed)
+    refused, left = await off_loop(reversals, _refused, reversals, occupied, taken)
+    return refused | await _onto_what_is_brought(tree, left, freed)
+
+
+def _leaving(reversals: Sequence[FileRevert]) -> tuple[set[FileId], set[WorkspacePath], list[FileRevert]]:
+    """Return what leaves its path, these paths, and the folders among it."""
+    leaving = [reversal for reversal in reversals if reversal.leaves]
+    folders = [reversal for reversal in leaving if reversal.file.state.kind is EntryKind.FOLDER]
+    return {one.file.id for one in leaving}, {one.file.state.path for one in leaving}, folders
+
+
+def _refused(
+    reversals: Sequence[FileRevert], occupied: Set[WorkspacePath], taken: Set[FileId]
+) -> tuple[dict[FileId, str], list[FileRevert]]:
+    """Return the reverts to a path that is not free, with the reason, and the others."""
     refused: dict[FileId, str] = {}
     claimed: set[WorkspacePath] = set()
     for reversal in reversals:
@@ -311,19 +351,23 @@ async def _impossible(tree: WorkspaceTree, reversals: Sequence[FileRevert]) -> d
         elif file.id in taken:
             refused[file.id] = "Another file exists at its old path."
     left = [reversal for reversal in reversals if reversal.file.id not in refused]
-    return refused | _below_a_file(left) | await _onto_what_is_brought(tree, left, freed)
+    return refused | _below_a_file(left), left
 
 
 async def _read_only(tree: WorkspaceTree, reversals: Sequence[FileRevert]) -> dict[FileId, str]:
     """Find reverts that would replace, create or remove an entry of a folder that may not be changed on disk."""
-    own = {r.file.state.path for r in reversals}
-    entries = [
-        (r.file.id, state.path.parent)
-        for r in reversals
-        if r.leaves or r.needs_content
-        for state in (None if r.file.deleted else r.file.state, r.state)
-        if state is not None and state.path.parent not in own
-    ]
+
+    def changed_folders() -> list[tuple[FileId, WorkspacePath]]:
+        own = {r.file.state.path for r in reversals}
+        return [
+            (r.file.id, parent)
+            for r in reversals
+            if r.leaves or r.needs_content
+            for state in (None if r.file.deleted else r.file.state, r.state)
+            if state is not None and (parent := state.path.parent) not in own
+        ]
+
+    entries = await off_loop(reversals, changed_folders)
 
     async def files(folders: Sequence[WorkspacePath]) -> Sequence[File | None]:
         return [path_state.file for path_state in await tree.lookup_all(folders, past_links=True)]
@@ -350,15 +394,18 @@ async def _onto_what_is_brought(
     tree: WorkspaceTree, reversals: Sequence[FileRevert], freed: Set[WorkspacePath]
 ) -> dict[FileId, str]:
     """Find reverts to a path where a folder that moves back brings untracked content."""
-    moves = [(r.file.state, r.state.path) for r in reversals if r.leaves and r.state is not None]
-    goals = {state.path: goal for state, goal in moves}
-    folders = {state.path for state, _ in moves if state.kind is EntryKind.FOLDER}
-    turns = RenameOrder(goals, folders)
-    origins = {goals[folder]: folder for folder in folders}
-    comers = [r for r in reversals if r.state and not (r.leaves and turns.carrier(r.file.state.path))]
-    asked = [
-        (comer, *source) for comer in comers for source in _sources(comer, origins, folders) if source[0] not in freed
-    ]
+
+    def looked_for() -> list[tuple[FileRevert, WorkspacePath, bool]]:
+        moves = [(r.file.state, r.state.path) for r in reversals if r.leaves and r.state is not None]
+        goals = {state.path: goal for state, goal in moves}
+        folders = {state.path for state, _ in moves if state.kind is EntryKind.FOLDER}
+        turns = RenameOrder(goals, folders)
+        origins = {goals[folder]: folder for folder in folders}
+        comers = [r for r in reversals if r.state and not (r.leaves and turns.carrier(r.file.state.path))]
+        found = ((comer, *source) for comer in comers for source in _sources(comer, origins, folders))
+        return [one for one in found if one[1] not in freed]
+
+    asked = await off_loop(reversals, looked_for)
     found = await tree.lookup_all([path for _, path, _ in asked], past_links=True) if asked else []
     return {
         comer.file.id: "A restored directory would bring another file to its path."
@@ -407,16 +454,24 @@ async def _occupied(
 
 async def _taken(tree: WorkspaceTree, reversals: Sequence[FileRevert], freed: Set[WorkspacePath]) -> set[FileId]:
     """Find reverts whose target path is occupied, or is below something that is not a folder."""
-    arriving = [(r.file.id, r.state.path) for r in reversals if r.state and (r.file.deleted or r.leaves)]
-    asked = sorted({path for _, goal in arriving for path in (*goal.ancestors, goal)})
+
+    def goals() -> tuple[list[tuple[FileId, WorkspacePath]], list[WorkspacePath]]:
+        arriving = [(r.file.id, r.state.path) for r in reversals if r.state and (r.file.deleted or r.leaves)]
+        return arriving, in_order(path for _, goal in arriving for path in (*goal.ancestors, goal))
+
+    arriving, asked = await off_loop(reversals, goals)
     found = await tree.lookup_all(asked, past_links=True) if asked else []
-    there = {asked_path: state for asked_path, state in zip(asked, found, strict=True) if state.exists}
-    blocked = {path for path, state in there.items() if not state.is_folder and state.path not in freed}
-    return {
-        file_id
-        for file_id, goal in arriving
-        if (goal in there and there[goal].path not in freed) or not blocked.isdisjoint(goal.ancestors)
-    }
+
+    def not_free() -> set[FileId]:
+        there = {asked_path: state for asked_path, state in zip(asked, found, strict=True) if state.exists}
+        blocked = {path for path, state in there.items() if not state.is_folder and state.path not in freed}
+        return {
+            file_id
+            for file_id, goal in arriving
+            if (goal in there and there[goal].path not in freed) or not blocked.isdisjoint(goal.ancestors)
+        }
+
+    return await off_loop(arriving, not_free)
 
 
 def _clash(history: FileTimeline, reason: str) -> UndoConflict:

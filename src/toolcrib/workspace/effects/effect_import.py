@@ -6,7 +6,7 @@ outside programs are recorded separately first. One query serves thousands of pa
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -16,8 +16,8 @@ from toolcrib.core.change_sets import ChangeSet, TrashedFile
 from toolcrib.core.errors import Conflict, TooLarge, ToolFailed
 from toolcrib.core.files import EntryKind, EntryState, File, PathState
 from toolcrib.core.ids import VersionId
-from toolcrib.core.paths import WorkspacePath, folders_above, is_valid_path
-from toolcrib.runtime.disk_threads import in_thread
+from toolcrib.core.paths import WorkspacePath, folders_above, in_order, is_valid_path
+from toolcrib.runtime.disk_threads import in_thread, off_loop
 from toolcrib.storage.file_history import HistorySnapshot
 from toolcrib.storage.virtual_files import VIRTUAL_FOLDERS
 from toolcrib.workspace.changes.draft import Draft
@@ -146,16 +146,20 @@ async def import_effects(
     last = await in_thread(_last, list(path_effects))
     shares, found = await _shared_out(tree, last)
     wanted = shares.kept + [unit.top for unit in shares.made] + shares.gone
-    for path_effect in wanted:
-        _reject_unsayable(path_effect)
-    # Query virtual files separately: their folder may be missing on disk, so a lookup would not find them.
-    perhaps = [effect.path for effect in wanted if effect.path.path.startswith(tuple(VIRTUAL_FOLDERS))]
+
+    def looked_over() -> tuple[list[WorkspacePath], Set[WorkspacePath]]:
+        for path_effect in wanted:
+            _reject_unsayable(path_effect)
+        _reject_too_much(shares.kept)
+        # Query virtual files separately: their folder may be missing on disk, so a lookup would not find them.
+        perhaps = [effect.path for effect in wanted if effect.path.path.startswith(tuple(VIRTUAL_FOLDERS))]
+        return perhaps, folders_above(effect.path for effect in wanted if not effect.is_deleted) - found.keys()
+
+    perhaps, above = await off_loop(wanted, looked_over)
     for path in await tree.services.virtual.at(tree.tenant, perhaps) if perhaps else ():
         raise Conflict(
             f"{path.display} is managed by the system. Nothing was changed. Run a command that does not change it."
         )
-    _reject_too_much(shares.kept)
-    above = folders_above(effect.path for effect in wanted if not effect.is_deleted) - found.keys()
     found |= await _found(tree, above, ())
     await base.require_unchanged(tree, wanted, found)
     found |= await _taken_in(tree, [*above, *_to_keep(shares.kept)], found)
@@ -264,11 +268,18 @@ async def _found(
     folders = {effect.path for effect in path_effects if effect.kind is EntryKind.FOLDER}
     missing: set[WorkspacePath] = set()
     found: dict[WorkspacePath, PathState] = {}
-    wanted = sorted({*above, *(effect.path for effect in path_effects)}, key=_depth)
-    for _, level in groupby(wanted, key=_depth):
-        paths = list(level)
-        found |= {path: PathState(path, None, None) for path in paths if path.parent in missing}
-        there = [path for path in paths if path not in found]
+
+    def levels() -> list[list[WorkspacePath]]:
+        wanted = sorted({*above, *(effect.path for effect in path_effects)}, key=_depth)
+        return [list(level) for _, level in groupby(wanted, key=_depth)]
+
+    def unlisted(paths: Sequence[WorkspacePath]) -> list[WorkspacePath]:
+        new = {path for path in paths if path.parent in missing} if missing else set()
+        found.update((path, PathState(path, None, None)) for path in new)
+        return [path for path in paths if path not in new]
+
+    for paths in await off_loop(path_effects, levels):
+        there = await off_loop(paths, unlisted, paths)
         for start in range(0, len(there), _CHUNK):
             chunk = there[start : start + _CHUNK]
             found |= zip(chunk, await tree.lookup_all(chunk, aliases=True, past_links=True), strict=True)
@@ -288,7 +299,10 @@ async def _taken_in(
     whole: bool = False,
 ) -> dict[WorkspacePath, PathState]:
     """Import those of the paths that exist only on disk."""
-    unknown = sorted(path for path in paths if found[path].file is None and found[path].exists)
+    wanted = list(paths)
+    unknown = await off_loop(
+        wanted, lambda: in_order(path for path in wanted if found[path].file is None and found[path].exists)
+    )
     taken: dict[WorkspacePath, PathState] = {}
     for start in range(0, len(unknown), _CHUNK):
         chunk = unknown[start : start + _CHUNK]

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 import pytest
 from markdown_it import MarkdownIt
@@ -14,9 +15,11 @@ from tests.unit.cli.terminal.test_widgets import StyledStage
 from toolcrib.cli.terminal.streamed_markdown import StreamedMarkdown
 from toolcrib.cli.terminal.transcript import AgentBlock, Transcript
 from toolcrib.cli.terminal.transcript_view import AgentBlockWidget, TranscriptView
+from toolcrib.cli.terminal_text import prose
 from toolcrib.client import StreamMessage
 
 DOCUMENTS = 12
+ANSWERS, PARTS = 40, 4
 BLOCKS = (
     "OK",
     "A paragraph with *emphasis*, **weight** and `code`\nthat goes on  \nafter a hard break.",
@@ -60,8 +63,8 @@ def blocks_of(shown: Widget) -> list[tuple[str, str, str]]:
     """What a person sees: each block with the blocks around it, its text, and the styles in it."""
     found = []
     for widget in shown.walk_children():
-        kinds = [type(one).__name__ for one in reversed(widget.ancestors_with_self) if not isinstance(one, Markdown)]
-        path = "/".join(kinds[kinds.index("Screen") + 1 :]).removeprefix("StreamedMarkdown/")
+        around = takewhile(lambda one: one is not shown, widget.ancestors_with_self)
+        path = "/".join(type(one).__name__ for one in around if not isinstance(one, Markdown))
         if isinstance(widget, Static):
             content = widget.visual
             assert isinstance(content, Content)
@@ -99,6 +102,26 @@ async def test_no_delta_boundary_changes_what_is_shown() -> None:
                 await growing.show_text(text)
                 await whole.update(text)
                 assert blocks_of(growing) == blocks_of(whole), text
+
+
+@pytest.mark.gate_cases(1)
+@pytest.mark.parametrize("part", range(PARTS))
+async def test_forty_answers_in_the_chat_are_shown_unchanged_wherever_their_deltas_end(part: int) -> None:
+    choose = random.Random(part)
+    stage = StyledStage(TranscriptView)
+    async with stage.run_test(size=(80, 24)) as pilot:
+        view = stage.query_one(TranscriptView)
+        await view.mount(whole := Markdown(parser_factory=lambda: MarkdownIt("gfm-like", {"html": False})))
+        for number, document in enumerate(documents(choose, ANSWERS // PARTS)):
+            transcript, offset = Transcript(), 0
+            for delta in deltas(document, choose):
+                payload = {"messageId": f"m{number}", "content": delta, "attempt": 0, "offset": offset}
+                await view.show(transcript.apply(StreamMessage(type="chat:text-delta", payload=payload)))
+                offset += len(delta)
+            await pilot.pause()
+            await whole.update(prose(document))
+            growing = stage.query(AgentBlockWidget).last()
+            assert blocks_of(growing) == blocks_of(whole), document
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,11 @@
 
 -- Claims a key for an attempt. The outcome is `new`, `retry` (an earlier attempt is lost and committed nothing),
 -- `committed` (it is lost and has committed something), `running` (it is alive), `done`, `reused` (another request) or
--- `full` (the caller has too many keys).
+-- `full` (the caller has too many keys). An attempt of the process itself is alive if `p_at_work` says so: its claim
+-- stays if the database was away when it ended.
 create or replace function toolcrib.claim_idempotency_key(
     p_user uuid, p_token_version integer, p_caller uuid, p_key bytea, p_requests bytea[], p_effect uuid,
-    p_process uuid, p_lease double precision, p_most integer
+    p_process uuid, p_lease double precision, p_most integer, p_at_work boolean
 ) returns table (outcome text, effect uuid, attempt integer, answer bytea)
 language plpgsql volatile security definer set search_path = pg_catalog, toolcrib, pg_temp
 as $$
@@ -50,7 +51,8 @@ begin
     elsif v_key.state = 'done' then
         return query select 'done', v_key.effect_id, v_key.attempt, v_key.answer;
     elsif v_key.claimed_at > now() - interval '1 hour'
-          and (v_key.process_id = p_process or toolcrib.process_is_alive(v_key.process_id, p_lease)) then
+          and ((v_key.process_id = p_process and p_at_work)
+               or (v_key.process_id <> p_process and toolcrib.process_is_alive(v_key.process_id, p_lease))) then
         return query select 'running', v_key.effect_id, v_key.attempt, null::bytea;
     else
         update toolcrib.idempotency_keys k
