@@ -36,7 +36,7 @@ def loop_steps() -> Iterator[LoopSteps]:
     Collections of garbage are put off, since whatever step comes next has to make them.
     """
     steps, loop_thread = LoopSteps(), threading.get_ident()
-    run = asyncio.Handle._run  # type: ignore[attr-defined]
+    run = asyncio.Handle._run
     is_over, seen = threading.Event(), Counter[str]()
     is_running = False
 
@@ -57,7 +57,7 @@ def loop_steps() -> Iterator[LoopSteps]:
                 seen.update(_functions(sys._current_frames().get(loop_thread)))
 
     looking = threading.Thread(target=look, daemon=True)
-    asyncio.Handle._run = measured  # type: ignore[attr-defined]
+    asyncio.Handle._run = measured  # type: ignore[method-assign, assignment]
     gc.collect()
     gc.disable()
     looking.start()
@@ -65,7 +65,7 @@ def loop_steps() -> Iterator[LoopSteps]:
         yield steps
     finally:
         gc.enable()
-        asyncio.Handle._run = run  # type: ignore[attr-defined]
+        asyncio.Handle._run = run  # type: ignore[method-assign]
         is_over.set()
         looking.join()
 

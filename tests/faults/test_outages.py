@@ -256,7 +256,7 @@ class Campaign:
             assert paused.status_code == 202, paused.text
         await self._until(WAITING, before + ASKED)
         found = await self.cluster.send(self.server, "GET", self.cluster.at("paused-calls"))
-        pauses = {one["session_id"] is None: [] for one in found["items"]}
+        pauses: dict[bool, list[Any]] = {True: [], False: []}
         for one in found["items"]:
             pauses[one["session_id"] is None].append(one)
         self._hashes = {one["id"]: one["arguments_sha256"] for one in found["items"]}

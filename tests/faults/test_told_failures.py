@@ -297,7 +297,7 @@ class Site:
         }
 
     def _check(self, fault: Fault, told: dict[str, Told], log: str) -> None:
-        wrong = []
+        wrong: list[tuple[str, object, object]] = []
         effects = {what: path.exists() for what, path in self._effects().items()}
         for what, one in told.items():
             happened = effects.get(what)

@@ -72,11 +72,12 @@ class Client:
 
     def pages(self, path: str, offset: str, following: str) -> list[Any]:
         """Return all pages of a list."""
-        found, at = [], 0
-        while at is not None:
-            found.append(self.get(path, **{offset: at}))
-            at = found[-1][following]
-        return found
+        pages: list[Any] = []
+        start: int | None = 0
+        while start is not None:
+            pages.append(self.get(path, **{offset: start}))
+            start = pages[-1][following]
+        return pages
 
     def until(self, path: str, field_name: str, value: str) -> Any:
         until = time.monotonic() + PATIENCE
