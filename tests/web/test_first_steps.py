@@ -4,6 +4,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.acceptance.conftest import registered
+from tests.acceptance.pending_approvals import decide
 from tests.acceptance.serving import Serving
 from tests.acceptance.workspace import Someone, Workspace
 from tests.fakes.model_server import KEY, ModelServer
@@ -83,7 +84,13 @@ async def test_a_viewer_sees_no_control_that_decides(
     agent = workspace.agent("trust: supervised\ntool_permissions: {write: {allowed: true}}")
     for path in ("/a.md", "/b.md"):
         agent.post("/tools", {"tool": "write", "args": {"path": path, "content": "x"}})
+    asked = agent.post("/tools", {"tool": "write", "args": {"path": "/docs/c.md", "content": "x"}}).json()["result"]
+    rule = {"tools": ["write"], "paths": ["docs/**"]}
+    assert decide(workspace, asked["pause_id"], scope="always", rule=rule).status_code == 200
     await log_in(page, grace, server)
+    await page.goto(f"/w/{workspace.id}/settings/permissions")
+    await expect(page.get_by_role("cell", name="docs/**")).to_be_visible()
+    await expect(page.get_by_role("button", name="Revoke")).to_have_count(0)
     await page.goto(f"/w/{workspace.id}/approvals")
     await expect(page.get_by_text("A member or an owner decides.").first).to_be_visible()
     for name in ("Approve", "Reject", "Always"):
