@@ -47,7 +47,7 @@ from toolcrib.tools.tool import Tool
 from toolcrib.tools.tool_registry import ToolRegistry
 from toolcrib.workspace.changes.change_preview import with_hashes
 from toolcrib.workspace.changes.draft import Draft
-from toolcrib.workspace.effects.effect_import import overtaken
+from toolcrib.workspace.effects.effect_import import overtaken, without_existing_folders
 from toolcrib.workspace.tree import WorkspaceTree
 from toolcrib.workspace.workspace_services import WorkspaceServices
 
@@ -317,7 +317,10 @@ class Gate:
         if not await was_shown(authorized, approved, proposal):
             return await self._pause(authorized)
         await self._start(authorized)
-        run = ToolRun(approved.planned_result, proposal, ToolReport())
+
+        async def approved_run() -> ToolRun:
+            tree = self._tree(authorized, ToolReport())
+            return ToolRun(approved.planned_result, await without_existing_folders(tree, proposal), ToolReport())
 
         reasons: list[str] = []
 
@@ -335,7 +338,7 @@ class Gate:
                 )
             return await self._pause(authorized)
 
-        return await self._commit(authorized, _always(run), pause_if_overtaken, attempts=_MAX_COMMITS)
+        return await self._commit(authorized, approved_run, pause_if_overtaken, attempts=_MAX_COMMITS)
 
     async def _start(self, authorized: AuthorizedCall) -> None:
         if authorized.caller.session_id is not None and not authorized.continues:

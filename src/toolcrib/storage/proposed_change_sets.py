@@ -210,8 +210,10 @@ async def changed_since_proposal(
         left join lateral (select m.full_name, m.email from toolcrib.users m where m.id = c.user_id limit 1) u on true
         where p.workspace_id = %s and p.change_set_id = %s
           and (own.version_id is distinct from p.base_version_id
-               -- The target of a new or moved file must be free, unless this change set frees it.
+               -- The target of a new or moved file must be free, unless this change set frees it. A new folder that is
+               -- there by now is no change: the commit leaves it out.
                or (there.id is not null and there.id <> p.file_id
+                   and not (p.before is null and p.after ->> 'kind' = 'folder' and there.kind = 'folder')
                    and not exists (select from toolcrib.proposed_changes o
                                    where o.workspace_id = p.workspace_id and o.change_set_id = p.change_set_id
                                      and o.file_id = there.id)))

@@ -419,6 +419,34 @@ async def test_new_file_is_created_with_its_folder_although_the_paths_name_only_
     assert (workspace.project / "lib" / "new.py").read_text() == "x\n"
 
 
+async def test_approved_files_of_one_new_folder_are_all_made_and_none_is_asked_about_again(
+    workspace: WorkspaceFixture,
+) -> None:
+    agent = await guided(workspace)
+    approvals = [await asked(workspace, agent, path=f"/new/deep/{n}.txt", content=f"{n}\n") for n in range(3)]
+    before, *later = approvals
+
+    # One is made before the others are decided, and they all by one round after it.
+    await decide(workspace, before)
+    outcomes = await carried_out(workspace)
+    for approval in later:
+        await decide(workspace, approval)
+    outcomes += await carried_out(workspace)
+
+    assert [outcome.succeeded for outcome in outcomes] == [True] * 3, outcomes
+    assert sorted(file.name for file in (workspace.project / "new" / "deep").iterdir()) == ["0.txt", "1.txt", "2.txt"]
+
+
+async def test_file_where_an_approved_call_makes_a_folder_asks_again(workspace: WorkspaceFixture) -> None:
+    agent = await guided(workspace)
+    approval = await asked(workspace, agent, path="/new/a.txt", content="a\n")
+
+    await workspace.result("write", path="/new", content="a file\n")
+
+    with pytest.raises(Conflict, match="/new"):
+        await decide(workspace, approval)
+
+
 async def test_call_that_cannot_succeed_asks_for_no_approval(workspace: WorkspaceFixture) -> None:
     outcome = await workspace.call("edit", await guided(workspace), path="/nowhere", old_string="a", new_string="b")
 

@@ -108,6 +108,24 @@ async def overtaken(tree: WorkspaceTree, change_set: ChangeSet) -> Conflict | No
     return await _conflict(tree, [(path, file.version_id if file else None) for path, file in moved_on])
 
 
+async def without_existing_folders(tree: WorkspaceTree, change_set: ChangeSet) -> ChangeSet:
+    """Leave out new folders that are there by now: several calls may have been approved that each make them."""
+    new_folders = {
+        change.after.path: change
+        for change in change_set.changes
+        if change.before is None and change.after is not None and change.after.kind is EntryKind.FOLDER
+    }
+    if not new_folders:
+        return change_set
+    existing = {
+        new_folders[state.path].file_id
+        for state in await tree.lookup_all(list(new_folders))
+        if state.file is not None and state.file.state.kind is EntryKind.FOLDER
+    }
+    changes = tuple(change for change in change_set.changes if change.file_id not in existing)
+    return replace(change_set, changes=changes) if changes else change_set
+
+
 async def _conflict(tree: WorkspaceTree, met: Sequence[tuple[WorkspacePath, VersionId | None]]) -> Conflict:
     words = [f"{path.display} (by {await FileHistory(tree).author_of(version)})" for path, version in met[:_NAMED]]
     others = f" and {len(met) - _NAMED} more" if len(met) > _NAMED else ""
