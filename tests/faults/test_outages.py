@@ -40,6 +40,8 @@ FREE = f"""
 provider: {PROVIDER}
 model: fake
 trust: autonomous
+# Its answers are held for as long as an outage lasts.
+turn_timeout: 900
 context_window: 100000
 tool_permissions: {{write: {{allowed: true}}, edit: {{allowed: true}}, bash: {{allowed: true}}}}
 """
