@@ -114,7 +114,7 @@ async def client(settings: Settings, stores: Stores, monkeypatch: pytest.MonkeyP
             yield Client(http, model)
 
 
-@pytest.mark.gate_cases(2)
+@pytest.mark.gate_cases(1)
 @pytest.mark.parametrize("paths", [10, 1_000, 10_000])
 async def test_no_step_of_the_event_loop_grows_with_the_paths_of_a_change_set(client: Client, paths: int) -> None:
     asked = await asyncio.to_thread(client.session, "asked", "guided", ", approve: effect")
