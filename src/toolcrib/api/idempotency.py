@@ -9,9 +9,9 @@ import asyncio
 import hmac
 import json
 import re
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
 from uuid import UUID
@@ -79,6 +79,15 @@ def effect_kind(path: str) -> EffectKind | None:
     return next((kind for pattern, kind in _KINDS if pattern.fullmatch(path)), None)
 
 
+@dataclass(slots=True)
+class _Attempts:
+    """The attempts in this process with one key."""
+
+    count: int = 0
+    is_one_at_work: bool = False
+    claiming: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
 class IdempotentRequests:
     """Wraps the application. Requests without a key pass through."""
 
@@ -88,8 +97,8 @@ class IdempotentRequests:
         self._keys = services.idempotency_keys
         secret, previous = services.settings.jwt_secret, services.settings.jwt_previous_secret
         self._answers = AnswerCipher(secret.get_secret_value())
-        # The attempts that are at work in this process, by user, caller and key.
-        self._at_work: Counter[tuple[object, ...]] = Counter()
+        # By user, caller and key.
+        self._attempts: dict[tuple[object, ...], _Attempts] = {}
         self._hash_keys = [derived_key(one.get_secret_value(), _HASHES) for one in (secret, previous) if one]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -116,57 +125,74 @@ class IdempotentRequests:
         body = await request.body()
         # Not the user alone: a login and an API key of theirs may do different things.
         caller_id, key_hash = principal.key_id or principal.user_id, sha256(key.encode()).digest()
-        with self._answering(principal.user_id, caller_id, key_hash) as at_work:
-            claimed = await self._keys.claim(
-                principal.user_id,
-                caller_id,
-                token_version=principal.token_version,
-                key_hash=key_hash,
-                request_hashes=self._request_hashes(scope, body)
-                if len(body) <= _HASHED_AT_ONCE
-                else await asyncio.to_thread(self._request_hashes, scope, body),
-                kind=kind,
-                at_work=at_work,
-            )
-            match claimed.state:
-                case ClaimState.REUSED:
-                    raise KeyReused(
-                        f"This {HEADER} was used for another request (method, address and body). Use a new key for "
-                        "each request, and the same one only to repeat it."
-                    )
-                case ClaimState.RUNNING:
-                    raise _in_use()
-                case ClaimState.FULL:
-                    raise HTTPException(
-                        429,
-                        f"You have used {MOST_KEYS:,} idempotency keys within a day, the limit.",
-                        {"Retry-After": "3600"},
-                    )
+        with self._attempts_at(principal.user_id, caller_id, key_hash) as attempts:
+            # One after the other: which of them is at work is known when the next one claims.
+            async with attempts.claiming:
+                claimed = await self._keys.claim(
+                    principal.user_id,
+                    caller_id,
+                    token_version=principal.token_version,
+                    key_hash=key_hash,
+                    request_hashes=self._request_hashes(scope, body)
+                    if len(body) <= _HASHED_AT_ONCE
+                    else await asyncio.to_thread(self._request_hashes, scope, body),
+                    kind=kind,
+                    at_work=attempts.is_one_at_work,
+                )
+                match claimed.state:
+                    case ClaimState.REUSED:
+                        raise KeyReused(
+                            f"This {HEADER} was used for another request (method, address and body). Use a new key "
+                            "for each request, and the same one only to repeat it."
+                        )
+                    case ClaimState.RUNNING:
+                        raise _in_use()
+                    case ClaimState.FULL:
+                        raise HTTPException(
+                            429,
+                            f"You have used {MOST_KEYS:,} idempotency keys within a day, the limit.",
+                            {"Retry-After": "3600"},
+                        )
+                attempts.is_one_at_work = True
             try:
-                known = await self._known_answer(claimed, principal, scope) if claimed.claim.is_retry else None
-            except BaseException:
-                # Else the key would be in use until this process ends.
-                await asyncio.shield(self._give_back(claimed.claim))
-                raise
-            if known is not None:
-                await replay(known, request)(scope, receive, send)
-                return
-            await self._run(claimed.claim, scope, replayed(body, receive), send)
+                await self._answer(claimed, principal, request, scope, replayed(body, receive), send)
+            finally:
+                attempts.is_one_at_work = False
+
+    async def _answer(
+        self,
+        claimed: ClaimedKey,
+        principal: Principal,
+        request: Request,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        try:
+            known = await self._known_answer(claimed, principal, scope) if claimed.claim.is_retry else None
+        except BaseException:
+            # Else the key would be in use until this process ends.
+            await asyncio.shield(self._give_back(claimed.claim))
+            raise
+        if known is not None:
+            await replay(known, request)(scope, receive, send)
+            return
+        await self._run(claimed.claim, scope, receive, send)
 
     @contextmanager
-    def _answering(self, *key: object) -> Iterator[bool]:
-        """Note that an attempt is at work here. Yields whether another one is.
+    def _attempts_at(self, *key: object) -> Iterator["_Attempts"]:
+        """Yield what is known here about the attempts with a key, as long as there are any.
 
         The database alone does not know: if it is away when an attempt ends, the key still names this process.
         """
-        at_work = self._at_work[key] > 0
-        self._at_work[key] += 1
+        attempts = self._attempts.setdefault(key, _Attempts())
+        attempts.count += 1
         try:
-            yield at_work
+            yield attempts
         finally:
-            self._at_work[key] -= 1
-            if not self._at_work[key]:
-                del self._at_work[key]
+            attempts.count -= 1
+            if not attempts.count:
+                del self._attempts[key]
 
     def _request_hashes(self, scope: Scope, body: bytes) -> list[bytes]:
         """Return the hash of a request, and that with the secret before. A plain one would confirm a guessed body."""
