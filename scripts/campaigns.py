@@ -91,7 +91,7 @@ CAMPAIGNS: Final = (
     Campaign(
         "outages",
         "the database away ten times for 10 to 120 s under 30 runs, paused calls and a schedule",
-        15,
+        25,
         Selection(("tests/faults/test_outages.py",), options=("-s",)),
     ),
     Campaign(
